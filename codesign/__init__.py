@@ -1,1 +1,3 @@
-"""The parts of the toolkit that users see: the command line, reports and plots, and the models that ship with it."""
+"""The parts of the toolkit that users see: the command line, the Python API, reports and plots, exploration, and the
+models that ship with it.
+"""

@@ -1,7 +1,7 @@
 """Command python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: compiles a model into the user's cache,
 for another process.
 
-It prints nothing, not even errors: the process that needs a missing entry compiles again and raises them.
+It prints nothing, not even errors: a process that needs the entry and misses it compiles again, and raises the errors.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from vdla.compiler.codegen.cpu.machine_code import target_machine
 from vdla.compiler.ir.types import DType
 
 SUMS = 12
-"""Number of independent sums: more than the latency times the number of multiply-add units of any core, and few enough
+"""Number of independent sums: at least the latency times the number of multiply-add units of any core, and few enough
 for 16 registers.
 """
 STEPS = 200_000
@@ -20,7 +20,7 @@ REPEATS = 15
 
 
 def core_peak_gflops(target: CpuTarget) -> float:
-    """Peak rate of one thread on this machine in GFLOP/s, two operations for each fused multiply-add: the best of
+    """Peak rate of one thread on this computer in GFLOP/s (two operations for each fused multiply-add): the largest of
     REPEATS measurements.
 
     No kernel of `target` can be faster, since all kernels use vectors of the same width.
@@ -40,8 +40,8 @@ def core_peak_gflops(target: CpuTarget) -> float:
 
 
 def _text(lanes: int) -> str:
-    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; the function returns a value that depends on all
-    sums, so that LLVM removes none.
+    """LLVM IR of a loop with SUMS multiply-adds of `lanes` floats each. The function returns a value that depends on
+    all sums, so that LLVM removes none of them.
     """
     vector = f"<{lanes} x float>"
     name = f"@llvm.fma.v{lanes}f32"

@@ -1,7 +1,8 @@
-"""The whole network on this processor, with which a divided run is compared, and each region's part of its time.
+"""Runs the whole network on this processor, to compare a run that is partitioned between accelerator and processor with
+it, and attributes its time to the regions of the partition.
 
-It is the network of `vdla run --device cpu`, from the same cache. Another process compiles it into that cache in
-parallel, because compilation is mostly Python code, which keeps one core busy.
+It is the network of `vdla run --device cpu`, from the same cache. Another process compiles it into the cache in
+parallel, because compilation is mostly Python code, which uses only one core.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from .kernels_run import compile_on
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
 )
-"""Operators that take most of the time of the kernel that contains them."""
+"""Operators that take most of the time of a kernel that contains one of them."""
 _LONGEST_END = 10.0
-"""Seconds that the compiling process has to end after it was terminated; then it is killed."""
+"""Seconds that the compiling process gets to end after it was terminated; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
-    """The `seconds` of the whole network on the CPU, and each region's part of them by name.
+    """The `seconds` of the whole network on the CPU, and the part of each region by name.
 
-    If the network cannot run on the CPU, `remark` is the reason.
+    If the network cannot run on the CPU, `seconds` is None and `remark` is the reason.
     """
 
     regions: Mapping[str, float]
@@ -57,8 +58,8 @@ def compiled_meanwhile(
     """Starts another process that compiles `model` for `target` into the user's cache; `records` are values of
     --records.
 
-    The context yields a function that waits for that process. Errors in the process are raised by the next compilation
-    of the network. The process ends at the end of the block at the latest.
+    The value of the context is a function that waits for that process. An error in the process is raised by the next
+    compilation of the network in this process. The other process ends with the block at the latest.
     """
     command = [sys.executable, "-m", "vdla.codesign.compile_into_cache", str(model), target, *(records or ())]
     # A session of its own: Ctrl-C then reaches only this process, which ends the other one.
@@ -86,7 +87,7 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """Runs the whole network on the CPU; times it as regions on the CPU are timed, and divides its time among
+    """Runs the whole network on the CPU, with the same timing as regions on the CPU, and divides its time among
     `regions`.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.

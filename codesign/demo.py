@@ -1,4 +1,4 @@
-"""The demonstration: a shipped model from its ONNX file to the report, checked on eight images."""
+"""Runs the demonstration: a shipped model from its ONNX file to the report, checked on eight images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATENCIES = (60, 120, 240)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Results and files of the demonstration; `passed`: the outputs are within the check's tolerance, and the top-1
+    """Results and files of the demonstration. `passed`: the outputs are within the check's tolerance, and the top-1
     classes agree.
     """
 

@@ -48,7 +48,9 @@ def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
 
 
 def parse_length(text: str) -> Lengths:
-    """The symbol and range of a text like "sequence=1:512". Raises UserError for invalid texts."""
+    """The name of a symbolic dimension and its range, from a text like "sequence=1:512". Raises UserError for invalid
+    texts.
+    """
     name, _, listed = text.rpartition("=")
     parts = listed.split(":")
     if not name or len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
@@ -85,10 +87,10 @@ def _number(text: str) -> int | float:
 
 @contextlib.contextmanager
 def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()) -> Iterator[Path]:
-    """The path of `model` with sizes for its symbolic dimensions, and `constants` for inputs: a temporary file, removed
-    after the block.
+    """A context with the path of a copy of `model` in which symbolic dimensions have sizes and inputs are `constants`:
+    a temporary file, removed after the block.
 
-    Without sizes and constants, `model` itself. Errors raised in the block name the model's own path. Raises
+    Without sizes and constants the path is `model` itself. Errors raised in the block name the model's own path. Raises
     UserError.
     """
     sizes, values = parse_dimensions(texts), parse_constants(constants)

@@ -1,4 +1,4 @@
-"""The options of one run of a network divided over accelerator and processor."""
+"""Options of one run of a network that is partitioned between accelerator and processor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .technology.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedRun:
-    """Options of one run of a network divided between accelerator and processor.
+    """Options of one run of a network that is partitioned between accelerator and processor.
 
-    `clock` is the accelerator's; `target` names the processor as `--target` does. Each time is the median of `repeat`
-    runs on `threads` threads. With `by_cost` the accelerator gets the supported regions that cost less there, otherwise
-    all supported regions.
+    `clock` is the accelerator's clock; `target` is the text for the processor in `--target`. Each time is the median of
+    `repeat` runs on `threads` threads. With `by_cost` the accelerator runs the supported regions that cost less there,
+    otherwise all supported regions.
     """
 
     model: Path

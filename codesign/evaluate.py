@@ -1,4 +1,6 @@
-"""Inputs for a model, and its reference outputs: ONNX Runtime's, or our own interpreter's where those may be wrong."""
+"""Inputs for a model, and its reference outputs: ONNX Runtime's, or those of our own interpreter where ONNX Runtime may
+be wrong.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,22 @@ Arrays = dict[str, NDArray[np.generic]]
 ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
-"""Largest number of launches of one run; more would be due to an error in a shape, or would take days."""
+"""Largest number of launches (runs of the program) in one run of the command; more would be due to an error in a shape,
+or would take days.
+"""
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
-"""Name of an operator whose rows ONNX Runtime divides among threads; each thread chooses a scale, so only one thread
-computes what the model states.
+"""Name of an operator whose rows ONNX Runtime divides among threads. Each thread chooses a scale, so that only a run on
+one thread computes what the model says.
 """
 _BARE_ARRAY = b"\x93NUMPY"
 
 
 class CheckError(UserError):
-    """A comparison that cannot be made on this machine, or input arrays that do not match the model."""
+    """Raised if a comparison cannot be made on this computer, or if input arrays do not match the model."""
 
 
 class RefusedModelError(CheckError):
-    """A model that ONNX Runtime refuses; `reason` is the first line of its message."""
+    """Raised for a model that ONNX Runtime refuses; `reason` is the first line of its message."""
 
     def __init__(self, reason: str, way_out: str) -> None:
         super().__init__(f"ONNX Runtime refuses the model: {reason}; {way_out}")
@@ -102,7 +106,7 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
 
 
 def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Arrays] | None:
-    """The sample images of a shipped model for `count` launches; None for other models."""
+    """The sample images of a shipped model, one dict of arrays for each of `count` launches; None for other models."""
     name = next((n for n in models.NAMES if model.name == n or model.name.startswith(f"{n}_")), None)
     if name is None or len(model.inputs) != 1:
         return None
@@ -116,7 +120,7 @@ def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Array
 def sample_values(
     generator: np.random.Generator, item: Input, quantization: Quantization
 ) -> NDArray[np.generic]:
-    """An array for an input, uniform over the range of its quantization."""
+    """An array for the input `item`, uniform over the range of `quantization`."""
     integers = generator.integers(-128, 128, item.shape)
     if np.dtype(item.dtype) == np.float32:
         distance = integers - quantization.stored_zero_point
@@ -125,9 +129,9 @@ def sample_values(
 
 
 def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
-    """The arrays of an npz file by name. Raises CheckError for any other file, and for a file with Python objects.
+    """The arrays of an npz file by name. Raises CheckError if the file is no npz file, or contains Python objects.
 
-    `fits` checks shapes and types in the headers before any data are read, and raises its own errors.
+    `fits` gets the headers (shapes and types) before any data are read, checks them, and raises its own errors.
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
@@ -143,7 +147,7 @@ def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
 
 
 def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
-    """The arrays of an npz file as one dict for each launch (`split_launches`); shapes are checked before data are
+    """The arrays of an npz file, as one dict for each launch (`split_launches`); shapes are checked before data are
     read.
     """
     arrays = load_arrays(path, lambda headers: _count_launches(inputs, headers, str(path)))
@@ -153,7 +157,8 @@ def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
 def split_launches(
     inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str
 ) -> list[Arrays]:
-    """`arrays` as one dict for each launch; arrays whose first axis is k times the model's batch give k launches.
+    """Splits `arrays` into one dict for each launch: arrays whose first axis is k times the model's batch give k
+    launches.
 
     Raises CheckError, naming input and expected shape, for a missing or unknown name, or a wrong shape or type.
     """
@@ -165,7 +170,7 @@ def split_launches(
 
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
-    """Number of launches for which `arrays` are; only their shapes and types are used. Raises CheckError."""
+    """Number of launches that `arrays` are for; only shapes and types are used. Raises CheckError."""
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
@@ -210,7 +215,7 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """(name of the reference that checks a run of a model, reason why it is not the wanted one or None).
+    """(name of the reference that a run of `model` is checked against, reason why it is not `wanted`, or None).
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError if ONNX Runtime is demanded and not installed.
     """
@@ -246,8 +251,8 @@ def _integer_operator(model: Path) -> str | None:
 def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
-    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes the comparison
-    there.
+    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes how outputs are
+    compared on such processors.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -259,17 +264,20 @@ def kernels_saturate() -> bool:
 
 
 def symmetric(graph: Graph) -> bool:
-    """Whether a graph has int8 activations: it is then compared layer by layer, without ONNX Runtime's optimization."""
+    """Whether a graph has int8 activations. Such a graph is compared layer by layer, without ONNX Runtime's
+    optimization.
+    """
     return any(tensor.grid.dtype == "int8" for tensor in graph.tensors.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerDifferences:
-    """Differences of a model's integers from ONNX Runtime's, where each step has ONNX Runtime's own integers as inputs.
+    """Differences between our integers and ONNX Runtime's, when each step of the model gets ONNX Runtime's own integers
+    as inputs.
 
     `largest` is the largest difference in quantization steps of all tensors that were `compared` (in one launch),
-    `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's by name, a
-    dict for each launch.
+    `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's outputs, a
+    dict by name for each launch.
     """
 
     largest: int
@@ -284,7 +292,7 @@ def compare_layers(
     """Compares every step from a user's inputs to the outputs: quantization of inputs, every layer, and dequantization
     of outputs, each with ONNX Runtime's own integers as its inputs.
 
-    `abilities` are the target's; the division of the model into layers depends on them.
+    `abilities` (operators that the target supports) decide how the model is divided into layers.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; from end to end, errors in the last bit of each layer add up (docs/measures.md). The same holds
@@ -344,11 +352,11 @@ def _steps(ours: NDArray[Any], theirs: NDArray[Any]) -> int:
 def _stored(
     tensor: Tensor, values: NDArray[Any], view: NDArray[Any] | None, others: NDArray[np.int8] | None
 ) -> NDArray[np.int8]:
-    """ONNX Runtime's values of a tensor in the form in which the accelerator stores it: int8, quantized first if they
-    are float.
+    """ONNX Runtime's values of a tensor in the form in which the accelerator stores the tensor: int8; float values are
+    quantized first.
 
-    `view` has the places of the model's tensor in the stored one (`Graph.views`), which may be larger; the values of
-    its other places are `others`.
+    `view` has the position of each element of the model's tensor in the stored tensor (`Graph.views`), which may be
+    larger; the stored tensor's other elements are taken from `others`.
     """
     if values.dtype.kind == "f":
         grid = tensor.grid
@@ -369,8 +377,8 @@ def onnxruntime_outputs(
     """The outputs of every launch, computed by ONNX Runtime. Raises CheckError if ONNX Runtime refuses the model.
 
     Models with uint8 activations run at default optimization, where ONNX Runtime's integer kernels are used, unless
-    `optimized` is False; symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
-    QuantizeLinear pair stay (docs/measures.md).
+    `optimized` is False; symmetric int8 models run without optimization, so that ONNX Runtime does both roundings of a
+    pair of DequantizeLinear and QuantizeLinear (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
     results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
@@ -395,8 +403,9 @@ def session_runs(
 ) -> list[list[NDArray[Any]]]:
     """The outputs `names` of a model (a path, or the bytes of a file) for each launch, computed by ONNX Runtime.
 
-    On processors where ONNX Runtime's integer kernels saturate, `optimized` is ignored for quantized models, whose
-    layers it then computes in float. Raises RefusedModelError, whose message ends with `way_out`.
+    On processors where ONNX Runtime's integer kernels saturate, quantized models run without optimization whatever
+    `optimized` says; ONNX Runtime then computes their layers in float. Raises RefusedModelError, whose message ends
+    with `way_out`.
     """
     import onnxruntime
 
@@ -417,7 +426,7 @@ def session_runs(
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
-    """The largest difference between two sets of outputs, in steps of each output's own quantization."""
+    """The largest difference between two sets of outputs, in quantization steps of the output."""
     largest = 0
     for output in graph.outputs:
         step = output.quantization.scale if output.quantization and output.dtype == "float32" else 1
@@ -431,14 +440,14 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
 
 
 _MOST_STEPS = 2.0**31
-"""Number of quantization steps reported for outputs that cannot be compared, because their shapes differ or one of them
-is not finite.
+"""Number of quantization steps that is reported for outputs which cannot be compared, because their shapes differ or an
+element is not finite.
 """
 
 
 def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:
-    """Whether each image's largest value has the same index in both sets of outputs. Of equal largest values the first
-    counts, as in every top-1 measure.
+    """Whether, for each image, the largest value has the same index in both sets of outputs. If several values are
+    largest, the first one counts, as in every top-1 measure.
     """
     for output in graph.outputs:
         mine, other = (np.asarray(a[output.name]).reshape(output.shape[0], -1) for a in (ours, theirs))

@@ -1,4 +1,6 @@
-"""One network divided between simulated accelerator and CPU: the steps of `vdla run --target vdla,llvm`."""
+"""Steps of `vdla run --target vdla,llvm`: runs one network that is partitioned between the simulated accelerator and
+the CPU.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,8 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch. A shipped model gets its sample inputs. Inputs of another model that the
-    accelerator reads have values uniform over their quantized range, all others are from `sample_port`.
+    """Seeded inputs for one launch. A shipped model gets its sample inputs. Of another model, inputs that the
+    accelerator reads are uniform over their quantized range; all other inputs are made by `sample_port`.
 
     `limits`: result of `samples.index_limits`.
     """
@@ -115,10 +117,11 @@ def check_division(
     results: Sequence[HeterogeneousResult],
     wanted: str,
 ) -> tuple[DivisionCheck | None, str | None]:
-    """Compares every launch with a reference, and the accelerator's regions with our own interpreter in all cases.
+    """Compares every launch with a reference; in any case also compares the accelerator's regions with our own
+    interpreter.
 
     `wanted` is auto, onnxruntime or interpreter. Returns the verdict (None if there was nothing to compare), and the
-    reason if the reference is not ONNX Runtime although the user did not choose another. Raises RuntimeError if
+    reason if ONNX Runtime is not the reference although the user did not choose another one. Raises RuntimeError if
     simulator and interpreter differ, which is a defect of the toolkit.
     """
     for result in results:
@@ -144,7 +147,9 @@ def check_division(
 
 
 def _equal_to_interpreter(network: HeterogeneousNetwork, verdict: DivisionCheck) -> DivisionCheck | None:
-    """The check of regions that `_check_interpreter` found equal; None if the accelerator has no region."""
+    """The check that states that the accelerator's regions are equal to the interpreter (`_check_interpreter` has found
+    this); None if the accelerator has no region.
+    """
     regions = [
         RegionCheck(
             name=region.name,
@@ -179,8 +184,9 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with outputs `names`. If only the divided model has some of them (as dequantized or quantized tensors),
-    integer operators are written as float operators between DequantizeLinear and QuantizeLinear first.
+    """The model with outputs `names`. If some of these are tensors of the partitioned model only (dequantized or
+    quantized tensors), integer operators are written as float operators between DequantizeLinear and QuantizeLinear
+    first.
     """
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
@@ -203,7 +209,7 @@ def _compare(
     its optimization.
 
     With optimization, ONNX Runtime computes uint8 layers in integers, like the accelerator; but it then rounds float
-    operators between them in other ways than the model says.
+    operators between these layers in other ways than the model says.
     """
     checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
@@ -239,7 +245,7 @@ def _compare(
 
 
 def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
-    """The check of a region, which is run on ONNX Runtime's own tensors."""
+    """The check of a region that is run with ONNX Runtime's own tensors as inputs."""
     compared = Compared(outputs=len(region.outputs))
     match region.code:
         case Compiled(graph=graph):
@@ -290,8 +296,8 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
 
 
 def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[RegionCheck, ...]:
-    """For each region the worst check over all launches: a failed one before passed ones, then the one with the largest
-    difference.
+    """For each region, the worst check over all launches: a failed check if there is one, else the check with the
+    largest difference.
     """
     found = {check.name: check for check in known}
     for check in more:
@@ -329,7 +335,7 @@ def account_division(
     alone: CpuAlone,
     check: DivisionCheck | None,
 ) -> DivisionAccount:
-    """The account of a divided run: its times, region by region."""
+    """The times of a partitioned run, region by region, with the result of the check."""
     regions = [
         RegionAccount(
             name=region.name,

@@ -1,4 +1,4 @@
-"""Compiles a network for any target that runs networks kernel by kernel, or takes it from the user's cache."""
+"""Compiles a network for any target that runs networks kernel by kernel, or loads it from the user's cache."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .network_options import NetworkOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A network that is ready to run, the seconds of its compilation or loading, and whether it was cached.
+    """A network that is ready to run; the seconds of compiling or loading it, and whether it came from the cache.
 
-    `knobs` has the applied records; None without records, and if the network was compiled earlier.
+    `knobs` has the applied tuning records; None without records, and if the network came from the cache.
     """
 
     network: KernelNetwork
@@ -34,7 +34,7 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A compiled network in files; `cached` and `knobs` as in `CompiledNetwork`."""
+    """A compiled network in files; `cached` and `knobs` are those of `CompiledNetwork`."""
 
     saved: Saved
     cached: bool
@@ -49,10 +49,10 @@ def compile_on(
     remark: Callable[[str], None],
     told: Progress | None = None,
 ) -> CompiledNetwork:
-    """The model in file `model`, compiled or from the cache, loaded on a device.
+    """Compiles the model in the file `model`, or takes it from the cache, and loads it on a device.
 
-    `remark` is called with sentences for the user, such as one on a cache that cannot be written; `told` with (number
-    of kernels done, number of all kernels). Raises UserError.
+    `remark` is called with sentences for the user, for example about a cache that cannot be written; `told` with
+    (number of kernels done, number of all kernels). Raises UserError.
     """
     started = time.perf_counter()
     _remark(device, model, remark)
@@ -106,7 +106,7 @@ def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]
 
 
 def is_compiled(path: Path) -> bool:
-    """Whether a file is an archive of `vdla compile`, or has the suffix of one; else it is a model."""
+    """Whether a file is an archive of `vdla compile` or has its suffix; otherwise it is a model."""
     if path.suffix == ".tar":
         return True
     # tarfile.is_tarfile would also decompress, and would read /dev/zero for ever.

@@ -1,5 +1,5 @@
 """Layers with names for commands and benchmarks: C1-C12 of ResNet-18 (the TVM paper, Table 2), D1-D9 of MobileNet, and
-others of odd sizes.
+layers of odd sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OTHER_CONVOLUTIONS = {
         (7, 2048, 512, 1, 1),
     )
 }
-"""Convolutions from other networks and of odd sizes; values as in `CONVOLUTIONS`."""
+"""Convolutions from other networks and with odd sizes; values as in `CONVOLUTIONS`."""
 DEPTHWISE = {
     "D1": (112, 32, 1),
     "D2": (112, 64, 2),
@@ -74,7 +74,7 @@ def same_window(size: int, kernel: int, stride: int) -> Window:
 def even_window(kernel: int, stride: int) -> Window:
     """A window with equal pads on all sides that gives as many outputs as `same_window` does for odd kernels.
 
-    Libraries of GPUs do not support unequal pads: their users need a further kernel that pads.
+    GPU libraries do not support unequal pads: with them, another kernel would have to pad first.
     """
     pad = kernel // 2
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))

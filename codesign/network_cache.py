@@ -2,9 +2,9 @@
 
 An entry is an archive as written by `vdla compile`. Its name is a hash of everything that determines its bytes: the
 model with its external data, the target, the options, the tuner's records, the sources of the compiler and the versions
-of its libraries. So an entry is never outdated, only unused; the least recently used ones are removed when all together
-have more than `MOST_BYTES`. One process at a time writes an entry, completely or not at all; an entry that was changed
-is compiled again.
+of its libraries. Therefore an entry is never outdated. The least recently used entries are removed when all entries
+together exceed `MOST_BYTES`. One process at a time writes an entry, completely or not at all; a damaged entry is
+compiled again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MOST_BYTES = 2**31
 
 
 class ChangedModelError(UserError):
-    """A model whose file was changed while it was compiled."""
+    """Raised if a model's file was changed while it was compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """The archive of a compiled network, and whether it was already cached (`hit`).
+    """The archive of a compiled network, and whether it was already in the cache (`hit`).
 
-    Without a hit, `knobs` has the applied records.
+    Without a hit, `knobs` has the applied tuning records.
     """
 
     path: Path
@@ -60,8 +60,8 @@ def cached_network(
     records: RecordBook | None = None,
     told: Progress | None = None,
 ) -> CacheEntry:
-    """The cached archive of `model` (a file's path or bytes). If it is not in the cache, `compiler` compiles it with
-    knobs of `records`; `told` is passed to `compiler.save`.
+    """The cached archive of `model` (path or bytes of a file). If the cache does not have it, `compiler` compiles it
+    with knobs of `records`; `told` is passed to `compiler.save`.
 
     Raises UserError for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
     """
@@ -83,8 +83,9 @@ def cached_archive(
 ) -> tuple[Path, bool]:
     """(path of the archive that `save` writes for `model`, whether it was cached before).
 
-    The file of `model` is read once. `key` makes a name from the file and everything else that decides the archive's
-    bytes; `save` compiles the file into the path that it gets. Raises UserError, CacheError.
+    The file of `model` is read once. `key` makes the entry's name from the file and everything else that the archive's
+    bytes depend on; `save` compiles the file and writes the archive to the path that it gets. Raises UserError,
+    CacheError.
     """
     file = model if isinstance(model, bytes) else _read_file(model)
     name = key(file)
@@ -109,7 +110,7 @@ def cached_archive(
 def network_key(
     model: Path | Content, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
 ) -> str:
-    """The name of a compiled archive in the cache; archives of equal names have equal bytes.
+    """The name of a compiled archive in the cache; archives with equal names have equal bytes.
 
     Raises FileError and ModelError for a model that cannot be read.
     """
@@ -153,8 +154,8 @@ def _may_have_external_data(file: Content) -> bool:
 
 
 def _external_data(file: Content) -> str:
-    """A hash of the model's data in other files; "" if there are none, or if the model is damaged and cannot be
-    compiled.
+    """A hash of the model's data in other files; "" if there are no such data, or if the model is damaged, so that it
+    cannot be compiled.
     """
     if isinstance(file, bytes) or not _may_have_external_data(file):
         return ""

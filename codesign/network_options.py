@@ -1,4 +1,6 @@
-"""Options for compiling a network of kernels, common to `vdla run`, `vdla compile` and divided runs."""
+"""Options for compiling a network kernel by kernel, common to `vdla run`, `vdla compile` and runs partitioned between
+accelerator and processor.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ class NetworkOptions:
     """Options for compiling a network. `batch` replaces a dynamic first dimension; `dump_passes` is a folder for the
     program after each pass.
 
-    With `cache`, networks come from the user's cache and are stored there, unless passes are dumped. `records` of the
-    tuner set the knobs of kernels whose workloads they contain.
+    With `cache`, networks are read from and stored in the user's cache, unless passes are dumped. `records` are tuning
+    records: they set the knobs of kernels whose workloads they contain.
     """
 
     batch: int = 1

@@ -1,4 +1,4 @@
-"""One network through compiler and simulator: the steps of `vdla run`, without a command line around them."""
+"""Steps of `vdla run` on the accelerator: compiles one network, simulates it and checks its outputs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
 """Advice for a model with operators that the accelerator does not support."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
-"""Message shown while `load_simulator` works."""
+"""Message shown while `load_simulator` runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Simulated:
-    """The results of several launches of one program.
+    """The results of several launches (runs) of one program.
 
     `launches` has the outputs of each launch as the model declares them (empty dicts if nothing was computed).
     `simulation` is the result of the first launch; the timing of all launches is equal. `seconds` is the CPU time of
@@ -79,7 +79,7 @@ def compile_network(
     records: RecordBook | None = None,
 ) -> Compiled:
     """Compiles the model in file `path` for the accelerator. Raises UserError, which names the file and, for a float
-    model, the ways to run it.
+    model, says how to run it.
     """
     with ways_out(path):
         return compile_program(
@@ -89,9 +89,9 @@ def compile_network(
 
 @contextmanager
 def ways_out(path: Path) -> Iterator[None]:
-    """Context in which the model in file `path` is compiled for the accelerator.
+    """A context for compiling the model in the file `path` for the accelerator.
 
-    UserErrors raised in the context get the name of the file and advice on what to do.
+    UserErrors raised in it get the name of the file and advice on what to do.
     """
     try:
         yield
@@ -106,7 +106,7 @@ def ways_out(path: Path) -> Iterator[None]:
 
 
 def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
-    """The same error with the name of the model's file `path` and the advice in `more`."""
+    """`error` with the name of the model's file `path`, and with advice: `more`, and how to quantize a float model."""
     first, *rest = error.lines
     if str(path) not in first:
         first = f"{path}: {first}"
@@ -116,7 +116,9 @@ def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
 
 
 def _processors_take(path: Path) -> bool:
-    """Whether a processor can run all of a model, so that a divided network can run, too."""
+    """Whether a processor can run the whole model; then it can also be partitioned between accelerator
+    and processor.
+    """
     try:
         import_float_model(path)
     except ModelError:
@@ -125,8 +127,8 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form; True for a file that is no model, so that its error has no advice to
-    quantize it.
+    """Whether a model is quantized, in any form. True for a file that is no model, so that its error message does not
+    advise to quantize it.
     """
     try:
         read = read_model(path)
@@ -143,8 +145,8 @@ def simulate_network(
     where: str = "",
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
-    """Simulates `compiled` on the inputs of each launch; with `data` False only the first launch, for its timing alone.
-    Raises InputError, whose message begins with `where`, the source of the inputs.
+    """Simulates `compiled` on the inputs of each launch; with `data` False, simulates only the timing, of the first
+    launch. Raises InputError, whose message begins with `where`, the source of the inputs.
     """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
@@ -175,11 +177,11 @@ def load_simulator() -> None:
 def check_run(
     compiled: Compiled, model: Path, launches: Sequence[Arrays], simulated: Simulated, wanted: str
 ) -> tuple[CheckAccount, str | None]:
-    """Compares the outputs of every launch with a reference, and with our own interpreter in all cases.
+    """Compares the outputs of every launch with a reference; in any case also with our own interpreter.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason if the reference is not ONNX
-    Runtime although the user did not choose another. Raises RuntimeError if simulator and interpreter differ, which is
-    a defect of the toolkit.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and the reason if ONNX Runtime is not the
+    reference although the user did not choose another one. Raises RuntimeError if simulator and interpreter differ,
+    which is a defect of the toolkit.
     """
     against, remark = reference_to_use(wanted, model)
     graph, abilities = compiled.graph, Abilities.of(compiled.program.config)
@@ -231,7 +233,7 @@ def _layers_checked(
 ) -> CheckAccount:
     """The verdict of a check of each step alone, together with the end-to-end difference of the outputs.
 
-    That difference is `end_to_end`; if it is None, the difference from ONNX Runtime without its optimization.
+    `end_to_end` is that difference; if it is None, the difference from ONNX Runtime without optimization is computed.
     """
     found = compare_layers(model, launches, abilities=abilities)
     if end_to_end is None:

@@ -1,4 +1,4 @@
-"""Comparison of the outputs of a network of kernels with ONNX Runtime's."""
+"""Compares the outputs of a network on processors and GPUs with ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from .verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """Comparison of outputs with a reference's: max |a - b| / max |b| over all outputs, and whether the top-1 classes
-    agree.
+    """Comparison of outputs a with the outputs b of a reference: max |a - b| / max |b| over all outputs, and whether
+    the top-1 classes agree.
 
     The error is None if only one side is finite, or if b is all zeros and a is not; `top1_equal` is None if no output
-    is a vector. `passed`: the outputs are within `tolerance` of the reference's; `tolerance_because` is the reason if
-    that is more than usual. If `mode` is "layer by layer", `passed` means instead that every step that was `compared`
-    (quantization of inputs, each layer, dequantization of outputs) differs by at most `layer_tolerance` quantization
-    steps; the largest difference is `layer_steps`. A check that compares nothing does not pass.
+    is a vector. `passed`: the error is within `tolerance`; `tolerance_because` is the reason if the tolerance is larger
+    than usual. If `mode` is "layer by layer", `passed` means instead that every step that was `compared` (quantization
+    of inputs, each layer, dequantization of outputs) differs by at most `layer_tolerance` quantization steps; the
+    largest difference is `layer_steps`. A check that compares nothing does not pass.
     """
 
     against: str
@@ -70,8 +70,8 @@ def check_outputs(
     """Compares outputs with ONNX Runtime's. Returns (the check, None), or (None, the reason) if ONNX Runtime is not
     installed or refuses the model.
 
-    `wanted` is auto or onnxruntime, with which a refusal is raised; `tensor_float`: products were allowed to use tf32.
-    Raises CheckError.
+    `wanted` is auto or onnxruntime; with the latter, a refusal by ONNX Runtime raises CheckError. `tensor_float`:
+    products were allowed to use tf32. Raises CheckError.
     """
     against, remark = reference_to_use(wanted, model)
     if against != ONNXRUNTIME:
@@ -129,10 +129,11 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer from the reference's, if the outputs equal those of our integer interpreter.
+    """Differences of each layer from the reference, with the reference's own integers as inputs, if the outputs equal
+    those of our integer interpreter.
 
-    None if they do not, or if some layers are not quantized. From end to end, one rounding can become many steps, or
-    most of a small output.
+    None if the outputs differ from the interpreter's, or if some layers are not quantized. End to end, one rounding can
+    become many steps, or most of a small output.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)
@@ -162,8 +163,8 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether outputs are within a tolerance of the expected ones; where the expected ones are all zeros, whether the
-    outputs themselves are at most `tolerance`.
+    """Whether outputs are within a tolerance of the expected ones. If an expected output is all zeros, the output must
+    be at most `tolerance`.
     """
     if error is not None:
         return within(error, tolerance)
@@ -191,6 +192,6 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
 
 
 def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both arrays with zeros where both have the same infinity, or both NaN."""
+    """Both arrays with zeros at the elements where both have the same infinity, or both NaN."""
     same = ~np.isfinite(expected) & ((expected == got) | (np.isnan(expected) & np.isnan(got)))
     return np.where(same, 0, expected), np.where(same, 0, got)

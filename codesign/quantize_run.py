@@ -1,4 +1,4 @@
-"""Post-training quantization of one file: the steps of `vdla quantize`, without a command line around them."""
+"""Steps of `vdla quantize`: post-training quantization of one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .evaluate import Arrays, load_launches, split_launches
 
 
 class CalibrationError(UserError):
-    """Calibration data that do not match the model."""
+    """Raised for calibration data that do not match the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,8 @@ def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
     """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference
-    implementation. The reference is slow, but supports the whole standard; `remark` is called with the reason for its
-    use. The returned function raises ModelError if the reference cannot run the model either.
+    implementation, which is slow but supports the whole standard; `remark` is then called with the reason. The returned
+    function raises ModelError if the reference cannot run the model either.
     """
     try:
         return compile_kernels(model.SerializeToString(), cpu_now(kernels=kernels)).run

@@ -1,4 +1,4 @@
-"""The files of a machine's RTL: Verilog, C header, metadata, and waivers for warnings of Verilator's lint."""
+"""The files with a machine's RTL: Verilog, C header, metadata, and waivers for warnings of Verilator's lint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """(texts by file name, the document in vdla.json). `report` is called with a line on each step."""
+    """(texts of the files by name, the JSON object in vdla.json). `report` is called with a line of text
+    for each step.
+    """
     module = generate_module(machine, report=report)
     document = _metadata(machine, module)
     contents = {
@@ -31,7 +33,7 @@ def rtl_files(
 
 
 def _metadata(config: Config, module: VerilogModule) -> dict[str, Any]:
-    """The document in vdla.json: the configuration and its digest, ports, control registers and counters by byte
+    """The JSON object in vdla.json: the configuration and its digest, ports, control registers and counters by byte
     address.
     """
     return {

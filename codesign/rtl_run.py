@@ -1,4 +1,6 @@
-"""A whole network on the Verilated RTL, compared with the simulator: the steps of `vdla run --engine rtl`."""
+"""Steps of `vdla run --engine rtl`: runs a whole network on the Verilated RTL and compares the results with the
+simulator's.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,16 @@ from .report.account_run import account_layers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnRtl:
-    """Results of a network on the RTL, and lines on all differences from the simulator's results (none if equal)."""
+    """Results of a network on the RTL, and a line of text for each difference from the simulator's results."""
 
     simulated: Simulated
     differences: tuple[str, ...]
 
 
 LONG_RUN = 1_000_000
-"""Number of simulated cycles of a launch from which the library optimized for running is worth its longer build."""
+"""Number of simulated cycles of a launch above which the library that is optimized for running is worth its longer
+build.
+"""
 
 
 def library_for(compiled: Compiled) -> Optimize:
@@ -57,9 +61,9 @@ def run_on_rtl(
 ) -> OnRtl:
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
-    All results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with the number
-    of cycles of a launch that are done. Raises RtlError if the RTL does not finish, BuildError without the tools, and
-    UserError for inputs that are not the model's.
+    All returned results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with
+    the number of cycles of a launch that are done. Raises RtlError if the RTL does not finish, BuildError without the
+    tools, and UserError for inputs that do not match the model.
     """
     program = compiled.program
     outputs, found = [], []

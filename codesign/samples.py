@@ -1,4 +1,4 @@
-"""Seeded inputs of networks; inputs that are indices into a table, such as token ids, are valid indices."""
+"""Seeded inputs of networks. Inputs that are indices into a look-up table, such as token ids, are valid indices."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from vdla.compiler.runtime.executable import Executable, Port
 VIEWS = frozenset(
     ["Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"]
 )
-"""Operators whose output consists of values of their first input only."""
+"""Operators whose output consists only of elements of their first input."""
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """For each input with indices of a Gather, the size of the table's axis; for several Gathers the least size.
+    """For each input whose elements are indices of a Gather, the size of the axis that they index; for several Gathers
+    the least size.
 
     Inputs that are no indices, and indices of tables of unknown size, are left out. Raises ModelError like
     `read_model`.
@@ -56,7 +57,8 @@ def sample_inputs(
 def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
     """Random values for an input: normal for floats, uniform over the whole type for integers of 8 and 16 bits.
 
-    Wider integers are from 0 to below their limit in `limits`; without a limit they are 0 or 1, as they may be masks.
+    Wider integers are from 0 to below the input's limit in `limits`; without a limit they are 0 or 1, since the input
+    may be a mask.
     """
     if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
         ends = np.iinfo(port.dtype)
@@ -69,7 +71,7 @@ def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str,
 def _table_sizes(
     name: str, readers: Mapping[str, list[onnx.NodeProto]], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[int]:
-    """The sizes of the axes into which the values of tensor `name` are indices, also through views of the tensor."""
+    """Yields the sizes of the axes that the values of tensor `name` index, directly or through views of the tensor."""
     for node in readers.get(name, ()):
         if node.op_type in ("Gather", "GatherElements") and node.input[1] == name:
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)

@@ -1,5 +1,5 @@
-"""Timing of calls: thread CPU time for functions on one thread, wall time for several threads; functions that are
-compared take turns in one process.
+"""Measures the time of calls: thread CPU time of functions on one thread, wall time of functions on several threads.
+Functions that are compared take turns in one process.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ Timed = Callable[[], object]
 Clock = Callable[[], float]
 
 REPEAT = 5
-"""Default number of calls whose median is taken."""
+"""Default number of calls of which the median is taken."""
 LEAST_SECONDS = 0.01
-"""Shorter calls are repeated until one measurement takes this many seconds."""
+"""Least seconds of one measurement; shorter calls are repeated."""
 _LOOK = 0.01
 _LONGEST_WAIT = 1.0
 
 
 def median_seconds(function: Timed, repeat: int = REPEAT) -> float:
-    """Median thread CPU seconds of `repeat` calls of `function`, after one that is not counted."""
+    """Median thread CPU seconds of `repeat` calls of `function`, after one call that is not counted."""
     function()
     times = []
     for _ in range(repeat):
@@ -31,8 +31,8 @@ def median_seconds(function: Timed, repeat: int = REPEAT) -> float:
 
 
 def clock_of(threads: int) -> Clock:
-    """Clock for a function on `threads` threads: CPU time of the thread for one, so that other work on the machine does
-    not count; wall time for several.
+    """The clock for a function on `threads` threads: for one, the CPU time of the thread, which other programs do not
+    affect; for several, wall time.
     """
     return time.thread_time if threads == 1 else time.perf_counter
 
@@ -43,9 +43,9 @@ def interleaved(
     """Seconds of each function in `runs` in each round; the functions take turns.
 
     Every function is first called once without being counted. A function that takes less than `least` seconds is
-    repeated, and the mean of its repetitions counts. `alone` is for functions with threads of their own, which spin for
+    repeated, and the mean of its repetitions is taken. `alone` is for functions with their own threads, which spin for
     a while before they sleep: each turn then waits until the threads of the previous function sleep, and begins with
-    one uncounted call that wakes the function's own threads.
+    one uncounted call that wakes the function's threads.
     """
     counts = []
     for run in runs:
@@ -79,5 +79,5 @@ def wait_until_idle() -> None:
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
-    """Median over the rounds of numerator / denominator."""
+    """Median, over the rounds, of numerator / denominator."""
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))

@@ -1,7 +1,6 @@
-"""Tolerances of checks: the allowed differences of a run's outputs from a reference's.
+"""Tolerances of checks: the allowed differences between a run's outputs and the outputs of a reference.
 
-A reference is only as exact as it agrees with itself: ONNX Runtime's results with and without its optimization may
-differ, and then twice their difference is allowed.
+ONNX Runtime's results with and without its optimization may differ; then twice that difference is allowed.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ QUANTIZED_TOLERANCE = 2.0**-5
 its 256 values.
 """
 WHOLE_TOLERANCE = 0.25
-"""Tolerance of max |a - b| / max |b| for a divided network from end to end; each of its regions has a smaller
-tolerance.
+"""Tolerance of max |a - b| / max |b| for a network partitioned between accelerator and processor, from end to end; each
+region has a smaller tolerance.
 
 Differences in rounding add up over dozens of layers; a wrong tensor would cause an error of one or more.
 """
 
 
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
-    """Tolerance of max |a - b| / max |b|, for a reference that agrees with itself.
+    """Tolerance of max |a - b| / max |b|, for a reference whose results do not depend on its optimization.
 
     `floats` is the coarsest float type in which the model computes.
     """
@@ -54,12 +53,14 @@ def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: s
 
 
 def widened(tolerance: float, disagreement: float | None) -> float:
-    """A tolerance widened because the reference's own results differ by `disagreement`; None: unchanged."""
+    """`tolerance`, or twice `disagreement` if that is larger: the difference between the reference's own results (None:
+    there is no such difference).
+    """
     return tolerance if disagreement is None else max(tolerance, 2 * disagreement)
 
 
 def why_widened(disagreement: float | None, unit: str) -> str:
-    """The reason why a tolerance was widened, as text: the reference's difference from itself, in `unit`."""
+    """Text that explains a widened tolerance: the reference's difference between its own results, in `unit`."""
     return f"ONNX Runtime with and without its optimization differ by {disagreement:.2g} {unit}; twice that is allowed"
 
 
@@ -77,7 +78,7 @@ class Compared:
         return bool(self.inputs or self.layers or self.outputs)
 
     def __add__(self, other: Compared) -> Compared:
-        """The sums of the counts of both checks."""
+        """The sums of the numbers of both checks."""
         return Compared(
             inputs=self.inputs + other.inputs,
             layers=self.layers + other.layers,
@@ -85,7 +86,7 @@ class Compared:
         )
 
     def __str__(self) -> str:
-        """The counts as text, such as "1 input, 5 layers and 1 output"."""
+        """The numbers as text, such as "1 input, 5 layers and 1 output"."""
         counts = {"input": self.inputs, "layer": self.layers, "output": self.outputs}
         parts = [f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n]
         return (
@@ -94,11 +95,11 @@ class Compared:
 
 
 NOTHING = Compared()
-"""Counts of a check that compared nothing."""
+"""The numbers of a check that compared nothing."""
 
 
 def within(error: float | None, tolerance: float) -> bool:
-    """Whether an error is within a tolerance; False for None, an error that cannot be computed as only one side is
-    finite.
+    """Whether an error is within a tolerance. False for None: an error that cannot be computed, since only one of the
+    two outputs is finite.
     """
     return error is not None and error <= tolerance

@@ -1,4 +1,6 @@
-"""Workloads of GPUs from their names: those of a network of one operator, one for each method to compute it."""
+"""Makes workloads of GPUs from their names: the workloads of a network with one operator, one for each method to
+compute it.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,14 @@ from .workload_names import (
 )
 
 MOST_ELEMENTS = 1 << 28
-"""Most elements of a tensor, 1 GiB of float32; a process that measures allocates several tensors."""
+"""Largest number of elements of a tensor, 1 GiB of float32; a process that measures allocates several tensors."""
 
 
 def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
     """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding.
 
-    There is one workload for each method to compute the operator; the first is the one that networks use without
-    records. Raises UserError for other texts.
+    There is one workload for each method to compute the operator; networks without records use the first. Raises
+    UserError for other texts.
     """
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
@@ -106,7 +108,7 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
-    """A model of one node; its constants are zeros, except "axes", which is [1]."""
+    """A model with the node `node` alone; its `constants` are zeros, except "axes", which is [1]."""
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in shapes.items()

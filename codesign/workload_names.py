@@ -1,4 +1,4 @@
-"""Workloads from names: of layers of the papers (`named_layers`), or by operator and sizes (FORMS)."""
+"""Makes workloads from names: of the papers' layers (`named_layers`), or of an operator and sizes (FORMS)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FORMS = (
     "matmul:BATCH,ROWS,DEPTH,COLUMNS, conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
     "softmax:ROWS,SIZE, normalization:ROWS,SIZE or reduction:OUTER,SIZE,INNER (the sum over SIZE)"
 )
-"""The forms of a workload's name."""
+"""The forms that the name of a workload may have, as text."""
 _SIZES = {
     "conv2d": 5,
     "depthwise": 4,
@@ -57,9 +57,9 @@ _SIZES = {
     "reduction": 3,
     "conv_transpose": 5,
 }
-"""Number of sizes by operator."""
+"""Number of sizes in the name of a workload, by operator."""
 EPSILON = 1e-5
-"""Number that normalizations add to a variance, ONNX's default."""
+"""Number that normalizations add to the variance: ONNX's default."""
 MOST_STRIDE = 64
 """Largest stride of transposed convolutions, whose programs have a loop nest for each pair of remainders modulo the
 stride.
@@ -89,7 +89,7 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
-    """The int8 workload that `text` names (FORMS), batch 1, SAME padding, of the template by which `config` runs it.
+    """The int8 workload that `text` names (FORMS), with batch 1 and SAME padding, for the template that `config` uses.
 
     Raises UserError for other texts.
     """
@@ -170,7 +170,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
 
 def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
-    """Returns `workload`. Raises UserError if its sizes are contradictory, or if it is too large for a process that
+    """`workload` itself. Raises UserError if its sizes are contradictory, or if it is too large for a process that
     measures.
     """
     try:
@@ -190,8 +190,8 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The workload of a network's node with these sizes and without fused operators, for operators whose schedules come
-    from the sketch generator.
+    """The workload of a node with the given sizes and without fused operators, for operators whose schedules the sketch
+    generator makes.
     """
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
@@ -229,7 +229,7 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:
-    """(window with SAME padding of a transposed convolution, numbers of outputs added at the end of each axis); there
+    """(window of a transposed convolution with SAME padding, number of outputs added at the end of each axis); there
     are `stride` times as many outputs as inputs.
 
     Raises UserError for strides above `MOST_STRIDE`.
@@ -257,8 +257,8 @@ def _elementwise(text: str) -> ElementwiseCpu:
 
 
 def _accelerator_elementwise(text: str) -> Workload:
-    """The workload of an addition of two tensors of one shape (channels, height, width), or of a relu of one tensor.
-    Raises UserError for others.
+    """The workload of an addition of two tensors of the same shape (channels, height, width), or of a relu of one
+    tensor. Raises UserError for other operations.
     """
     operation, shapes = parse_elementwise(text)
     if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:

@@ -1,1 +1,1 @@
-"""The implementation of the package `vdla`: each module is for one task of users of Python."""
+"""The implementation of the package `vdla`: one module for each kind of task."""

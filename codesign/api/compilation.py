@@ -46,19 +46,20 @@ def compile(
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its
     options as `vdla compile --target` takes them. `config` is a configuration, a preset's name or a TOML file; `vta`
-    unless given. `device` is a GPU's number, or "emulated". A dynamic first dimension of the inputs becomes `batch`.
-    `records` are the tuner's, "shipped" the package's. `virtual_threads` is the number of copies of each of the
-    accelerator's buffers, which hide latency. `dump_passes` names a folder that gets the program after each pass.
-    `constants` are values by name of inputs that become constants, for inputs that decide shapes, such as the axes of a
-    reduction. Without them, a network on processors or GPUs that has such inputs (of 64 elements at most) is compiled
-    when their values arrive: `run` compiles a program for each new value, raises the errors of compilation then, and
-    keeps 16 programs.
+    unless given. `device` is a GPU's number, or "emulated". A dynamic first dimension of the inputs gets the size
+    `batch`. `records` are records of the tuner (a file or a book of records); "shipped" means the records that ship
+    with the package. `virtual_threads` is the number of copies of each of the accelerator's buffers; several copies
+    hide latency. `dump_passes` names a folder that gets the program after each pass. `constants` are values by input
+    name; these inputs become constants. This is meant for inputs that decide shapes, such as the axes of a reduction.
+    Without `constants`, a network on processors or GPUs that has such inputs (of 64 elements at most) is compiled when
+    their values arrive: `run` compiles a program for each new value, then raises the errors of compilation, and caches
+    16 programs.
 
-    `lengths` has the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
-    the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
-    and crops the outputs. `tolerance` is the largest slowdown of any length against a program compiled for that length:
-    by default 0.03, by exact cycles, on the accelerator; 0.025, by a fixed ladder, on processors. `pads` are values of
-    inputs after their real tokens, by default 0.
+    `lengths` is the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
+    the executable then takes arrays of any length in this range, pads them to one of a few lengths for which it has
+    programs, and crops the outputs. `tolerance` is the largest slowdown of any length against a program compiled for
+    that length: by default 0.03 (of exact cycles) on the accelerator; 0.025 on processors, where the lengths are in
+    fixed ratios. `pads` are values of inputs after their real tokens, by default 0.
 
     Networks for a processor or a GPU are cached for this user, together with those of the command line; the same
     model compiles only once. With `cache` False, or `dump_passes`, the network is compiled in this process and holds
@@ -111,7 +112,7 @@ def build(
     device: int | str | None = None,
     virtual_threads: int = 2,
 ) -> Executable:
-    """Compile a scheduled tensor expression; arguments as in `compile`.
+    """Compile a scheduled tensor expression; the arguments are those of `compile`.
 
     A program without a schedule runs its loops as they are on a processor; on a GPU every independent iteration is a
     thread. The inputs are the parameters that the program reads, the outputs those that it writes. Raises UserError,
@@ -149,8 +150,9 @@ def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: boo
 
 
 def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
-    """The network that `backend` compiles, loaded from the user's cache; compiled in this process if the cache is
-    unusable."""
+    """The network compiled by `backend`, loaded from the user's cache; if the cache is unusable, the network is
+    compiled in this process.
+    """
     from ..network_cache import cached_network
 
     device = backend.open(options)

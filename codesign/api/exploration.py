@@ -1,4 +1,4 @@
-"""Search a space of machines, or set two side by side."""
+"""Search a space of machines (accelerator configurations), or compare two machines."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ Model = str | Path | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Explored:
-    """The result of a search. Cycles are exact; area, clock and energy follow from models of syntheses and of
-    switching, or area and energy from a table of components. `document` and the report name the source of each
-    figure."""
+    """The result of a search. Cycles are exact; area, clock and energy are predicted by models fitted to syntheses and
+    to switching activity; or area and energy come from a table of components. `document` and the report name the source
+    of each figure.
+    """
 
     exploration: Exploration
 
     @property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other one beats: `machine` is the configuration of each."""
+        """The feasible designs that no other design dominates; `machine` is the configuration of each."""
         return self.exploration.front
 
     @property
@@ -96,7 +97,7 @@ class Explored:
         return html(exploration_data(self.exploration, details_of(self.exploration, most=layers)))
 
     def save(self, folder: str | Path, layers: int = MOST_DESIGNS) -> tuple[Path, ...]:
-        """Writes the files of `vdla explore` into an existing folder; returns their paths. `layers` as in `to_html`."""
+        """Writes the files of `vdla explore` into an existing folder; returns their paths. `layers`: see `to_html`."""
         from ..explore.report.write import write_report
 
         return write_report(self.exploration, Path(folder), layers=layers)
@@ -124,28 +125,28 @@ def explore(
     tuning: Callable[[int, int], object] = lambda done, count: None,
     notify: Callable[[str], None] | None = None,
 ) -> Explored:
-    """Search a space of machines for the best on some quantized networks.
+    """Search a space of machines (accelerator configurations) for the best ones on some quantized networks.
 
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
-    "block_out": "block_in"}}. `networks` is a model, several (a weight may go with each, as in ("a.onnx", 2.0)), or
-    weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
-    such as "area<2mm2". Strategies are "model" (our own, guided by models of the figures), Optuna's "nsga2" and "tpe",
-    "random" and "exhaustive"; the first three need the extra `explore`.
+    "block_out": "block_in"}}. `networks` is a model, several models (each with or without a weight, as in ("a.onnx",
+    2.0)), or weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`,
+    constraints such as "area<2mm2". Strategies are "model" (our own, guided by models of the figures), Optuna's "nsga2"
+    and "tpe", "random" and "exhaustive"; the first three need the extra `explore`.
 
     Hardware and schedules are searched together with `trials` above 0: for every machine, `trials` schedules of each
-    distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. The
-    designs of the front get `tune_front` trials at the end, unless `trials` is as many; `tuning` is called with (number
-    of these designs done, number of all of them). No machine is slower with trials than with the templates' own
-    schedules.
+    distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. At the
+    end, the designs of the front get `tune_front` trials, if that is more than `trials`; `tuning` is called with
+    (number of front designs done, number of front designs). No machine is slower with trials than with the templates'
+    own schedules.
 
-    With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
-    are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
-    address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. With either, a
-    machine that takes longer than `timeout` seconds counts as failed. `told` is called with the exploration after every
-    batch, `notify` with a line when nothing has finished for a while. Area, clock and energy are by the models that
-    come with the package, fitted to syntheses and to their switching; with `technology`, the file of a table or
-    "45nm-published" for the shipped one, area and energy are by that table and the clock is the machine's own. Raises
-    UserError.
+    With a `folder` every design is recorded there, and a repeated search continues from the records; `records` are
+    files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer;
+    `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In
+    other processes, a machine that takes longer than `timeout` seconds counts as failed. `told` is called with the
+    exploration after every batch, `notify` with a line of text when nothing has finished for a while. Area, clock and
+    energy come from the models that ship with the package, fitted to syntheses and to switching activity; with
+    `technology` (the file of a table, or "45nm-published" for the shipped table) area and energy come from that table,
+    and the clock is the configuration's. Raises UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
@@ -196,8 +197,8 @@ def explore(
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
     """The search that `explore(..., folder=...)` recorded in `folder`; nothing is evaluated.
 
-    `notify` is called with a line on designs whose records are missing. Raises UserError if there is no study, or if
-    networks, table of components or compiler have changed since.
+    `notify` is called with a line of text about designs whose records are missing. Raises UserError if there is no
+    study, or if networks, table of components or compiler have changed since the search.
     """
     return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
 
@@ -227,8 +228,9 @@ class Comparison:
 
     @property
     def explanation(self) -> Sequence[str]:
-        """A sentence for each network's cycles and energy, and for the area: the difference, its causes and its
-        layers."""
+        """Sentences on the difference in each network's cycles and energy, and in the area: its amount, its causes and
+        the layers that contribute most.
+        """
         return self.compared.sentences
 
     @property
@@ -261,8 +263,8 @@ def compare(
     *,
     technology: str | Path | None = None,
 ) -> Comparison:
-    """Compare two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and
-    energy of each network and layer, area and energy by unit. Raises UserError if a machine cannot run a network.
+    """Compare two machines (presets, TOML files or configurations) on quantized networks: all metrics, cycles and
+    energy of each network and layer, area and energy of each unit. Raises UserError if a machine cannot run a network.
     """
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
     if not loaded:

@@ -1,4 +1,4 @@
-"""The RTL of a configuration."""
+"""Generates the RTL (Verilog) of a configuration."""
 
 from __future__ import annotations
 

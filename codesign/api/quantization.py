@@ -1,4 +1,4 @@
-"""Quantize a float network: one way for all layers, or each layer by its cost on the machine."""
+"""Quantize a float network: all layers in the same way, or each layer by its effect on error and cost."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Samples = str | Path | Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedNetwork:
-    """A quantized network: `content` is its ONNX file (QDQ). After a search `front` has the members that no other one
-    beats, and `chosen` is the member whose file is `content`.
+    """A quantized network: `content` is its ONNX file (QDQ). After a search (with a budget), `front` has the
+    non-dominated sets of decisions ("members"), and `chosen` is the member whose file is `content`.
     """
 
     content: bytes
@@ -48,7 +48,7 @@ class QuantizedNetwork:
 
     @property
     def front(self) -> tuple[Member, ...]:
-        """The members that no other one beats, cheapest first; none without a budget."""
+        """The members that no other one dominates, cheapest first; empty without a budget."""
         return () if self.outcome is None else self.outcome.found.front
 
     @property
@@ -65,7 +65,7 @@ class QuantizedNetwork:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of the front. Raises UserError without a budget."""
+        """A matplotlib figure of the front. Raises UserError if there was no search (no budget)."""
         if self.outcome is None:
             raise UserError("there is a front only after a search: quantize(..., budget=N)")
         return front_figure(self.outcome.found, self.outcome.chosen)
@@ -106,19 +106,20 @@ def quantize(
 ) -> QuantizedNetwork:
     """Quantize a float32 network to int8 from samples of its inputs.
 
-    Products with weights, with their epilogues, compute on integers; with `whole` also functions, softmax,
-    normalizations and products of activations, as the accelerator's extensions can.
+    Products with weights and their epilogues compute on integers; with `whole` also functions, softmax, normalizations
+    and products of activations, which need extensions of the accelerator.
 
-    Without a `budget` all layers have the same `activations` and scales, except single ones in `layers`, as in
-    {"conv1": "float", "fc": "s8,per-tensor"}. With one, `budget` sets of decisions are evaluated on the machine
+    Without a `budget` all layers have the same `activations` and scales, except single layers listed in `layers`, as in
+    {"conv1": "float", "fc": "s8,per-tensor"}. With a budget, `budget` sets of decisions are evaluated on the machine
     `config`: which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale. The
-    error is the SQNR of the outputs on `held_out` samples (the last quarter of the calibration's if left out), set
-    against the `cost` "latency" or "energy". `sqnr` (dB) or `latency` (ms) choose the member that is taken, else the
-    knee of the front. With a `folder` evaluations are recorded, and a search that is repeated goes on from the records.
+    front is of the error (SQNR of the outputs on `held_out` samples, by default the last quarter of the calibration
+    samples) and the `cost`, "latency" or "energy". The network is the front's cheapest member with at least `sqnr` dB,
+    or the one with least error within `latency` ms; by default the knee of the front. With a `folder` evaluations are
+    recorded there, and a repeated search continues from the records.
 
     `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". Callbacks: `advance` after each run of
-    the float network (without a budget), `told` after each evaluation (with one), `remark` with a line on slow steps.
-    Raises UserError.
+    the float network (without a budget), `told` after each evaluation (with a budget), `remark` with a line of text
+    about slow steps. Raises UserError.
     """
     network = read_model(model, batch=batch, whole=whole)
     samples = _samples(network, calibration, "calibration")

@@ -1,4 +1,4 @@
-"""Simulate a compiled network, a kernel or a raw program, and split its cycles and bytes by layer and cause."""
+"""Simulate a compiled network, a kernel or a raw program; break its cycles and bytes down by layer and cause."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
-    """The results of one launch: `cycles`, their breakdown and, with inputs, the results (`outputs` by name, `memory`
-    bytes).
+    """The results of one launch (run of a program): `cycles`, their breakdown and, with inputs, the data (`outputs` by
+    name, `memory` bytes).
 
-    `program` is the simulated program; `simulation` has every counter of the run. `account` computes `network`, None
-    for a kernel or a raw program. Clock and energy follow from `technology`.
+    `program` is the simulated program; `simulation` has every counter of the run. `account` computes `network`; it is
+    None for a kernel or a raw program. Clock and energy follow from `technology`.
     """
 
     program: Program
@@ -49,8 +49,8 @@ class Report:
 
     @cached_property
     def network(self) -> RunAccount | None:
-        """The account of a network and its layers; None for a kernel or a raw program. It is computed on first access,
-        so that comparing the cycles of many networks does not wait for their layers.
+        """The breakdown of a network's cycles and bytes by layer; None for a kernel or a raw program. It is computed on
+        first access, so that comparing the cycles of many networks does not wait for it.
         """
         return None if self.account is None else self.account()
 
@@ -66,7 +66,7 @@ class Report:
 
     @property
     def clock(self) -> Clock:
-        """The machine's clock and its source, equal to the clock in all commands."""
+        """The machine's clock and its source; all commands use the same clock."""
         return clock_of(self.config, self.technology)
 
     @property
@@ -76,7 +76,7 @@ class Report:
 
     @cached_property
     def energy(self) -> Mapping[str, float]:
-        """Microjoules of the launch by unit, equal to the energy in `vdla compare`."""
+        """Microjoules of the launch by unit; `vdla compare` shows the same energy."""
         from ..technology.energy import energy_by_unit
         from ..technology.events import count_events
 
@@ -93,8 +93,8 @@ class Report:
         return self.simulation.memory
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each layer (as in `vdla run --json`); for a program without layers one for each unit, with
-        its cycles by activity and cause of stall.
+        """One dictionary for each layer (as in `vdla run --json`). For a program without layers: one for each unit,
+        with its cycles by activity and by cause of stall.
         """
         if self.network is not None:
             return [layer.to_dict() for layer in self.network.layers]
@@ -170,10 +170,11 @@ def simulate(
 ) -> Report:
     """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or its file.
 
-    With `inputs` (arrays by name) outputs are computed, too; without, a network or kernel is simulated for its timing
-    alone, which is the same. A raw program computes on its own image unless `data` is False. Clock and energy follow
-    from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises UserError for a
-    subject that does not run on the accelerator, and DeadlockError, which names the event that each unit waits for.
+    With `inputs` (arrays by name) outputs are computed, too; without them, only the timing of a network or kernel is
+    simulated, which does not depend on the data. A raw program computes on its own image unless `data` is False. Clock
+    and energy follow from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises
+    UserError if `subject` does not run on the accelerator, and DeadlockError, which names the event that each unit
+    waits for.
     """
     components = load_components(technology)
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):

@@ -34,7 +34,9 @@ class Tuned:
 
     @property
     def tasks(self) -> Sequence[Mapping[str, Any]]:
-        """One row for each workload: name, unit, cost of the default and of the best schedule, number of trials."""
+        """One row for each workload: name, unit of cost, cost of the default and of the best schedule, number of
+        trials.
+        """
         return self.document["tasks"]
 
 
@@ -55,8 +57,8 @@ def tune(
 
     `records` names a new file that gets every trial. For a network on the accelerator, `in_place` further trials (by
     default half of `trials`) measure schedules of layers within the whole network. The strategy "evolution" learns a
-    model of the cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; with 0 it
-    is this process, without time-outs. Raises UserError.
+    model of the cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; with 0
+    this process measures, without time-outs. Raises UserError.
     """
     from vdla.compiler.records.files import RecordWriter
     from vdla.compiler.tune.search.cost_model import load_xgboost

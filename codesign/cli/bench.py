@@ -1,4 +1,4 @@
-"""`vdla bench`: our speed on this processor against ONNX Runtime's."""
+"""`vdla bench`: the speed of our kernels and networks on this processor, compared with ONNX Runtime (the "peer")."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _document(
 
 
 def _grid() -> Table:
-    """The columns of the table, whose rows are printed one by one as they are measured."""
+    """A table without rows, with the columns COLUMNS; rows are printed one by one as they are measured."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for number, (_, width) in enumerate(COLUMNS):
         table.add_column(width=width, justify="right" if number else "left", no_wrap=True)

@@ -68,7 +68,7 @@ for _name, _function in _COMMANDS.items():
     app.command(_name, cls=Command)(with_flags(_function))
 
 _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
-"""click's UsageError; newer versions of typer contain their own copy of click."""
+"""click's class UsageError; newer versions of typer contain a copy of click."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -103,15 +103,15 @@ def run_command(arguments: Sequence[str]) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """The commands with their options; for many commands typer needs longer to collect these than the command itself
-    takes.
+    """The commands with their options. If there are many commands, collecting these takes typer longer than running one
+    command.
     """
     return typer.main.get_command(app)
 
 
 def _refuse_usage(error: Exception) -> int:
-    """Raises Stopped for arguments that cannot be parsed. Without any arguments the help has been printed, which
-    suffices.
+    """Raises Stopped for arguments that cannot be parsed. Returns 2 if there were no arguments at all, since the help
+    has then been printed already.
     """
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
     if not message:

@@ -89,7 +89,7 @@ def before_a_command(
 
 
 class Command(TyperCommand):
-    """A command that also accepts options by their older names."""
+    """A command that also accepts old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments after replacing the old names in `ALIASES` by new ones."""

@@ -1,4 +1,4 @@
-"""`vdla compare`: two machines on the same networks, side by side."""
+"""`vdla compare`: two machines (accelerator configurations) compared on the same networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .options import JsonOption, TechnologyOption
 from .output import note, print_json, steps, text_console
 
 MOST_LAYERS = 10
-"""Layers in the table: those whose cycles differ most."""
+"""Number of layers in the table; it shows the layers whose cycles differ most."""
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""`vdla compile`: a network for a processor, a GPU or the accelerator, as a file."""
+"""`vdla compile`: compiles a network for a processor, a GPU or the accelerator into a file."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ def compile_model(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Raises UserError for the first of the parameters `names` that the command line has."""
+    """Raises UserError if the command line has one of the parameters `names`; the message is for the first one and ends
+    in `why`.
+    """
     for name in names:
         if was_given(context, name):
             raise UserError(f"--{name.replace('_', '-')} {why}")

@@ -1,4 +1,4 @@
-"""`vdla compile --target vdla`: the program of a network on the accelerator."""
+"""`vdla compile --target vdla`: writes the accelerator program of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vdla compile` for targets of kernels, processors and GPUs: a network in files."""
+"""`vdla compile` for processors and GPUs, which run a network kernel by kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compile_kernels(
     model: Path, output: Path | None, compiler: KernelCompiler, options: NetworkOptions, *, json: bool
 ) -> None:
-    """Compiles a model to `output` (default: MODEL.tar), whose suffix chooses the form. Raises UserError."""
+    """Compiles a model to `output` (default: MODEL.tar), whose suffix selects the kind of file. Raises UserError."""
     from ..kernels_run import write_network
 
     output = Path(f"{model.stem}.tar") if output is None else output

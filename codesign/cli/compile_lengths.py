@@ -1,4 +1,4 @@
-"""`vdla compile --length`: one file for inputs of any length in a range."""
+"""`vdla compile --length`: writes one file for inputs of any length in a range."""
 
 from __future__ import annotations
 

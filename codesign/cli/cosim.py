@@ -83,7 +83,7 @@ def _machines(names: str | None) -> tuple[Config, ...]:
 
 
 def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
-    """Runs the campaign, with progress and each mismatch, as soon as it is found, on standard error."""
+    """Runs the campaign; prints progress, and each mismatch as soon as it is found, on standard error."""
     from vdla.verify.cosim.campaign import Listener, run_campaign
 
     console = PlainConsole(stderr=True)
@@ -152,8 +152,9 @@ def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
 
 
 def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
-    """Prints the verdict, then the number of coverage bins that no program hit on these machines; with -v their
-    names."""
+    """Prints the verdict, then the number of coverage bins that no program hit on these machines; with -v also the
+    names of the bins.
+    """
     console = text_console()
     coverage = campaign.coverage
     count = len(campaign.lengths)

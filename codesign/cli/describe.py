@@ -1,4 +1,4 @@
-"""`vdla isa` and `vdla config`: descriptions of a configuration, from the tables that the whole toolkit reads."""
+"""`vdla isa` and `vdla config`: descriptions of a configuration, made from the tables that the whole toolkit uses."""
 
 from __future__ import annotations
 

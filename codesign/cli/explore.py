@@ -1,4 +1,6 @@
-"""`vdla explore`: machines of a space, searched for those that no other one beats."""
+"""`vdla explore`: searches a space of machines (accelerator configurations) for the designs that no other one
+dominates.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ..explore.study import Exploration
 
 PAGE_SECONDS = 60.0
-"""Least seconds between two reports that are written during the search."""
+"""Least number of seconds between two reports that are written during the search."""
 LayersOption = Annotated[
     int,
     typer.Option(
@@ -187,7 +189,9 @@ def _network(text: str) -> tuple[Path, float]:
 
 
 def _check_any(found: Exploration) -> None:
-    """Raises UserError if the search ended and no design has figures, so that there is nothing to report."""
+    """Raises UserError if the search ended and no design has figures (all failed), so that there is
+    nothing to report.
+    """
     if not found.interrupted and all(design.objectives is None for design in found.designs):
         first = found.designs[0].figures.failed if found.designs else "it has none"
         raise UserError(

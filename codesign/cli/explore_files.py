@@ -1,4 +1,6 @@
-"""Steps of `vdla explore` and `vdla report` on a study: write files, synthesize and co-simulate the front, print it."""
+"""Steps of `vdla explore` and `vdla report`: write a study's files, synthesize and co-simulate the designs on the
+front, print the result.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ def check_rtl() -> None:
 
 
 def check_cells(table: Components) -> None:
-    """Raises UserError, which names the packages to install, if nothing can be synthesized; prints a note if clocks
-    cannot be."""
+    """Raises UserError, which names the packages to install, if designs cannot be synthesized; prints a note if only
+    the tool for clocks is missing.
+    """
     with rtl_extra():
         from ..explore.synthesize_front import check_synthesis
     if (missing := check_synthesis(table)) is not None:
@@ -42,8 +45,8 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of writing a report: the exploration with its latest measurements, a line for each design that differs
-    from its RTL, and the name of the step that Ctrl-C ended.
+    """The result of writing a report: the exploration with its latest measurements (`found`), a line for each design
+    whose RTL differs from the simulator (`wrong`), and the name of the step that Ctrl-C ended.
     """
 
     found: Exploration
@@ -56,8 +59,8 @@ def write_files(
 ) -> Written:
     """Writes the report into the study's folder and prints its path.
 
-    Then synthesizes and co-simulates the requested number of the front's designs, and writes the report again after
-    each.
+    Then synthesizes up to `synthesize` and co-simulates up to `verify` designs of the front, and writes the report
+    again after each step.
     """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
@@ -86,7 +89,9 @@ def write_files(
 
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
-    """Writes all files of a report; returns for how many designs Ctrl-C prevented the layers, and the paths."""
+    """Writes all files of a report; returns the number of designs whose layers are missing because of Ctrl-C, and the
+    paths.
+    """
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_report
 
@@ -106,7 +111,9 @@ def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tup
 
 
 def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
-    """The exploration with syntheses of its front, and the name of the step that Ctrl-C ended."""
+    """Synthesizes up to `most` designs of the front; returns the exploration with the syntheses, and the name of the
+    step that Ctrl-C ended.
+    """
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
 
@@ -174,7 +181,7 @@ def print_written(written: Written, json: bool) -> None:
 
 
 def end_written(written: Written) -> None:
-    """Ends the command with 1 if a co-simulation found a difference, with 130 if Ctrl-C ended the report."""
+    """Ends the command with exit code 1 if a co-simulation found a difference, with 130 if Ctrl-C ended the report."""
     if wrong := written.wrong:
         end_failed(
             f"RTL and simulator differ: {wrong[0]}"

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-"""The word that the command prints when the signal ends it."""
+"""Signals that end a command, and the word that the command then prints."""
 PATIENCE = 1.0
-"""Seconds after a signal in which further ones are ignored: Ctrl-C pressed twice must not stop cleaning up."""
+"""Seconds after a signal during which further signals are ignored: pressing Ctrl-C twice must not stop cleaning up."""
 _AGAIN_SECONDS = 0.02
 
 
 class Interrupts:
-    """In a `with` block of the main thread, signals of `ENDINGS` raise KeyboardInterrupt, once.
+    """A context for the main thread, in which the first signal of `ENDINGS` raises KeyboardInterrupt.
 
-    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process ignored from
-    its start, or that its program handles, are not changed. After the block the signals are ignored, so that nothing
-    interrupts the process's end; if `last` is False, their handlers are restored.
+    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process has ignored
+    from its start, or that have a handler already, are left alone. After the block the signals are ignored, so that
+    nothing interrupts the process's end; if `last` is False, their handlers are restored.
     """
 
     def __init__(self, *, last: bool) -> None:
@@ -69,7 +69,7 @@ class Interrupts:
             end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
 
     def _unraisable(self, problem: UnraisableHookArgs) -> None:
-        """Raises KeyboardInterrupt again soon afterwards, because Python drops exceptions in destructors
+        """Raises KeyboardInterrupt again a little later, because Python drops exceptions that are raised in destructors
         and callbacks.
         """
         if self.number is None or not issubclass(problem.exc_type, KeyboardInterrupt):

@@ -1,12 +1,12 @@
 """The entry point, and every exit code.
 
-0 done; 1 a defect of the toolkit (with traceback), or a check against a reference that failed (in one line); 2 a
-mistake in the user's input, or a standard output that cannot be written, in one line; 3 a program that deadlocks or
-does not end; 141 the reader of the output went away; 130 interrupted, and in general 128 and the number of the signal
-that ended the command.
+0 success; 1 a defect of the toolkit (with traceback), or a failed check against a reference (in one line); 2 a mistake
+in the user's input, or a standard output that cannot be written, in one line; 3 a program that deadlocks or does not
+end; 141 the reader of the output went away; 130 interrupted; in general 128 + the number of the signal that ended the
+command.
 
-This module imports only modules that Python has loaded by itself: until signals are handled, which `process` does
-first, Ctrl-C would print a traceback.
+This module imports only modules that Python itself has loaded already: Ctrl-C would print a traceback until `process`,
+as its first step, sets the handlers of signals.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 def main() -> None:
     """Runs the command line of this process and exits.
 
-    A caller other than the program itself goes on afterwards: it keeps its signals and standard streams.
+    If another program calls this function, its signal handlers and standard streams are unchanged afterwards.
     """
     program = sys._getframe(1).f_globals.get("__name__") == "__main__"
     try:

@@ -33,7 +33,7 @@ line grows by `SILENCE`."""
 
 @dataclass(slots=True)
 class Talk:
-    """Amount of output on standard error: `quiet`, errors alone; `verbose`, each step and all reasons."""
+    """Amount of output on standard error: `quiet`: errors only; `verbose`: each step, and all reasons."""
 
     quiet: bool = False
     verbose: bool = False
@@ -42,11 +42,11 @@ class Talk:
 
 
 talk = Talk()
-"""Settings of the running command, from its options -q and -v (`commands.Command`)."""
+"""Settings of the running command, set by its options -q and -v."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Writes `document` as the only JSON object of this run; NaN and infinities are refused."""
+    """Prints `document` as the only JSON object of this run. Raises ValueError for NaN and infinities."""
     json.dump(document, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
@@ -57,12 +57,12 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def text_console() -> PlainConsole:
-    """The console for results as text. In a pipe or file, tables have their full width and are not folded."""
+    """The console for results as text. In a pipe or file, tables are 160 characters wide and lines are not wrapped."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=160)
 
 
 def note(text: str) -> None:
-    """Prints a line on standard error, where it never disturbs a JSON object; nothing with -q."""
+    """Prints a line on standard error, so that standard output has only results; prints nothing with -q."""
     talk.spoke = time.monotonic()
     if not talk.quiet:
         print(printable(text), file=sys.stderr)
@@ -75,7 +75,8 @@ def print_error(text: str) -> None:
 
 @contextlib.contextmanager
 def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
-    """While the block runs, prints a note after each `SILENCE` without one: `doing()` and the seconds so far.
+    """While the block runs, prints a note whenever there was none for a while, at first `SILENCE` seconds: the text of
+    `doing()` and the seconds so far.
 
     If `doing()` is None nothing is printed. Each pause is longer than the one before, so that an hour's work does not
     fill a page.
@@ -109,10 +110,10 @@ def end_failed(text: str) -> NoReturn:
 
 
 class Steps:
-    """Progress of a long command on standard error: a bar for each step, a line for each step, or nothing."""
+    """Progress of a long command on standard error: shows each step as a bar or as a line, or shows nothing."""
 
     def __init__(self, progress: Progress | None, lines: bool = False) -> None:
-        """`progress` shows bars; without it, `lines` prints the beginning of each step."""
+        """`progress` shows bars; if it is None, `lines` prints a line when a step begins."""
         self._progress = progress
         self._lines = lines
         self._task: TaskID | None = None
@@ -130,19 +131,19 @@ class Steps:
         self._task = self._progress.add_task(printable(text), total=total)
 
     def advance(self) -> None:
-        """One more part of the current step is done."""
+        """Counts one more part of the current step as done."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
 
     def reach(self, done: int, total: int) -> None:
-        """Sets progress of the current step, whose number of parts was not known when it began, to `done`
-        of `total`.
+        """Sets the progress of the current step to `done` of `total` parts; for steps whose number of parts was not
+        known when they began.
         """
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
     def rename(self, text: str) -> None:
-        """Gives the current step another name; in lines it keeps its first one."""
+        """Gives the current step another name on its bar; a printed line is not changed."""
         self.doing = text
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=printable(text))
@@ -165,9 +166,8 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A Steps with bars if standard error is a terminal.
-
-    Elsewhere it prints a note after `SILENCE`, or lines with `always` or -v. With -q it prints nothing.
+    """A context with a Steps that shows bars if standard error is a terminal. Otherwise notes are printed at intervals
+    (`never_silent`); with `always` or -v also a line for each step. With -q nothing is printed.
     """
     console = PlainConsole(stderr=True)
     if talk.quiet:

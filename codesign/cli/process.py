@@ -1,4 +1,4 @@
-"""A command from start to end of its process: signals, standard streams, messages, exit code."""
+"""Runs a command as a process, from start to end: signals, standard streams, messages, exit code."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ from .interrupts import ENDINGS, Interrupts
 from .streams import OutputLostError, guard_streams
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""New objects after which Python looks for cycles: 700 by default, which took 5% of the time of a compilation. Programs
-are trees, which need no search; a command's memory grows by a few megabytes."""
+"""Number of new objects after which Python's garbage collector searches for reference cycles. With the default, 700,
+the search took 5% of the time of a compilation. Programs are trees, which need no search; a command needs a few
+megabytes more.
+"""
 READER_GONE = 128 + signal.SIGPIPE
-"""The exit code of `vdla ... | head -1`, the same as for programs that the system ends then."""
+"""Exit code if the reader of standard output has gone, as in `vdla ... | head -1`; a program that SIGPIPE ends has the
+same code.
+"""
 
 
 class Stopped(Exception):
@@ -35,8 +39,8 @@ class Stopped(Exception):
 def run_process(program: bool) -> int:
     """Runs `sys.argv`, prints its messages and returns the exit code.
 
-    With `program`, the process ends with this call: its streams and signals are taken over, and a signal that ended the
-    command ends the process here. Exceptions that are defects of the toolkit pass through.
+    With `program`, the process consists of this call: its streams and signals are replaced, and a signal that ended the
+    command ends the process here. Exceptions that are defects of the toolkit are not caught.
     """
     with Interrupts(last=program) as interrupts:
         try:
@@ -88,7 +92,7 @@ def _interrupted(number: int | None) -> int:
 
 
 def _leave(code: int, processes: Mapping[int, int]) -> None:
-    """Kills the processes that this one started, runs the functions registered with atexit, and ends the process.
+    """Kills the processes that this process started, runs the functions registered with atexit, and ends the process.
 
     It does not wait for threads that still compute, because Python would unload libraries that they use.
     """

@@ -1,4 +1,4 @@
-"""`vdla asm`, `vdla disasm` and `vdla check`: programs as text, as binary files, and whether they are sound."""
+"""`vdla asm`, `vdla disasm` and `vdla check`: translate programs between text and binary files, and check them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 
 def open_program(path: Path, config: str | None, memory: Path | None = None) -> Program:
-    """The program in a binary file, a `.hex` file of bare instructions, or an assembler text.
+    """Reads the program in a binary file, a `.hex` file of bare instructions, or an assembler text.
 
     `config` names the configuration of files that hold none; `memory` is the image of a `.hex` file (empty
     without it). Raises UserError.

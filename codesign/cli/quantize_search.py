@@ -1,4 +1,4 @@
-"""`vdla quantize --budget`: each layer decided by error against latency or energy."""
+"""`vdla quantize --budget`: decides each layer's quantization by a search over error and latency or energy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
-    """Runs the search and writes the chosen member to `output`, or all results if `output` is a folder; prints a
-    report.
+    """Runs the search; prints a report. Writes the chosen member (set of decisions) to `output`, or all results if
+    `output` is a folder.
 
     `options` are passed to `api.quantization.quantize`.
     """
@@ -103,7 +103,7 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
-    """A table of the front, followed by uniform decisions that are not on it."""
+    """A table of the front, followed by the sets of decisions that treat all layers alike and are not on the front."""
     machine, cost = found.study.evaluator.target.config.name, found.study.settings.cost
     table = Table(
         title=f"{printable(model)} on {printable(machine)}: error against {cost}",

@@ -29,10 +29,10 @@ RecordsOption = Annotated[
 
 
 def book_from(records: Sequence[str] | None) -> RecordBook | None:
-    """The best records of all files; None if no file was named.
+    """The best tuning record of each workload in all files; None if no file was named.
 
-    Shipped records are only used for workloads that no other file has. Lines that are no records are reported on
-    standard error. Raises UserError for files that cannot be read.
+    Shipped records are used only for workloads without a record in the other files. Lines that are no records are
+    reported on standard error. Raises UserError for files that cannot be read.
     """
     if not records:
         return None
@@ -52,7 +52,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
 
 
 def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
-    """Text on the number of kernels that use records; `knobs` None: nothing was compiled."""
+    """Text on the number of kernels that use records; if `knobs` is None, nothing was compiled in this run."""
     if knobs is None:
         return "records: as when it was compiled, with the same ones"
     applied, ignored = len(knobs.applied), len(knobs.ignored)

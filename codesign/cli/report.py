@@ -1,4 +1,4 @@
-"""`vdla report`: writes the report of a study again from its records, without any evaluation."""
+"""`vdla report`: rewrites the report of a study from its records, without evaluating anything."""
 
 from __future__ import annotations
 

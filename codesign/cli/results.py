@@ -1,4 +1,4 @@
-"""Output of `vdla run` for networks of kernels, on any device: inputs, outputs, times, and the check."""
+"""Output of `vdla run` for networks that run kernel by kernel, on any device: inputs, outputs, times, and the check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def network_inputs(
     network: Executable, path: Path | None, model: Path | None = None
 ) -> Mapping[str, np.ndarray]:
-    """The arrays in the file `path`, or seeded samples; sampled indices are valid in the tables of the `model`."""
+    """The arrays in the file `path` or, if it is None, seeded samples; indices among the samples are valid for the
+    look-up tables of `model`.
+    """
     if path is not None:
         from vdla.compiler.codegen.cpu.errors import KernelArgumentError
         from vdla.compiler.runtime.network_inputs import check_inputs
@@ -43,9 +45,7 @@ def network_inputs(
 
 
 def _of_weights(path: Path, model: Path | None) -> str:
-    """Advice for arrays in the file `path` that are both weights and inputs of the model, as text; "" if there are
-    none.
-    """
+    """Text of advice if the file `path` has arrays that are both weights and inputs of the model; else ""."""
     if model is None:
         return ""
     from vdla.compiler.graph.onnx_read import read_model
@@ -65,7 +65,7 @@ def _of_weights(path: Path, model: Path | None) -> str:
 
 
 def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:
-    """Milliseconds of each of `repeat` runs by this machine's clock."""
+    """Wall-clock milliseconds of each of `repeat` calls of `run`."""
     times: list[float] = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -76,12 +76,12 @@ def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -
 
 
 def describe_times(times: Sequence[float]) -> dict[str, float]:
-    """Statistics of milliseconds for JSON."""
+    """Median, least and largest of times in milliseconds, as JSON values."""
     return {"median": median(times), "least": min(times), "most": max(times)}
 
 
 def times_text(times: Sequence[float]) -> str:
-    """Statistics of milliseconds as text."""
+    """Median, least and largest of times in milliseconds, as text."""
     runs = "1 run" if len(times) == 1 else f"{len(times)} runs"
     return f"{median(times):.3f} ms in the median of {runs}, {min(times):.3f} to {max(times):.3f} ms"
 
@@ -101,7 +101,7 @@ def print_outputs(console: PlainConsole, results: Mapping[str, np.ndarray]) -> N
 
 
 def print_compiled(console: PlainConsole, seconds: float, cached: bool) -> None:
-    """Prints whether the code was compiled or came from the cache."""
+    """Prints the seconds of compiling the code, or of reading it from the cache."""
     where = "taken from the cache" if cached else "compiled"
     console.print(f"{where} in {seconds:.2f} s")
 
@@ -124,12 +124,12 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
 
 
 def _layers(verdict: OutputCheck) -> str:
-    """Text on the largest difference of the layer-by-layer check."""
+    """Text on the largest difference found by the layer-by-layer check."""
     return f"{verdict.layer_steps} steps in {verdict.compared} ({verdict.layer_tolerance} allowed)"
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
-    """Ends the command with 1 if the comparison with the reference failed."""
+    """Ends the command with exit code 1 if the comparison with the reference failed."""
     if verdict is None or verdict.passed:
         return
     if not verdict.compared.anything:

@@ -1,4 +1,4 @@
-"""`vdla rtl`: synthesizable Verilog of a configuration, with the header and the metadata that software needs."""
+"""`vdla rtl`: writes synthesizable Verilog of a configuration, with a C header and metadata for software."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .output import note, print_json, steps
 
 @contextlib.contextmanager
 def rtl_extra() -> Iterator[None]:
-    """Turns a missing `rtl` extra into one line that names the package to install."""
+    """A context that turns the error of a missing extra `rtl` into one line that names the package to install."""
     try:
         yield
     except ModuleNotFoundError as error:

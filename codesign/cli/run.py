@@ -1,4 +1,4 @@
-"""`vdla run`: a network on the accelerator, on a processor, on both, or on a GPU."""
+"""`vdla run`: runs a network on the accelerator, on a processor, on both, or on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`vdla run` on the accelerator: compiled, simulated or run on the RTL, checked, and every cycle accounted for."""
+"""`vdla run` on the accelerator: compiles a network, runs it on simulator or RTL, checks its outputs, and breaks its
+cycles down.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 def run_on_accelerator(
     model: Path, options: AcceleratorOptions, of_model: ModelOptions, files: RunOptions
 ) -> None:
-    """Runs `vdla run` of a quantized model on the accelerator alone; ends the process if the RTL's results differ.
+    """Runs `vdla run` for a quantized model on the accelerator alone; ends the process if the RTL's results differ from
+    the simulator's.
 
     Raises UserError.
     """
@@ -113,7 +116,7 @@ def run_on_accelerator(
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:
-    """Ends the command with 1 if a comparison with the reference failed."""
+    """Ends the command with exit code 1 if a comparison with the reference failed."""
     if verdict is not None and not verdict.compared.anything:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
@@ -126,7 +129,9 @@ def _end_checked(verdict: CheckAccount | None) -> None:
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
-    """Runs the network on the RTL; ends the process with 1 and a line if the simulator's results differ."""
+    """Runs the network on the RTL; ends the process with exit code 1 and one line if the results differ from the
+    simulator's.
+    """
     from .rtl import rtl_extra
 
     with rtl_extra():

@@ -1,4 +1,6 @@
-"""`vdla run --target vdla,llvm`: a network divided between the simulated accelerator and this processor."""
+"""`vdla run --target vdla,llvm`: runs a network that is partitioned between the simulated accelerator and this
+processor.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Partition(StrEnum):
-    """Rules by which regions that the accelerator supports are assigned to a target."""
+    """Rules that assign regions which the accelerator supports to accelerator or processor."""
 
     support = "support"
     cost = "cost"
@@ -39,10 +41,10 @@ def run_divided(
     by_cost: bool,
     records: Sequence[str] | None,
 ) -> None:
-    """Runs `vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it).
+    """Runs `vdla run` for a model on accelerator and processor; `llvm` is the processor's part of `--target`.
 
-    `records` are the files with the records in `of_model`. Times are measured last, when nothing else runs. Raises
-    UserError.
+    `records` are the files from which the records in `of_model` were read. Times are measured last, when nothing else
+    runs. Raises UserError.
     """
     check_destination(options.outputs, inputs=(model, options.inputs))
     from ..divided_run import DividedRun
@@ -150,7 +152,7 @@ def run_divided(
 
 
 def _end_checked(verdict: DivisionCheck | None) -> None:
-    """Ends the command with 1 if a comparison with the reference failed, or compared nothing."""
+    """Ends the command with exit code 1 if a comparison with the reference failed, or compared nothing."""
     if verdict is not None and not verdict.failed and not verdict.passed:
         end_failed(
             f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
@@ -162,7 +164,7 @@ def _end_checked(verdict: DivisionCheck | None) -> None:
 
 
 def _processor(text: str) -> CpuTarget:
-    """The processor that a target names. Raises UserError if code for it cannot run here."""
+    """The processor that the text of a target names. Raises UserError if code for it cannot run here."""
     from vdla.compiler.codegen.cpu.machine import host_target, runs_here
     from vdla.compiler.codegen.cpu.options import parse_target
 

@@ -1,4 +1,4 @@
-"""`vdla run` of networks of kernels: on this processor, on a GPU, or on an emulated one."""
+"""`vdla run` for networks that run kernel by kernel: on this processor, on a GPU, or on an emulated GPU."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def run_kernels(
     path: Path, open_device: Callable[[], KernelDevice], model: ModelOptions | None, options: RunOptions
 ) -> None:
-    """One inference, then timed ones, of a model or, without `model` options, of FILE.tar.
+    """Runs one inference, then timed ones: of a model or, if `model` is None, of a compiled FILE.tar.
 
-    The device is opened first, because compiling would be useless without it. A model's outputs are compared with ONNX
-    Runtime's. Raises UserError.
+    The device is opened first, because without a device compiling would be useless. A model's outputs are compared with
+    ONNX Runtime's. Raises UserError.
     """
     check_destination(options.outputs, inputs=(path, options.inputs))
     from vdla.compiler.codegen.cpu.errors import KernelArgumentError, MachineMemoryError

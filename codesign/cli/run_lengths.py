@@ -1,4 +1,6 @@
-"""`vdla run` of a file for a range of lengths: one inference of inputs of any length in it, then timed ones."""
+"""`vdla run` for a file that was compiled for a range of lengths: one inference of inputs of any length in the range,
+then timed ones.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from .results import describe_times, print_outputs, shapes, times_text, wall_mil
 from .run_options import RunOptions
 
 TAKEN = ("model", "inputs", "outputs", "repeat", "threads", "json")
-"""Parameters of `vdla run` that apply to such files."""
+"""Parameters of `vdla run` that apply to files for a range of lengths."""
 
 
 def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None:
-    """Runs the arrays of a file, or seeded samples of the greatest length. Raises UserError."""
+    """Runs the network on the arrays of a file, or on seeded samples of the greatest length. Raises UserError."""
     for name in context.params:
         if was_given(context, name) and name not in TAKEN:
             option = "--" + name.replace("_", "-")

@@ -80,14 +80,17 @@ FOR_ALL = (
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "technology", "partition", "vthreads", "repeat", "threads", "no_cache")
-"""Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
-share; all but those for processors and the partition are the accelerator's."""
+"""Parameters of `vdla run` that apply to all devices (FOR_ALL), to processors, to GPUs, and to models that are
+partitioned between accelerator and processor (FOR_DIVIDED). The accelerator alone has all parameters except those of
+FOR_CPU and `partition`.
+"""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")
 """Parameters for models on processors and GPUs; they do not apply to networks that are already compiled."""
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """The kind of device, and the name of the GPU, such as "cuda:0" or "cuda:emulated" (None for other kinds).
+    """(kind of device, name of the GPU such as "cuda:0" or "cuda:emulated", or None for other kinds) that --device and
+    --target select.
 
     Raises UserError.
     """
@@ -120,7 +123,7 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """Raises UserError for a target that does not belong to the device."""
+    """Raises UserError if the target does not belong to the device."""
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")
@@ -140,7 +143,7 @@ def check_target(target: str, targets: Targets, kind: Device, device: str | None
 
 
 def refuse_interpreter(check: Check, device: Device) -> None:
-    """Raises UserError for a comparison with the interpreter on a processor or a GPU."""
+    """Raises UserError if outputs on a processor or a GPU shall be compared with the interpreter."""
     if check is Check.interpreter:
         where = "GPUs" if device is Device.gpu else "processors"
         raise UserError(f"--check interpreter is for the accelerator; on {where} take --check onnxruntime")

@@ -1,4 +1,4 @@
-"""`vdla sim`: a raw program on the cycle-level simulator, on the plain reference or on the RTL."""
+"""`vdla sim`: runs a raw program on the cycle-exact simulator, on the plain reference or on the RTL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
-"""Kinds of findings that mean that a program would wait for ever."""
+"""Kinds of the checker's findings that mean that a program would wait for ever."""
 
 
 class Engine(StrEnum):
@@ -44,7 +44,7 @@ class Engine(StrEnum):
 
 @contextlib.contextmanager
 def exit_on_deadlock() -> Iterator[None]:
-    """Ends the process with 3 and one line if the program in the block does not run to its end."""
+    """A context that ends the process with exit code 3 and one line if the program run in it does not end."""
     from vdla.sim.errors import SimulationError
 
     try:
@@ -138,10 +138,10 @@ def sim(
 
 
 def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Config, np.ndarray, np.ndarray]:
-    """The machine, the instructions and the memory of a program.
+    """Configuration, instructions and memory image of a program.
 
-    A binary program contains all three; a text contains the last two; `.hex` files contain only instructions. The rest
-    is given by `config` and `memory`. Raises UserError, also if `config` is given for a program that has its own.
+    A binary program contains all three, a text the last two, a `.hex` file only instructions; `config` and `memory`
+    give the rest. Raises UserError, also if `config` is given for a program that has its own.
     """
     if memory is not None:
         machine = load_config(config or "vta")
@@ -181,7 +181,9 @@ def _simulate(
 def _run_rtl(
     config: Config, instructions: np.ndarray, image: np.ndarray, scratchpads: Contents
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """The document of a run on the RTL: counters equal to the simulator's, read from the RTL's registers."""
+    """Runs the program on the RTL; returns its JSON object, with the counters read from the RTL's registers under the
+    simulator's names, and the memory afterwards.
+    """
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl
     from vdla.sim import BUSY_CATEGORIES
@@ -224,8 +226,8 @@ def check_program(
 ) -> None:
     """Raises ProgramError for a program with errors; the message names `where` and the first error, in one line.
 
-    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros by default. If the only error is that the program
-    never ends, exits with 3; races are allowed with `allow_races`.
+    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros by default. If the only errors are that the
+    program never ends, the process exits with code 3. With `allow_races`, races are no errors.
     """
     from vdla.isa.check import check
 
@@ -246,8 +248,9 @@ def check_program(
 
 
 def unit_report(result: SimulationResult) -> dict[str, Any]:
-    """The `units` of the JSON object: for each unit its busy cycles, in total and by activity, and its stalled cycles
-    by cause."""
+    """For each unit its busy cycles, in total and by activity, and its stalled cycles by cause; the member `units` of
+    the JSON object.
+    """
     return {
         name: {"busy": sum(unit.busy.values()), "busy_with": dict(unit.busy), "stalls": dict(unit.stalls)}
         for name, unit in result.units.items()

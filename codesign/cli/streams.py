@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full, or without a reader: lost results are errors, lost notes are ignored."""
+"""Standard streams that may be closed, full, or without a reader: a lost result is an error, a lost note is ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOSED = "it is closed"
 
 
 class OutputLostError(Exception):
-    """Standard output did not accept a result, for the `reason` of `errno`."""
+    """Raised if a result could not be written to standard output; `reason` is the text of `errno`."""
 
     def __init__(self, error: OSError) -> None:
         self.errno = error.errno
@@ -22,8 +22,8 @@ class OutputLostError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output. After the first failure it ignores all output, because Python tries to write again
-    when it ends.
+    """Standard output as a stream. After the first failure it ignores all output, because Python tries to write again
+    when the process ends.
     """
 
     lost = False
@@ -44,8 +44,8 @@ class _Results(io.FileIO):
 
 
 class _Notes(io.FileIO):
-    """Standard error. Text that cannot be written is ignored, and the command continues: its exit code and files remain
-    valid.
+    """Standard error as a stream. It ignores text that cannot be written, so that the command continues: its exit code
+    and files remain valid.
     """
 
     def write(self, data: object, /) -> int:
@@ -57,10 +57,10 @@ class _Notes(io.FileIO):
 
 
 def guard_streams() -> None:
-    """Replaces sys.stdout by a stream that raises OutputLostError if it cannot be written, and sys.stderr by one that
-    never raises.
+    """Replaces sys.stdout by a stream that raises OutputLostError if output cannot be written, and sys.stderr by a
+    stream that never raises.
 
-    Streams that are closed now count as closed until the end, whatever files this process opens.
+    A stream that is closed now stays so: its descriptor is occupied, so that no file opened later gets it.
     """
     for descriptor in range(3):
         try:

@@ -1,4 +1,4 @@
-"""`vdla synth`: resources or area of every unit, and the clock, of the RTL that was co-simulated."""
+"""`vdla synth`: resources or area of every unit, and the clock, from synthesis of the RTL that is also co-simulated."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ def _write(directory: Path, design: MappedDesign, document: dict[str, Any]) -> N
 
 @contextlib.contextmanager
 def _reporter() -> Iterator[Report]:
-    """Shows where the tools are: one changing line on a terminal, elsewhere a line every few seconds."""
+    """A context with a function that shows the tools' progress: one changing line on a terminal, elsewhere a line every
+    few seconds.
+    """
     console = PlainConsole(stderr=True)
     if console.is_terminal and not talk.quiet:
         with console.status("starting") as status:

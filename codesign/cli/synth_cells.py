@@ -1,4 +1,4 @@
-"""`vdla synth --for cells`: area by unit and the longest path in the standard cells of a Liberty file."""
+"""`vdla synth --for cells`: area of each unit and the longest path in the standard cells of a Liberty file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ NAME = "cells"
 def synthesize_cells(
     machine: Config, liberty: str | None, paths: int, output: Path | None, report: Report
 ) -> dict[str, Any]:
-    """Maps the machine, times it where the timing tool is installed, writes files to `output`; returns the document.
+    """Maps the machine to standard cells, times it if the timing tool is installed, writes files to `output`; returns
+    the results as a JSON object.
 
     Raises ToolError, NetlistError, LibertyError and WriteError.
     """
@@ -50,7 +51,7 @@ def synthesize_cells(
 
 
 def print_cells(document: dict[str, Any]) -> None:
-    """The document as tables."""
+    """Prints the results as tables."""
     console = text_console()
     library = document["library"]
     title = (
@@ -89,7 +90,7 @@ def print_cells(document: dict[str, Any]) -> None:
 
 
 def show_cells(document: dict[str, Any], json: bool) -> None:
-    """Prints the document as JSON or as tables."""
+    """Prints the results as JSON or as tables."""
     if json:
         print_json(document)
     else:

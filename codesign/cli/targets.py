@@ -10,8 +10,8 @@ from vdla.util.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """The targets in `--target`: whether it names the accelerator, and the texts of the processor and GPU ("" for
-    none).
+    """The targets in the text of `--target`: whether it names the accelerator (`vdla`), and the texts of the processor
+    and of the GPU ("" if not named).
     """
 
     vdla: bool = False
@@ -44,7 +44,9 @@ def parse_targets(text: str) -> Targets:
 
 
 def gpu_number(device: str, name: str) -> int:
-    """The number in "cuda:0" ("cuda" alone: 0), a device of the backend `name`. Raises UserError for other texts."""
+    """The number of a device of the backend `name`, from text like "cuda:0" ("cuda" alone: 0). Raises UserError for
+    other texts.
+    """
     from vdla.compiler.runtime.gpus import GPUS
 
     number = "0" if device == name else device.removeprefix(f"{name}:")

@@ -1,4 +1,4 @@
-"""`vdla tune`: finds better schedules by trials and stores them as records."""
+"""`vdla tune`: searches for faster schedules by trials and stores all trials as records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 10_000_000
 MOST_SECONDS = 86_400.0
-"""Longest time limit of one candidate in seconds: a day. The system's timers have an upper limit."""
+"""Largest time limit of one candidate in seconds (a day); timers of the operating system cannot wait longer."""
 MOST_SEED = (1 << 63) - 1
 
 
@@ -230,7 +230,7 @@ def tune(
 
 @contextlib.contextmanager
 def _interruptible(output: Path) -> Iterator[None]:
-    """Context that prints, after Ctrl-C, the command that continues the run."""
+    """A context that prints, after Ctrl-C, the command that continues the search."""
     try:
         yield
     except KeyboardInterrupt:
@@ -248,7 +248,7 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _told(read: tuple[list[Record], Any]) -> list[Record]:
-    """The records of `read`; prints notes on skipped lines."""
+    """The records of `read` (records, account of skipped lines); prints a note on skipped lines."""
     records, skipped = read
     if skipped.warning is not None:
         note(f"warning: {skipped.warning}")

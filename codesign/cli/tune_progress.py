@@ -1,4 +1,4 @@
-"""Progress of `vdla tune`: best cost so far, trials a second, time left."""
+"""Progress of `vdla tune`: best cost so far, trials per second, time left."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from vdla.compiler.tune.runs.session import Trial
 
 LINE_SECONDS = 10.0
-"""Seconds between two lines if there is no terminal for a bar."""
+"""Seconds between two printed lines if standard error is no terminal, so that no bar is shown."""
 
 
 class TuneProgress:
-    """Shows progress on standard error: a bar on a terminal, elsewhere a line now and then."""
+    """Shows progress on standard error: a bar on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, total: int, bar: Progress | None) -> None:
         self._total = total
@@ -47,18 +47,18 @@ class TuneProgress:
         return f"tuning: {self._done} of {self._total} trials"
 
     def resumed(self, trials: int) -> None:
-        """Counts `trials` known from before an interruption, which take no time."""
+        """Counts `trials` that were made before an interruption; they are left out of the speed."""
         self._known += trials
         self._done += trials
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done)
 
     def trial(self, trial: Trial) -> None:
-        """A trial of a workload alone ended."""
+        """Shows the end of a trial of a single workload."""
         self._show(trial.name, f"best {figure(trial.best, 6)} {trial.record.task.unit}")
 
     def move(self, move: Move) -> None:
-        """A trial of a node in its network ended."""
+        """Shows the end of a trial of a node inside its network."""
         self._show(move.node, f"network {move.best:,.0f} cycles")
 
     def _show(self, name: str, best: str) -> None:
@@ -82,7 +82,7 @@ class TuneProgress:
 
 @contextlib.contextmanager
 def tune_progress(total: int) -> Iterator[TuneProgress]:
-    """Progress over `total` trials."""
+    """A context with the progress of `total` trials."""
     console = PlainConsole(stderr=True)
     if talk.quiet or not console.is_terminal:
         progress = TuneProgress(total, None)

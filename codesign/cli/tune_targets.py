@@ -1,4 +1,4 @@
-"""The targets of `vdla tune`: the accelerator, a processor, or a GPU of this machine."""
+"""The targets of `vdla tune`: the accelerator, a processor, or a GPU of this computer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tunable_of(
     workers: int | None,
     scheduler: str | None,
 ) -> Tunable[Any]:
-    """The machine that --target, --device and --config name. Raises UserError, also for options that belong to other
-    targets.
+    """The target that --target, --device and --config name, as the tuner needs it. Raises UserError, also for options
+    that belong to other targets.
     """
     targets = parse_targets(target)
     if device is not None and not targets.gpu:
@@ -58,7 +58,7 @@ def tunable_of(
 
 
 def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -> GpuTunable:
-    """The GPU of this machine on which candidates are measured. Raises UserError."""
+    """The GPU of this computer on which candidates are measured. Raises UserError."""
     name = target.split()[0]
     if scheduler is not None:
         raise UserError(

@@ -1,1 +1,3 @@
-"""Exploration: spaces of machines, their evaluation on networks, and searches for the best of them."""
+"""Exploration: spaces of machines (accelerator configurations), their evaluation on networks, and searches for the best
+machines.
+"""

@@ -1,4 +1,6 @@
-"""Two machines on the same networks, side by side: figures, units, layers, and sentences on the differences."""
+"""Compares two machines (accelerator configurations) on the same networks: figures, units, layers, and sentences on the
+differences.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ from .space import field_values, shown
 
 Row = dict[str, Any]
 LONG_NAME = 24
-"""Most characters of a machine's name in the comparison; a longer name is replaced by the name of the machine's file.
+"""Largest number of characters of a machine's name in the comparison; a longer name is replaced by the name of the
+machine's file.
 """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compared:
-    """Two machines, with the figures and the layers of each; layers by network (`report.layers.columns`)."""
+    """Two machines with their figures and layers. `layers`: for each machine, tables of layers by network
+    (`report.layers.columns`).
+    """
 
     labels: tuple[str, str]
     machines: tuple[Config, Config]
@@ -50,7 +55,7 @@ class Compared:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row for each figure: every metric, cycles and energy by unit of each network, area by unit."""
+        """One row for each figure: every metric; cycles and energy by unit for each network; area by unit."""
         weights = {network.name: network.weight for network in self.networks}
         pairs = list(zip(self.machines, self.figures, strict=True))
         found = [
@@ -91,8 +96,8 @@ class Compared:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Sentences on the second machine's difference from the first: its amount, its causes, and the layers with the
-        largest part of it.
+        """Sentences on the difference of the second machine from the first: its amount, its causes, and the layers that
+        contribute most.
         """
         found = []
         for network in self.networks:
@@ -145,8 +150,8 @@ def compare_machines(
     components: Components,
     files: tuple[Path | None, Path | None] = (None, None),
 ) -> Compared:
-    """Evaluates both machines on all networks; a machine with a long name is called after its file. Raises UserError if
-    a machine cannot run a network.
+    """Evaluates both machines on all networks; a machine with a long name gets the name of its file. Raises UserError
+    if a machine cannot run a network.
     """
     names = [_label(machine, file) for machine, file in zip(machines, files, strict=True)]
     labels = [f"{names[0]} (A)", f"{names[1]} (B)"] if names[0] == names[1] else names

@@ -1,5 +1,5 @@
-"""Evaluation of one machine on several networks: exact cycles by simulation; area, clock and energy by models or a
-table.
+"""Evaluates one machine (accelerator configuration) on several networks: exact cycles by simulation; area, clock and
+energy by models or a table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class NetworkFigures:
     """Figures of one launch of a network. Cycles are exact; `energy` in microjoules by unit follows from the
     simulator's events and the coefficients of a model or a table.
 
-    `schedules` are knobs by node, of layers with another schedule than their template's; `before` are the cycles with
-    the templates' schedules alone (None: the network does not run with them, or no layer has another schedule).
+    `schedules` are the knobs, by node, of layers whose schedule is not their template's; `before` is the number of
+    cycles if all layers have their templates' schedules (None: the network does not run with these, or no layer has
+    another schedule).
     """
 
     cycles: int
@@ -46,7 +47,7 @@ class NetworkFigures:
 
     @property
     def default_cycles(self) -> int | None:
-        """The cycles with the templates' own schedules; None if the network does not run with them."""
+        """The cycles if all layers have their templates' schedules; None if the network does not run with these."""
         return self.before if self.schedules else self.cycles
 
     @property
@@ -63,11 +64,11 @@ class NetworkFigures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Figures of a machine: `area` in square millimetres by unit, the clock (None only if nothing could be evaluated),
-    and the figures of its networks by name. `failed` is the reason if there are no figures.
+    and the figures of its networks by name. `failed`: the reason why there are no figures, or None.
 
     By name of a metric (`metrics.METRICS`): `intervals` are 90% intervals of area and latency if a model gives them, as
-    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); `rungs` are the
-    sources of the figures whose `Metric.rung` is empty.
+    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); `rungs` are
+    texts on the sources of the figures whose `Metric.rung` is empty.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -125,7 +126,7 @@ def _launch(config: Config, network: Network, components: Components, effort: Ef
 
 
 def figures_of_machine(config: Config, components: Components) -> Figures:
-    """The figures that need no network: area and clock, with their rungs and intervals."""
+    """The figures that need no network: area and clock, with their sources and intervals."""
     structure = structure_of(config, components)
     named = {"area": "area", "cycle": "latency"}
     return Figures(
@@ -164,7 +165,9 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
-    """[[names of nodes, their common knobs], ...]; nodes with their template's own schedule are left out."""
+    """Schedules as the JSON value [[names of nodes, their common knobs], ...]; nodes with their template's own schedule
+    are left out.
+    """
     if not item.schedules:
         return {}
     alike: dict[str, tuple[list[str], dict[str, int]]] = {}
@@ -202,7 +205,7 @@ def _network_from_json(item: Mapping[str, Any]) -> NetworkFigures:
 
 
 def from_json(value: Mapping[str, Any]) -> Figures:
-    """The figures in a JSON value of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
+    """The figures in a JSON value made by `to_json`. Raises KeyError, TypeError or ValueError for any other value."""
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
@@ -226,9 +229,9 @@ def sources_of_figures() -> str:
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash of everything besides the machine that figures depend on: networks, table of components, versions of the
-    compiler and of the models of area and energy, and the effort on schedules; 16 hexadecimal digits. Networks' weights
-    are not included.
+    """Hash, 16 hexadecimal digits, of everything besides the machine that figures depend on: networks (without their
+    weights in sums), table of components, versions of the compiler and of the models of area and energy, and the effort
+    spent on schedules.
     """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key

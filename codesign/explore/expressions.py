@@ -15,9 +15,9 @@ from typing import Any
 from vdla.util.errors import UserError
 
 MOST_CHARACTERS = 500
-"""Longest accepted expression; the limit keeps nesting shallow."""
+"""Largest number of characters of an expression; the limit keeps nesting shallow."""
 MOST_BITS = 128
-"""Most bits of a value; the limit keeps products of products from filling the memory."""
+"""Largest number of bits of a value; without a limit, products of products could fill the memory."""
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

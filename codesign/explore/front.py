@@ -24,8 +24,8 @@ def pareto(values: Values) -> NDArray[np.bool_]:
 
 
 def hypervolume(values: Values, reference: Sequence[float]) -> float:
-    """The volume between a set of points [n, objectives] and the corner `reference` [objectives]; only points below
-    `reference` in every objective count.
+    """The volume that a set of points [n, objectives] dominates, up to the corner `reference` [objectives]; only points
+    below `reference` in every objective count.
 
     Computed by slices along the last objective (Fleischer's definition; exact for any number of objectives).
     """

@@ -1,4 +1,4 @@
-"""Expected growth of a front's hypervolume by designs whose objectives are predicted with an uncertainty.
+"""Expected growth of a front's hypervolume if designs are added whose objectives are predicted with an uncertainty.
 
 The region that no member of the front dominates is divided into boxes; with independent normal predictions the expected
 volume of a box that a design dominates is a product over the objectives (Emmerich, Deutz and Klinkenberg, CEC 2011;
@@ -18,8 +18,9 @@ from .front import pareto
 
 Floats = NDArray[np.float64]
 MOST_FRONT = {1: 1, 2: 1000, 3: 100}
-"""Most members of the front used for boxes, by number of objectives; the number of boxes is about the number of members
-to the power of (objectives - 1). Larger fronts are thinned out evenly along the first objective.
+"""Largest number of members of the front that boxes are made from, by number of objectives; the number of boxes is
+about the number of members to the power of (objectives - 1). A larger front is thinned out evenly along its first
+objective.
 """
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000
@@ -27,8 +28,8 @@ _CHUNK = 2_000_000
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
-    """Lower and upper corners [boxes, objectives] of boxes that fill the region below `reference` that `front` [n,
-    objectives] does not dominate.
+    """Lower and upper corners, each [boxes, objectives], of boxes that fill the part of the region below `reference`
+    that `front` [n, objectives] does not dominate.
 
     Lower corners may be -inf.
     """
@@ -64,7 +65,7 @@ def _boxes(front: Floats, corner: Floats) -> list[tuple[list[float], list[float]
 
 
 def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floats]) -> Floats:
-    """Expected volume, float64 [n], of the boxes (`free_boxes`) that each of n designs dominates. `means` and
+    """Expected volume, float64 [n], that each of n designs dominates inside the boxes (`free_boxes`). `means` and
     `deviations` are [n, objectives]; the deviation of a known objective is 0.
     """
     lower, upper = boxes
@@ -84,7 +85,7 @@ def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floa
 
 
 def _below(edges: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """E[max(0, edge - Y)] of normal Y, [n, edges]; 0 for an edge of -inf."""
+    """E[max(0, edge - Y)] for a normally distributed Y, [n, edges]; 0 for an edge of -inf."""
     distance = np.where(np.isfinite(edges), edges, 0.0) - mean
     scaled = distance / np.maximum(deviation, 1e-12)
     density = np.exp(-0.5 * np.minimum(scaled**2, 1e3)) / np.sqrt(2 * np.pi)

@@ -23,9 +23,9 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """A figure of a design in a `unit`; `scales` are the units that a constraint may use, as multiples of `unit`.
-    `rung` is the figure's source; empty if `Figures.rungs` of the machine gives it. `maximize`: larger is better.
-    `from_machine`: the figure needs no run of a network.
+    """A kind of figure of a design, in `unit`; `scales` are the units that a constraint may use, as multiples of
+    `unit`. `rung` is a text on the figure's source; empty if the source differs between machines (`Figures.rungs`).
+    `maximize`: larger is better. `from_machine`: the figure needs no run of a network.
     """
 
     name: str
@@ -107,8 +107,9 @@ METRICS: Mapping[str, Metric] = {
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """90% intervals by name of a metric, as factors of its value: area's and latency's from the machine, energy's from
-    the networks' weighted sum, edp's from both; metrics without an interval have no entry.
+    """90% intervals by name of a metric, as factors of its value: of area and latency from the machine's figures, of
+    energy from the weighted sum over the networks, of edp from latency and energy; metrics without an interval have no
+    entry.
     """
     found = dict(figures.intervals)
     if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):
@@ -127,8 +128,8 @@ _CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A `limit` on a metric, in the metric's unit. `upper`: the value must not be larger than the limit; else not
-    smaller.
+    """A `limit` on a metric, in the metric's unit. `upper`: the value may be at most the limit; otherwise it must be at
+    least the limit.
     """
 
     text: str
@@ -143,7 +144,7 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """The source (rung) of each metric by name, over all figures that have not failed; different sources are joined by
+    """The source (rung) of each metric by name, for all figures that have not failed; different sources are joined by
     "or". Empty texts if all figures failed.
     """
     all_figures = [item for item in figures if item.failed is None]
@@ -163,7 +164,7 @@ def metric_of(name: str) -> Metric:
 
 
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Metrics by their names. Raises UserError for no name, an unknown or a repeated name."""
+    """The metrics with the given names. Raises UserError for no name, an unknown or a repeated name."""
     names = [name.strip() for name in names]
     if not names or len(set(names)) != len(names):
         raise UserError("give at least one objective, each once, as in latency,energy,area")

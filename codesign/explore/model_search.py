@@ -1,11 +1,12 @@
-"""A search led by a model: it evaluates the machines by which the front is expected to grow most.
+"""A search led by learned models: it evaluates the machines (accelerator configurations) that are expected to extend
+the Pareto front most.
 
 Surrogates (`surrogate.py`) predict the objectives of machines that were not evaluated, from quantities computed from
 the machine; objectives that follow from the machine exactly, such as its area, are computed. A batch is filled one
-machine after the other: the next is the machine with the largest expected growth of the front's hypervolume (of
-logarithms of the objectives), multiplied by the probability that the machine runs and meets the constraints. Machines
-already in the batch are part of the front, with their predictions. Points that are no machine, or that break a
-constraint known in advance, are never proposed.
+machine after the other: the next one has the largest expected growth of the front's hypervolume (of logarithms of the
+objectives), multiplied by the probability that the machine runs and meets the constraints. Machines already in the
+batch count as members of the front, with their predicted objectives. Points that are no valid machine, or that break a
+constraint known without evaluation, are never proposed.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ from .surrogate import FEWEST, NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Number of points from which a batch is chosen: all points of a smaller space, else random points and neighbours of
-the front.
+"""Number of points from which a batch is chosen. In a smaller space these are all points, else random points and
+neighbours of the front.
 """
 MOST_MISSED = 8192
-"""Number of consecutive random points that are no machine within the limits, after which the search assumes that the
-space has no more machines.
+"""Number of consecutive random points without a valid new machine after which the search assumes that the space has no
+more machines.
 """
 _OPTIMISM = 3.0
-"""Standard deviations subtracted from a prediction to decide whether a design may still be on the front."""
+"""Number of standard deviations that are subtracted from a prediction to decide whether a design may be
+on the front.
+"""
 _CHECKED = 32
-"""Number of candidates whose expected growth is recomputed at once after one was chosen."""
+"""Number of candidates whose expected growth is recomputed at a time after a machine was chosen."""
 _MARGIN = 0.1
 """Distance of the reference point beyond the worst values, as a fraction of their range."""
 _FLOOR = 1e-12
@@ -52,7 +55,7 @@ _FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A point that is a machine, with its features and the figures known before any evaluation."""
+    """A point that is a valid machine, with its features and the figures that are known without evaluation."""
 
     point: Point
     machine: Config
@@ -62,8 +65,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A prediction and its later evaluation: base-2 logarithms of an objective; `half` is half the width of the 90%
-    interval.
+    """A prediction of an objective (`predicted`) and its evaluation (`found`), as base-2 logarithms; `half` is half the
+    width of the 90% interval.
     """
 
     metric: str
@@ -96,8 +99,8 @@ class ModelSearch:
         """Predictions of the evaluated designs, made before their evaluation."""
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points to evaluate, none twice in a study: random ones at first, then by expected growth of
-        the front.
+        """At most `count` points to evaluate, none twice in a study: at first random points, later the points with the
+        largest expected growth of the front.
         """
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
@@ -109,7 +112,7 @@ class ModelSearch:
         return points
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Receives the results of the points that `ask` returned last, and records the errors of their predictions."""
+        """Takes the results of the points that `ask` returned last, and records the errors of their predictions."""
         # A point that breaks a limit known in advance is no candidate, and no model is trained on it.
         self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)
@@ -126,8 +129,8 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Random points that were not proposed before and break no constraint known in advance; ends if no point is
-        left, or after `MOST_MISSED` misses in a row.
+        """Yields random points that were not proposed before and break no constraint known without evaluation; ends if
+        no point is left, or after `MOST_MISSED` other points in a row.
         """
         space = self._problem.space
         seen, missed = set(self._named), 0
@@ -142,8 +145,8 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """The `count` points nearest to meeting a constraint known in advance, if all machines break it, so that the
-        study can report their distance from the limit; else empty.
+        """If all machines break a constraint that is known without evaluation, the `count` points nearest to its limit,
+        so that the study can report their distance from it; else an empty list.
         """
         if self._named:
             return []
@@ -195,7 +198,9 @@ class ModelSearch:
         return list(found.values())
 
     def _neighbours(self) -> list[Point]:
-        """Points one step away from the front's points, or one step in each of two fields, in seeded random order."""
+        """Points that differ from a point of the front by one step in one field, or in two fields, in seeded random
+        order.
+        """
         space, found = self._problem.space, list[Point]()
         told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
         if not told:
@@ -278,8 +283,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """(means, standard deviations) of the base-2 logarithm of one objective, as a value to minimize, for each
-        machine of `pool`.
+        """(means, standard deviations) of the base-2 logarithm of one objective, for each machine of `pool`; the
+        logarithm is of the value to minimize.
         """
         problem = self._problem
         if metric.from_machine:
@@ -291,8 +296,8 @@ class ModelSearch:
         return model.predict(np.stack([item.features for item in pool]))
 
     def _chance(self, pool: Sequence[Candidate]) -> Floats:
-        """The probability that each machine of `pool` runs all networks and meets the constraints on metrics that need
-        a run.
+        """The probability, for each machine of `pool`, that it runs all networks and meets the constraints on metrics
+        that need a run.
         """
         problem, chance = self._problem, np.ones(len(pool))
         tried = [told for told in self._told if self._candidate(told.point) is not None]
@@ -316,5 +321,5 @@ class ModelSearch:
 
 
 def _logarithm(minimized: Floats, metric: Metric) -> Floats:
-    """Base-2 logarithms of objectives to be minimized; a smaller logarithm is better, too."""
+    """Base-2 logarithms of objectives, negated for a maximized metric, so that smaller is better."""
     return metric.sign * np.log2(np.maximum(np.abs(minimized), _FLOOR))

@@ -16,14 +16,14 @@ from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
-"""Largest weight of a network, and largest inverse of the least weight; the limits keep weighted figures finite."""
+"""Largest weight of a network; 1 / MOST_WEIGHT is the least. The limits keep weighted sums finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network of a study: its fused graph, the bytes of its model for other processes, and its weight. `file` is the
-    path of the model, empty if it was no file. `kept` caches kernels lowered for one machine, for use on other
-    machines.
+    """A network of a study: its fused graph, the bytes of its model (for other processes), and its weight in sums.
+    `file` is the path of the model, empty if it was no file. `kept` caches kernels that were lowered for one machine,
+    for use on other machines.
     """
 
     name: str
@@ -50,7 +50,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
 
 
 def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
-    """Reads several networks with their weights; equal names get numbers ("net-2")."""
+    """Reads several networks with their weights; networks of the same name get numbers ("net-2")."""
     found: list[Network] = []
     for model, weight in models:
         network = load_network(model, weight=weight)

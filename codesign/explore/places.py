@@ -1,7 +1,8 @@
-"""Places that evaluate machines: in this process, in processes of this machine, or on the workers of a scheduler.
+"""Places where machines (accelerator configurations) are evaluated: in this process, in processes of this computer, or
+on the workers of a scheduler.
 
-Processes and schedulers are the tuner's (`compiler/tune/measure`): when a process dies or takes too long, its machine
-has failed, and the study goes on.
+The code of processes and schedulers is the tuner's (`compiler/tune/measure`): if a process dies or takes too long, the
+machine that it evaluates counts as failed, and the study continues.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of evaluation: the workers of a `scheduler` at an address, else `workers` processes of this machine.
-    One worker is this process itself, which has no `timeout`. `notify` is called with a line of text when no evaluation
-    has finished for a while.
+    """The place of evaluation: the workers of a `scheduler` at an address, else `workers` processes of this computer.
+    With one worker, this process itself evaluates, without `timeout`. `notify` is called with a line of text when no
+    evaluation has finished for a while.
     """
 
     workers: int = 1
@@ -66,7 +67,7 @@ class Evaluator(Protocol):
 
 @contextlib.contextmanager
 def evaluator(place: Place, networks: Sequence[Network], components: Components) -> Iterator[Evaluator]:
-    """A context with the function that evaluates machines at `place`. Raises UserError for a scheduler that cannot be
+    """A context with the function that evaluates machines at `place`. Raises UserError if the scheduler cannot be
     reached.
     """
     if place.scheduler is None and place.workers == 1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .networks import Network
 
 FIRST = 20
-"""Number of random machines that every search except the exhaustive one evaluates first."""
+"""Number of random machines that every search, except the exhaustive one, evaluates first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,8 +41,8 @@ class Problem:
 
 
 def first_points(problem: Problem) -> list[Point]:
-    """The `FIRST` random points that are machines, in the order of the strategy `random`; fewer if the space has no
-    more. Every search starts with these points, which makes comparisons fair.
+    """The first `FIRST` random points that are valid machines; fewer if the space has no more. Every search begins with
+    these points, which makes comparisons of searches fair.
     """
     return list(islice(_machines(problem), FIRST))
 
@@ -63,8 +63,9 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Result of a point: its `objectives` as values to minimize (None: no machine, or a network does not run), the
-    `excess` of the constraint that it breaks most, and the values of the constraints' metrics.
+    """Result of evaluating a point: its `objectives` as values to minimize (None: the point is no valid machine, or a
+    network does not run), the `excess` over the limit of the constraint that it breaks most, and the values of the
+    constraints' metrics.
     """
 
     point: Point

@@ -1,7 +1,7 @@
 """Quantities of a machine and its networks, computed without compiling, from which surrogate models predict figures.
 
-Their computation takes several microseconds a layer. The quantities are features of learned models, not bounds or
-estimates for users.
+Computing them takes several microseconds a layer. They are features of learned models, not bounds or estimates for
+users.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ QUANTITIES = (
     "scratchpad bytes",
     "queue and FIFO bytes",
 )
-"""Names of the quantities, in the order of the result of `quantities`, which has their base-2 logarithms."""
+"""Names of the quantities, in the order in which `quantities` returns their base-2 logarithms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
     """Layers of networks in columns, each float64 [layers]. One output element of a layer takes `depth` (input
-    channels) times `window` (kernel positions) multiplications. Further: output channels, output pixels, input elements
-    `read`, number of weights, and the `weight` of the layer's network. `spread` is False for a depthwise layer, which
-    has depth 1.
+    channels) times `window` (kernel positions) multiplications. `outputs`: output channels; `pixels`: output pixels;
+    `read`: input elements; `weights`: number of weights; `weight`: weight of the layer's network in sums. `spread` is
+    False for a depthwise layer, which has depth 1.
     """
 
     depth: Floats
@@ -94,8 +94,8 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 
 def _products(machine: Config, layers: Layers) -> Floats:
-    """Number of vector products [layers] for all output channels of a pixel. An array with the fold extension can be
-    reshaped: the shape with the fewest products counts.
+    """Number of vector products of each layer [layers] for all output channels of a pixel. An array with the extension
+    `fold` can be reshaped; the shape that needs the fewest products counts.
     """
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [

@@ -19,11 +19,11 @@ FORMAT = 1
 
 
 Known = dict[tuple[str, str], Figures]
-"""Figures by key of the study (`evaluate.study_key`) and digest of the machine."""
+"""Figures by (key of the study, digest of the machine); the key is `evaluate.study_key`."""
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file, the first one of each machine; empty if there is no file."""
+    """The records in a file; of several records of a machine the first counts. Empty if there is no file."""
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a study"):
         known.setdefault(key, figures)

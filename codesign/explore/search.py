@@ -14,14 +14,14 @@ from .problem import Problem, Told, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Most calls of a sampler for each new point; a call of TPE takes ten times as long as one of NSGA-II, and longer with
-each call.
+"""Largest number of calls of a sampler for each new point; a call of TPE takes ten times as long as a call of NSGA-II,
+and longer with each call.
 """
 
 
 class Strategy(Protocol):
-    """Proposes points and receives their results. If `learns` is False, the points do not depend on results, so several
-    batches may be evaluated at a time.
+    """A search strategy: proposes points and takes their results. If `learns` is False, the points do not depend on
+    results, so that several batches may be evaluated at a time.
     """
 
     learns: bool
@@ -31,12 +31,12 @@ class Strategy(Protocol):
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Receives the results of the points that `ask` returned last, in the order of these points."""
+        """Takes the results of the points that `ask` returned last, in the order of these points."""
         ...
 
 
 class Exhaustive:
-    """All points, in order."""
+    """A strategy that proposes all points of the space, in order."""
 
     learns = False
 
@@ -44,7 +44,7 @@ class Exhaustive:
         self._points = problem.space.points()
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points in the space's order."""
+        """The next points, at most `count`, in the space's order."""
         return [point for _, point in zip(range(count), self._points, strict=False)]
 
     def tell(self, results: Sequence[Told]) -> None:
@@ -52,7 +52,7 @@ class Exhaustive:
 
 
 class RandomSearch:
-    """Random points, none of them twice."""
+    """A strategy that proposes random points, none of them twice."""
 
     learns = False
 
@@ -60,7 +60,7 @@ class RandomSearch:
         self._space, self._random, self._seen = problem.space, Random(problem.seed), set[Point]()
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` random points, none twice."""
+        """At most `count` random points that were not returned before."""
         found: list[Point] = []
         while len(found) < count and len(self._seen) < self._space.size:
             point = self._space.point(self._random.randrange(self._space.size))
@@ -74,8 +74,9 @@ class RandomSearch:
 
 
 class OptunaSearch:
-    """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number, the
-    index of a value in the space's order. If the sampler repeats only earlier points, random points replace them.
+    """A strategy that uses a sampler of Optuna with its defaults, NSGA-II or TPE. It begins with `first_points`; the
+    sampler sees each axis as an integer, the index of a value in the space's order. If the sampler proposes only points
+    that it proposed before, random points replace them.
     """
 
     learns = True
@@ -104,8 +105,8 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """Points to evaluate, as in `Strategy`. If the sampler repeats a point, the sampler receives that point's first
-        result again.
+        """Points to evaluate, as in `Strategy`. If the sampler proposes a point again, it gets the result of the first
+        time again.
         """
         found: list[Point] = []
         tries = 0
@@ -126,7 +127,7 @@ class OptunaSearch:
         return found
 
     def _name(self, point: Point) -> None:
-        """Makes the sampler propose this point next."""
+        """Makes the sampler propose the point `point` next."""
         self._study.enqueue_trial({a.name: i for a, i in zip(self._space.axes, point, strict=True)})
 
     def _fresh(self) -> Point:
@@ -136,7 +137,7 @@ class OptunaSearch:
                 return point
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Receives the results of the points that `ask` returned last, for Optuna's sampler."""
+        """Passes the results of the points that `ask` returned last to Optuna's sampler."""
         for trial, result in zip(self._open, results, strict=True):
             self._known[result.point] = result
             self._answer(trial, result)

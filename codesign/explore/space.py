@@ -1,5 +1,5 @@
-"""A space of machines: a base configuration and the values that its fields may have. This module reads its file and
-enumerates its points.
+"""A space of machines (accelerator configurations): a base configuration and the values that its fields may have. This
+module reads its file and enumerates its points.
 
     base = "vta"                                   # a preset, or a TOML file beside this one
     conditions = ["wgt_buffer_bytes >= 512 * block_in"]
@@ -10,8 +10,8 @@ enumerates its points.
     inp_buffer_bytes = { from = 16384, to = 131072, times = 2 }
     read_latency = { from = 30, to = 120, step = 30 }
 
-`vdla config --fields` lists the fields, including the memory's. If a point changes the memory, FIFOs that the space
-does not name get the sizes that keep its bus busy; conditions and derived fields read these sizes.
+`vdla config --fields` lists the fields, including the memory's. If a point changes the memory, each FIFO whose size the
+space does not set gets a size that keeps the memory's bus busy; conditions and derived fields read these sizes.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from vdla.util.files import MOST_TEXT_BYTES, read_file
 from .expressions import Expression, parse_expression
 
 MOST_VALUES = 4096
-"""Most values of one field."""
+"""Largest number of values of one field."""
 MOST_LOOKED_AT = 4096
-"""Number of points that are examined before a space is declared empty."""
+"""Number of points that are examined before a space counts as empty."""
 Value = int | tuple[str, ...]
 Point = tuple[int, ...]
-"""One index for each axis, into the values of that axis."""
+"""A point of a space: for each axis, the index of a value of that axis."""
 
 
 class SpaceError(UserError):
-    """A space that cannot be read, or that contains no machine."""
+    """Raised for a space that cannot be read, or that contains no valid machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A field and its distinct values."""
+    """A field of the configuration and the distinct values that it may have."""
 
     name: str
     values: tuple[Value, ...]
@@ -57,7 +57,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """All combinations of the values of `axes`, with the `derived` fields, that meet all `conditions`."""
+    """All combinations of the values of `axes` that meet all `conditions`; `derived` fields follow from
+    other fields.
+    """
 
     base: Config
     axes: tuple[Axis, ...]
@@ -66,7 +68,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Number of points, including those that are no machine."""
+        """Number of points, including points that are no valid machine."""
         return prod(len(axis.values) for axis in self.axes)
 
     def points(self) -> Iterator[Point]:
@@ -83,7 +85,9 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The fields that a point sets, derived ones included. Raises UserError if a derived field has no value."""
+        """The values of the fields that a point sets, including derived fields. Raises UserError if a derived field has
+        no value.
+        """
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
         for name, expression in self.derived.items():
@@ -108,8 +112,8 @@ class Space:
         return self._made(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields make no
-        machine.
+        """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields contradict
+        each other.
         """
         machine = self._made(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
@@ -133,12 +137,12 @@ def _reads_fifo(expression: Expression) -> bool:
 
 
 def shown(value: Value) -> int | str:
-    """A field's value in tables; names of extensions are joined by "+"."""
+    """A field's value as tables show it; names of extensions are joined by "+"."""
     return "+".join(value) if isinstance(value, tuple) else value
 
 
 def size_text(value: int | str) -> str:
-    """Text of a value on a picture's axis; a multiple of 1024 as "16 Ki"."""
+    """A value as text on a picture's axis; a multiple of 1024 as in "16 Ki"."""
     if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
         return f"{value // 1024} Ki"
     return f"{value:,}" if isinstance(value, int) else value
@@ -150,7 +154,7 @@ def plain(fields: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def field_values(machine: Config) -> dict[str, Any]:
-    """Every field of a machine by its name, the memory's among them; None for sizes that follow from the bus."""
+    """Every field of a machine by name, including fields of the memory; None for sizes that follow from the bus."""
     return {
         name: getattr(machine.memory if hasattr(machine.memory, name) else machine, name)
         for name in MACHINE_FIELDS
@@ -173,7 +177,9 @@ def load_space(path: str | Path) -> Space:
 
 
 def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
-    """The space described by `table`, the parsed file; a base file is looked up `beside` it. Raises UserError."""
+    """The space described by `table`, the parsed file; a base configuration given as a file is searched in the folder
+    `beside`. Raises UserError.
+    """
     if unknown := sorted(set(table) - {"base", "fields", "conditions"}):
         raise SpaceError(f"unknown key {unknown[0]}; a space has base, [fields] and conditions")
     fields = table.get("fields")
@@ -206,7 +212,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
 
 
 def _sample(space: Space) -> Iterator[Point]:
-    """All points of a small space, seeded random ones of a larger one."""
+    """All points of a small space; MOST_LOOKED_AT seeded random points of a larger one."""
     if space.size <= MOST_LOOKED_AT:
         yield from space.points()
         return
@@ -239,8 +245,8 @@ def _expression(text: str) -> Expression:
 
 
 def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
-    """The derived fields, each after the fields that it reads; those that read the size of a FIFO come last, because
-    sizes follow from the other fields.
+    """The derived fields, each after the fields that it reads. Fields that read the size of a FIFO come last, because
+    this size follows from the other fields.
     """
     left, found = dict(derived), dict[str, Expression]()
     while left:
@@ -272,7 +278,7 @@ def _values(name: str, item: Any) -> tuple[Value, ...]:
 
 
 def _range(name: str, item: Mapping[str, Any]) -> list[int]:
-    """The values of {from, to, step} or {from, to, times}; `to` is included if a step reaches it."""
+    """The values of a range {from, to, step} or {from, to, times}; `to` is a value if the steps reach it."""
     step = "times" if "times" in item else "step"
     low, high, by = item.get("from"), item.get("to"), item.get(step)
     if set(item) - {"from", "to", step} or not all(type(value) is int for value in (low, high, by)):
@@ -289,8 +295,8 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 
 
 def without_machine(space: Space) -> str | None:
-    """Text on the points that are no machine (all points, or a sample of a large space) with the most frequent reason;
-    None if all are machines.
+    """Text on the points that are no valid machine, with the most frequent reason (of all points, or of a sample of a
+    large space); None if all are valid.
     """
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -310,7 +316,7 @@ def without_machine(space: Space) -> str | None:
 
 
 def machine_error(space: Space, point: Point) -> UserError | None:
-    """The reason why a point is no machine; None if it is one."""
+    """The reason why a point is no valid machine; None if it is valid."""
     try:
         space.machine(point)
     except UserError as error:

@@ -1,8 +1,9 @@
-"""A study: machines of a space are evaluated one batch after the other and recorded, and the best of them form a front.
+"""A study: machines (accelerator configurations) of a space are evaluated in batches and recorded; the machines that no
+other one dominates form the front.
 
-A strategy that learns proposes a batch and receives all its results before the next, so a study depends on space,
-networks, seed and batch size only, not on the number of processes. A continued study proposes the same points again and
-finds their records, so nothing is evaluated twice.
+A strategy that learns gets all results of a batch before it proposes the next one, so that a study depends only on
+space, networks, seed and batch size, not on the number of processes. A continued study proposes the same points again
+and finds their records, so nothing is evaluated twice.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ from .space import Point, Space, Value
 BATCH = 20
 """Number of points in a batch."""
 BATCHES_AT_ONCE = 16
-"""Batches evaluated at a time for a strategy that does not learn: workers wait once for all of them, not for each."""
+"""Number of batches that are evaluated at a time for a strategy that does not learn: workers then wait once for all of
+these, not after each batch.
+"""
 RECORDS = "records.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None if the point is no machine) and its figures. `excess` is the
-    worst constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
+    """A point of the space: its fields, the machine (None if the point is no valid machine) and its figures. `excess`
+    is the worst constraint's excess over its limit, as a fraction of the limit; 0 if all constraints hold.
     """
 
     number: int
@@ -99,7 +102,7 @@ class Study:
 
     @cached_property
     def front_key(self) -> str:
-        """The `key` of figures of the front's designs with `front_effort`; equal to `key` if `front_effort` has no more
+        """The key of figures that front designs have with `front_effort`; equal to `key` if `front_effort` has no more
         trials than `effort`.
         """
         if not self.tunes_front:
@@ -107,7 +110,7 @@ class Study:
         return study_key(self.networks, self.components, self.front_effort)
 
     def machine(self, point: Point) -> Config | str:
-        """The machine of a point, or the reason why there is none."""
+        """The machine of a point, or a text with the reason why there is none."""
         try:
             return self.space.machine(point)
         except UserError as error:
@@ -151,7 +154,7 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """The problem for the study's strategy."""
+        """The problem that the study's strategy solves."""
         return Problem(
             space=self.space,
             networks=self.networks,
@@ -162,7 +165,7 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """The result of a design, for the strategy."""
+        """The result of a design, in the form in which the strategy gets it."""
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
             point=point,
@@ -191,8 +194,8 @@ class Exploration:
 
     @cached_property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other one dominates, in the order of their first objective; of designs with
-        equal objectives only the first.
+        """The feasible designs that no other one dominates, sorted by their first objective; of designs with equal
+        objectives only the first.
         """
         feasible = [design for design in self.designs if design.feasible]
         if not feasible:
@@ -215,8 +218,8 @@ def explore(
     """Searches until the budget is spent or the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
-    `told` is called with the exploration after every batch, `tuning` after the schedules of each design of the front
-    with (number of its designs done, number of its designs). KeyboardInterrupt ends the search and returns the
+    `told` is called with the exploration after every batch; `tuning`, after schedules of a front design were tried,
+    with (number of front designs done, number of front designs). KeyboardInterrupt ends the search and returns the
     exploration so far, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
@@ -267,8 +270,8 @@ def explore(
 
 
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
-    """The exploration with the figures that `records` has under `front_key` for designs of the front, except designs on
-    which a network is slower with them.
+    """The exploration in which front designs have the figures that `records` holds under `front_key`, except designs on
+    which these schedules make a network slower.
     """
     study = exploration.study
     if not study.tunes_front:
@@ -285,7 +288,9 @@ def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
-    """Each point with its machine (None: none) and figures, in order, each as soon as all earlier ones are known."""
+    """Yields each point with its machine (None if invalid) and its figures, in order, each as soon as all earlier ones
+    are known.
+    """
     machines = [study.machine(point) for point in points]
     there = [machine for machine in machines if isinstance(machine, Config)]
     figures = _evaluated(study.key, there, study.effort, records, run)
@@ -299,8 +304,8 @@ def _figures(
 def _evaluated(
     key: str, machines: Sequence[Config], effort: Effort, records: Known, run: Evaluator
 ) -> Iterator[Figures]:
-    """The figures of each machine, in order, each as soon as all earlier ones are known: from the records under `key`,
-    or evaluated.
+    """Yields the figures of each machine, in order, each as soon as all earlier ones are known: from the records under
+    `key`, or by evaluation.
     """
     missing = {machine.digest: machine for machine in machines if (key, machine.digest) not in records}
     ordered = list(missing.values())

@@ -1,8 +1,10 @@
-"""Models of a figure over machines, with an uncertainty: gradient-boosted trees on the residuals of a linear model.
+"""Learned models of a figure as a function of the machine, with an uncertainty: gradient-boosted trees on the residuals
+of a linear model.
 
-The figure's logarithm is a ridge regression on quantities of the machine (`quantities.py`), corrected by an ensemble of
-trees (XGBoost). Each fold of the data has its own trees, trained without it; their errors on the fold estimate the
-model's error, and the interval is wide enough for the share `INSIDE` of these errors. Equal data give equal models.
+The figure's logarithm is predicted by a ridge regression on quantities of the machine (`quantities.py`), corrected by
+an ensemble of trees (XGBoost). Each fold of the data has its own trees, trained without it; their errors on the fold
+estimate the model's error, and the interval is wide enough for the share `INSIDE` of these errors. Equal data give
+equal models.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ RIDGE = 0.1
 INSIDE = 0.9
 """The share of values that an interval should contain."""
 NORMAL = 1.6449
-"""Distance from the mean, in standard deviations, within which the share `INSIDE` of a normal distribution is."""
+"""Distance from the mean, in standard deviations, within which a normal distribution has the share `INSIDE`."""
 FEWEST = 4
-"""Least number of values for a model."""
+"""Least number of values from which a model is trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Surrogate:
-    """A trained model of one figure's base-2 logarithm."""
+    """A trained model of the base-2 logarithm of one figure."""
 
     shift: Floats
     scale: Floats

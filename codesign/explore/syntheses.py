@@ -1,6 +1,8 @@
-"""Syntheses of a study's machines: stored in a file beside its records, and used in place of the model's predictions.
+"""Syntheses of a study's machines: stored in a file beside the study's records, and used in place of the model's
+predictions.
 
-The result of a synthesis depends only on machine, RTL and library, so a line of `syntheses.jsonl` serves any study.
+The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
+study.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """A machine mapped onto the cells of a `library` (`sha256` is the hash of its file): `area` in square millimetres
-    by unit, the fastest clock (None without a timing tool), and the `seconds` of the synthesis.
+    """The result of mapping a machine onto the cells of a `library` (`sha256` is the hash of its file): `area` in
+    square millimetres by unit, the fastest clock (None without a timing tool), and the `seconds` of the synthesis.
     """
 
     library: str
@@ -48,7 +50,9 @@ Syntheses = Mapping[str, Synthesis]
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """The syntheses of the present RTL in a study's folder, by digest of the machine. Damaged lines are skipped."""
+    """The syntheses in a study's folder that were made from the present RTL, by digest of the machine. Damaged lines
+    are skipped.
+    """
     try:
         lines = read_file(folder / FILE).splitlines()
     except OSError:
@@ -97,14 +101,14 @@ def append_synthesis(folder: Path, machine: str, synthesis: Synthesis) -> None:
 
 
 def rtl_version() -> str:
-    """A hash of the sources that make the RTL and its synthesis."""
+    """A hash of the sources that generate the RTL and synthesize it."""
     return sources_digest("vdla.hw")
 
 
 def with_syntheses(exploration: Exploration, known: Syntheses) -> Exploration:
-    """The exploration with measured areas and clocks for synthesized machines, and with all figures that depend on
-    them: latencies, constraints, the front. Figures from a table of components stay, since they describe another
-    technology.
+    """The exploration with measured areas and clocks of synthesized machines, and with all figures that depend on
+    these: latencies, constraints, the front. Figures from a table of components are not replaced, since the table
+    describes another technology.
     """
     study = exploration.study
     if not known or not study.components.modelled:
@@ -123,7 +127,7 @@ def _measured(exploration: Exploration, design: Design, known: Syntheses) -> Des
 
 
 def measured_figures(figures: Figures, found: Synthesis) -> Figures:
-    """The figures of a machine with its synthesis in place of the predictions."""
+    """The figures of a machine with the results of its synthesis in place of predictions."""
     intervals, rungs = {**figures.intervals}, {**figures.rungs}
     intervals.pop("area", None)
     rungs["area"] = f"synthesis ({found.node})"
@@ -149,5 +153,5 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
 
 
 def _leaking(energy: Mapping[str, float], longer: float) -> dict[str, float]:
-    """Microjoules by unit of a launch that takes `longer` times as long."""
+    """Microjoules by unit of a launch whose duration grows by the factor `longer`."""
     return {unit: value * longer if unit == "leakage" else value for unit, value in energy.items()}

@@ -1,7 +1,7 @@
-"""Synthesis of a front's designs: their Verilog is mapped onto the library to which the model of area and clock is
+"""Synthesizes the designs of a front: their Verilog is mapped onto the library to which the model of area and clock is
 fitted.
 
-Modules that were mapped for any machine before come from the cache of synthesis; a design with a line in the folder's
+Modules that were mapped before, for any machine, come from the synthesis cache; a design with a line in the folder's
 file of syntheses is not mapped again.
 """
 
@@ -32,8 +32,8 @@ Progress = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
-    """Text on results that will be missing because a tool is missing; None if all tools exist. Raises UserError if
-    nothing can be synthesized.
+    """Text on the results that will be missing because a tool is missing; None if all tools exist. Raises UserError if
+    no design can be synthesized.
     """
     if not components.modelled:
         raise UserError(
@@ -51,8 +51,8 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """At most `most` designs of the front: first the designs synthesized already; then, for half of the rest, designs
-    spread over the front, including the best of each objective; then the designs with the widest interval of area.
+    """At most `most` designs of the front: first designs that are synthesized already. Half of the others are spread
+    over the front and include the best for each objective; the rest are the designs with the widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]

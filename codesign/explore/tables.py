@@ -23,13 +23,13 @@ FRONT = "front"
 
 
 def schedules_file(network: str) -> str:
-    """Name of a file in a design's folder: the schedules that `vdla run --records` applies to `network`."""
+    """Name of the file in a design's folder with the schedules for `network`, to be given to `vdla run --records`."""
     return f"{network}.schedules.jsonl"
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
-    """One dictionary for each design: number, fields, every metric, whether the design is feasible and on the front,
-    the reason of a failure; if schedules were tried, also the cycles with the templates' own schedules.
+    """One dictionary for each design: number, fields, every metric, whether the design is feasible, whether it is on
+    the front, the reason if it failed; if schedules were tried, also the cycles with the templates' own schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
@@ -50,7 +50,7 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
 
 
 def _default_cycles(exploration: Exploration, design: Design) -> float | None:
-    """Weighted `cycles` with the templates' own schedules; None if a network does not run with them."""
+    """The metric `cycles`, with the templates' own schedules; None if a network does not run with these."""
     cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
     total = 0.0
     for name, weight in exploration.study.weights.items():
@@ -68,10 +68,10 @@ def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | N
 
 
 def document(exploration: Exploration) -> dict[str, Any]:
-    """The exploration as one JSON object: the settings of the search, the rung of each figure, and the designs of the
-    front.
+    """The exploration as one JSON object: the settings of the search, the source (rung) of each figure, and the designs
+    of the front.
 
-    The designs' `intervals` are factors of a figure's value.
+    A design's `intervals` are factors of the value of a figure.
     """
     study = exploration.study
     return {

@@ -1,4 +1,4 @@
-"""A verified front: Verilog and program of its designs, and the program co-simulated on the RTL of each.
+"""Verifies a front: writes Verilog and program of its designs, and co-simulates the program on the RTL of each.
 
 front/17.toml            the configuration
 front/17/                vdla.v, vdla.h, vdla.json, vdla.vlt (as `vdla rtl` writes them), NETWORK.npz (the program,
@@ -31,9 +31,9 @@ Progress = Callable[[int, str], object]
 def verify_designs(
     study: Study, designs: Sequence[Design], folder: Path, told: Progress = lambda number, step: None
 ) -> dict[int, Verified]:
-    """Co-simulates designs on one seeded input of each network; results by number of the design. Designs co-simulated
-    before (same machine, network, compiler and Verilog) are not repeated. `told` is called with the number of a design
-    and the name of a step.
+    """Co-simulates designs on one seeded input of each network; returns the results by number of the design. A
+    co-simulation made before (same machine, network, compiler and Verilog) is not repeated. `told` is called with the
+    number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises WriteError, and BuildError without the tools.
     """

@@ -1,9 +1,9 @@
-"""A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`), with machines as
-candidates.
+"""A process that evaluates machines (accelerator configurations): the tuner's worker
+(`compiler/tune/measure/worker.py`) with machines as candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields, "trials": of schedules}; a candidate is {"machine": index in that list}. Its result has the
-figures as JSON.
+"machines": their fields, "trials": of schedules}; a candidate is {"machine": index in that list}. The result of a
+candidate has its figures as JSON.
 """
 
 from __future__ import annotations

@@ -33,17 +33,19 @@ FORMS: tuple[str, ...] = get_args(Form)
 
 FloatName = Literal["dcgan", "language_model"]
 FLOAT_NAMES: tuple[str, ...] = get_args(FloatName)
-"""Networks that exist in the form ``float`` only; they run on processors."""
+"""Names of networks that exist in the form ``float`` only; they run on processors."""
 
 ORIGINALS: tuple[str, ...] = tuple(name for name in originals.NAMES if name not in NAMES)
-"""Networks published by others, in the form ``float`` as their exporters write them; quantizers can quantize them."""
+"""Names of networks published by others, in the form ``float`` as their exporters write them; a quantizer can quantize
+them.
+"""
 
 # Calibration uses random numbers of its own, so that no seed of a user gives the images seen in calibration.
 CALIBRATION_SEED = 2**32 - 1
 
 
 class UnknownModelError(UserError):
-    """A model's name, form or size that does not exist."""
+    """Raised for a model's name, form or size that does not exist."""
 
 
 def _topology(name: str) -> tuple[Callable[[int], Network], int]:
@@ -83,9 +85,10 @@ def build(
     Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop`` (QOperator,
     uint8) and ``float`` (float32, unquantized; the only form of models not in `NAMES`). The input ``input`` is float32
     [batch, ...], the output ``output`` float32 [batch, ...]; for `ORIGINALS` they are ``x`` and ``y``; the modules of
-    `transformers` define theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the tokens of
-    `TRANSFORMERS`, which alone have `layers`, and may be `symbolic`: for any number of tokens. Raises `UserError` for
-    an unknown name or form, a batch below 1, a negative seed, and a size or layers that the network does not take.
+    `transformers` define theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the number of
+    tokens for `TRANSFORMERS`. Only `TRANSFORMERS` have `layers` and may be `symbolic`, which means any number of
+    tokens. Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or layers that
+    the network does not take.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")

@@ -57,7 +57,7 @@ class Calibrated:
 
 
 def round_significand(values: Float64Array, bits: int = KEPT_BITS) -> Float64Array:
-    """Round to `bits` significant binary digits, half to even."""
+    """Round to `bits` significant binary digits; ties go to even."""
     fraction, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
 
@@ -65,9 +65,9 @@ def round_significand(values: Float64Array, bits: int = KEPT_BITS) -> Float64Arr
 def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -> Calibrated:
     """Run `network` on sample inputs layer by layer, normalizing as it goes.
 
-    `families` are kinds of inputs, each float64 [count, *input_shape]; ranges cover all of them, and the last layer's
-    weights are made orthogonal to the differences of the families' means, so that no class wins on a family. `seed`
-    chooses the gain and shift that each normalized channel gets, so that channels differ.
+    `families` are kinds of inputs, each float64 [count, *input_shape]; the measured ranges cover all families, and the
+    last layer's weights are made orthogonal to the differences of the families' means, so that no class wins on a
+    family. `seed` chooses the gain and shift that each normalized channel gets, so that channels differ.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)
@@ -133,7 +133,7 @@ def _per_channel(values: Float64Array, rank: int) -> Float64Array:
 def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[int]) -> Float64Array:
     """Project out of `weight` [out, in] the directions in which the mean inputs of the families differ.
 
-    Otherwise every input of a family shares a large logit, and its class wins on all of them.
+    Otherwise all inputs of a family have the same large logit, so that one class wins on all of them.
     """
     features = data.reshape(len(data), -1)
     bounds = np.cumsum([0, *sizes])

@@ -61,7 +61,7 @@ def dcgan(seed: int, batch: int) -> onnx.ModelProto:
 def _normalized(
     rng: np.random.Generator, graph: OnnxGraph, name: str, data: str, channels: int, variance: float
 ) -> str:
-    """Adds batch normalization of `data`, whose variance is about `variance`, then ReLU."""
+    """Adds batch normalization of `data`, whose variance is about `variance`, then ReLU; returns the output's name."""
     values = {
         "scale": 1 + DEVIATION * rng.standard_normal(channels),
         "shift": 0.1 * rng.standard_normal(channels),

@@ -1,7 +1,7 @@
-"""A float network as a list of layers: topologies build it; calibration and quantization read it.
+"""A float network as a list of layers: functions for each topology build it; calibration and quantization read it.
 
-Every layer writes one tensor with the layer's name, and names the tensors that it reads. The network's input is the
-tensor ``input``. There is no batch normalization: it is folded into weights and biases.
+Every layer writes one tensor, which has the layer's name, and states the names of the tensors that it reads. The
+network's input is the tensor ``input``. There is no batch normalization: it is folded into weights and biases.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPool:
-    """Maximum over square windows; padding is ignored."""
+    """Maximum over square windows; elements of the padding are ignored."""
 
     name: str
     data: str
@@ -88,8 +88,8 @@ Layer = Convolution | Dense | MaxPool | AveragePool | GlobalAveragePool | Add
 class Network:
     """Layers in execution order, the shape of one input without its batch axis, and the number of classes.
 
-    `shift` is the mean of normalized channels before a ReLU, in standard deviations: the greater it is, the fewer
-    values the ReLU sets to 0.
+    `shift` is the mean of normalized channels before a ReLU, in standard deviations; with a greater shift, the ReLU
+    sets fewer values to 0.
     """
 
     name: str

@@ -17,7 +17,9 @@ OUTPUT = "output"
 
 
 def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, Any]:
-    """Return the ONNX attributes of a layer's window: kernel_shape, strides, and pads and group where it has any."""
+    """Return the ONNX attributes of a layer's window: kernel_shape and strides; also pads and group if the layer has
+    them.
+    """
     if isinstance(layer, Convolution):
         kernel = list(layer.weight.shape[2:])
     else:
@@ -31,7 +33,7 @@ def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, A
 
 
 def finish_network(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
-    """Wrap the nodes of a network's form into a checked model, see `finish`."""
+    """Wrap the nodes of `network` into a checked model (see `finish`); `form` is part of its name."""
     return finish(
         graph,
         f"{network.name}_{form}",

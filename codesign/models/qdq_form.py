@@ -1,7 +1,7 @@
 """Write a quantized network in QDQ form: float operators between QuantizeLinear and DequantizeLinear pairs.
 
-As ONNX Runtime's static quantizer writes it: weights and biases are integer initializers behind a
-DequantizeLinear each, every activation passes one QuantizeLinear and one DequantizeLinear that all readers share.
+The form is that of ONNX Runtime's static quantizer: weights and biases are integer initializers, each followed by a
+DequantizeLinear; each activation is followed by one QuantizeLinear and one DequantizeLinear that all its readers share.
 """
 
 import onnx
@@ -52,7 +52,9 @@ def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> 
 
 
 def _dequantized_weights(graph: OnnxGraph, name: str, quantized: Quantized) -> list[str]:
-    """Write weight and bias of a layer, each behind its DequantizeLinear over axis 0; return their names."""
+    """Write weight and bias of a layer, each followed by a DequantizeLinear over axis 0; return the names of the
+    dequantized tensors.
+    """
     weights = quantized.weights[name]
     return [
         graph.dequantized(f"{name}.weight", weights.weight, weights.scale, axis=0),

@@ -15,7 +15,9 @@ from .quantize import Quantized
 
 
 def write_qoperator(network: Network, quantized: Quantized, batch: int) -> onnx.ModelProto:
-    """Return the model; `quantized` must have uint8 activations, in which every ReLU is a clipping zero point."""
+    """Return the model; `quantized` must have uint8 activations, so that clipping at the zero point does the work of
+    each ReLU.
+    """
     graph = OnnxGraph()
     rank = {INPUT: len(network.input_shape) + 1}
     ready = {INPUT: f"{INPUT}_quantized"}
@@ -65,7 +67,9 @@ def _scale(graph: OnnxGraph, quantized: Quantized, tensor: str) -> list[str]:
 
 
 def _weights(graph: OnnxGraph, quantized: Quantized, name: str) -> tuple[list[str], str]:
-    """Write a layer's initializers; return the names of weight, its scale and zero point, and of the bias."""
+    """Write a layer's initializers; return the names of weight, weight scale and weight zero point, and the name of the
+    bias.
+    """
     weights = quantized.weights[name]
     weight = [
         graph.constant(f"{name}.weight_quantized", weights.weight, np.int8),

@@ -1,8 +1,8 @@
 """Choose scales and zero points from calibrated ranges, and round weights and biases to integers.
 
 The rules follow ONNX Runtime's static quantizer: activations per tensor (uint8 with a zero point, or symmetric int8),
-weights symmetric int8 per output channel, biases int32 with the product of both scales. A ReLU disappears in the uint8
-forms, where the zero point clips, and stays between two quantizations in int8.
+weights symmetric int8 per output channel, biases int32 with the product of both scales. In the uint8 forms there is no
+ReLU node, since clipping at the zero point does its work; in int8 a ReLU stays between two quantizations.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,9 @@ from .layers import INPUT, Convolution, Dense, MaxPool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Integer weights of one layer: int8 `weight`, int32 `bias`, and their float32 scales for each channel."""
+    """Integer weights of one layer: int8 `weight` and int32 `bias`; `scale` and `bias_scale` are float32, one for each
+    channel.
+    """
 
     weight: NDArray[np.int8]
     scale: NDArray[np.float32]
@@ -35,7 +37,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantized:
-    """Scales of every tensor, of every ReLU's input (int8 only), and the integer weights, by layer name."""
+    """Quantization of every tensor and of the input of every ReLU (int8 only), and the integer weights,
+    by layer name.
+    """
 
     tensors: dict[str, Quantization]
     before_relu: dict[str, Quantization]

@@ -31,7 +31,7 @@ def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.fl
 def calibration_families(network: Network, count: int, seed: int) -> tuple[Float64Array, ...]:
     """Return the inputs of calibration: `count` sample images, and half as many of each common kind of noise.
 
-    Users often try a network on standard normal or uniform noise first; its layers should neither die nor saturate
+    Users often try a network on standard normal or uniform noise first; the layers should neither die nor saturate
     then.
     """
     rng = np.random.default_rng([seed, count])
@@ -55,7 +55,7 @@ def _image(rng: np.random.Generator, channels: int, height: int, width: int) -> 
 
 
 def _interpolate(grid: Float64Array, height: int, width: int) -> Float64Array:
-    """Bilinear interpolation of a [channels, n + 1, n + 1] grid to [channels, height, width]."""
+    """Bilinear interpolation of `grid`, [channels, n + 1, n + 1], to [channels, height, width]."""
     cells = grid.shape[1] - 1
 
     def positions(size: int) -> tuple[np.ndarray, Float64Array]:

@@ -1,8 +1,8 @@
 """The shipped networks with seeded He-normal weights; calibration normalizes them afterwards.
 
-ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts,
-as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). ResNet-50 is of the same table; the stride
-of a block sits in its 3x3 convolution, as frameworks ship it (often called v1.5). MobileNet-v1 follows Howard et al.,
+ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts, as
+commonly shipped (v1: a block's stride is in its first 3x3 convolution). ResNet-50 is from the same table; a block's
+stride is in its 3x3 convolution, as frameworks ship it (often called v1.5). MobileNet-v1 follows Howard et al.,
 "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications" (2017), table 1. DQN follows Mnih
 et al., "Human-level control through deep reinforcement learning" (2015), extended data table 1.
 """
@@ -115,11 +115,11 @@ def resnet50(seed: int) -> Network:
 
 
 def mobilenet(seed: int) -> Network:
-    """MobileNet-v1 of width 1: 3x224x224 to 1000 classes, 13 depthwise-separable blocks behind one convolution.
+    """MobileNet-v1 of width 1: 3x224x224 to 1000 classes, one convolution, then 13 depthwise-separable blocks.
 
-    Without shortcuts, centred channels would make rounding errors grow by a fifth a layer (a ReLU halves the values but
-    not their differences), and no two libraries would agree to 1e-5; a shift of one standard deviation lets most values
-    pass the ReLU.
+    Without shortcuts, centred channels would make rounding errors grow by a fifth in each layer (a ReLU halves the
+    values but not their differences), and no two libraries would agree to 1e-5; a shift of one standard deviation lets
+    most values pass the ReLU.
     """
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [_convolution(rng, "conv1", INPUT, (3, 32), 3, stride=2)]
@@ -163,7 +163,7 @@ def dqn(seed: int) -> Network:
 
 
 def small_cnn(seed: int) -> Network:
-    """A small CNN of every operator of ResNet-18 plus an average pool, at sizes that are no multiple of a block:
+    """A small CNN with every operator of ResNet-18 and an average pool, with sizes that are no multiples of a block:
     3x32x32 to 20 classes.
     """
     rng = np.random.default_rng(seed)

@@ -1,1 +1,3 @@
-"""Chooses each layer's quantization by the layer's error and by the latency or energy on a machine."""
+"""Chooses the quantization of each layer by its effects on the error and on the latency or energy on a machine
+(accelerator configuration).
+"""

@@ -1,8 +1,8 @@
-"""Evaluates one set of decisions: the error of the outputs on samples not used in calibration, the latency and the
-energy.
+"""Evaluates one set of decisions on the quantization of layers: error of the outputs on samples not used in
+calibration, latency and energy.
 
-The error is measured on the file that would be written, simulated in float32. Cycles are exact: every region of the
-accelerator is compiled and simulated. Float layers cost the time of a stated processor, or of this machine.
+The error is measured on the quantized model, computed in float32. Cycles are exact: every region of the accelerator is
+compiled and simulated. The time of float layers is predicted for a stated processor, or measured on this computer.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from ..technology.events import count_events
 from .processor import Processor, border_seconds, node_seconds
 
 REPEAT = 5
-"""Number of runs whose median is a measured time."""
+"""Number of runs of which a measured time is the median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The error, latency and energy of a set of decisions.
 
-    `sqnr` is the SQNR of the worst output, in dB; `top1` the least share of equal largest values, None without such
-    outputs. `accelerator_seconds` are `cycles` at the accelerator's clock, `border_seconds` conversions between int8
-    and float32 at its borders; `regions` is the number of the accelerator's regions. If there are no figures, `failed`
-    is the reason.
+    `sqnr` is the SQNR of the worst output, in dB; `top1` the least share, over outputs, of rows whose largest value has
+    the same index as in the float network (None without such outputs). `accelerator_seconds` are `cycles` at the
+    accelerator's clock, `border_seconds` the time of conversions between int8 and float32 at the accelerator's borders;
+    `regions` is the number of the accelerator's regions. If there are no figures, `failed` is the reason.
     """
 
     sqnr: float = 0.0
@@ -76,14 +76,14 @@ class Figures:
 
     @property
     def noise(self) -> float:
-        """The power of the noise relative to that of the signal."""
+        """Power of the noise at the output relative to the power of the signal."""
         return 10.0 ** (-self.sqnr / 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The machines that run a network: the accelerator `config`, built from the `components` of a technology, and the
-    `processor` beside it, which computes the float layers.
+    """The hardware that runs a network: the accelerator `config`, built from the `components` of a technology, and the
+    `processor` beside it, which computes float layers.
     """
 
     config: Config
@@ -102,7 +102,7 @@ class _RegionFigures:
 @dataclass(kw_only=True, eq=False)
 class Evaluator:
     """Evaluates decisions about one network on a `target`. `held_out` are samples that calibration has not used; `real`
-    computes the network's tensors in float; `prepare` makes float models ready to run.
+    runs the float network; `prepare` makes float models ready to run.
 
     Equal regions are compiled and simulated once.
     """
@@ -261,8 +261,8 @@ def _fields(region: Region) -> dict[str, Any]:
 
 
 def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
-    """(SQNR of the worst output in dB, inf if all outputs are equal; least share of equal largest values over all
-    outputs, None without one).
+    """(SQNR of the worst output in dB, inf if all outputs are equal; least share, over outputs, of rows whose largest
+    value has the same index, None without such outputs).
     """
     errors = {name: Error() for name in expected[0]}
     for values, real in zip(got, expected, strict=True):
@@ -291,7 +291,7 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Figures:
-    """The figures in a JSON value of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
+    """The figures in a JSON value made by `to_json`. Raises KeyError, TypeError or ValueError for any other value."""
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     return Figures(

@@ -1,4 +1,4 @@
-"""Costs of layers that stay float: by a model of the processor beside the accelerator, or measured on this machine."""
+"""Costs of layers that stay float: predicted for the processor beside the accelerator, or measured on this computer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """A processor by its peak rates: `gigaflops` of float32, `gigabytes` a second of its memory, `watts` at work.
+    """A processor by its peak rates: `gigaflops` of float32, `gigabytes` a second of its memory, `watts` while it
+    works.
 
-    With `measured`, times are measured on this machine instead, on one thread; its power is assumed even then.
+    With `measured`, times are measured on this computer instead, on one thread; the power is still assumed.
     """
 
     name: str
@@ -37,7 +38,9 @@ class Processor:
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
-        """Seconds for `operations` float operations and `moved` bytes of memory: the longer of both."""
+        """Seconds for `operations` float operations and `moved` bytes of memory traffic: the larger of
+        the two times.
+        """
         return max(operations / self.gigaflops, moved / self.gigabytes) / 1e9
 
     def microjoules(self, seconds: float) -> float:
@@ -93,8 +96,8 @@ def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> f
 
 
 def border_seconds(processor: Processor, elements: int) -> float:
-    """Seconds to convert `elements` elements between int8 and float32: one operation each, and both forms
-    moved once.
+    """Seconds to convert `elements` elements between int8 and float32: one operation each, and both forms are moved
+    once.
     """
     return processor.seconds(elements, (FLOAT_BYTES + INT8_BYTES) * elements)
 

@@ -1,4 +1,5 @@
-"""The records of a search for decisions: one line of JSON for each evaluation, appended to a file and read again.
+"""The records of a search for quantization decisions: one line of JSON for each evaluation, appended to a file and read
+again.
 
 An incomplete last line of a killed process is removed; any other damage is an error that names the line.
 """
@@ -21,8 +22,8 @@ Known = dict[tuple[str, Decisions], Figures]
 
 
 def read_records(path: Path) -> Known:
-    """The figures in a file; the first of records with equal key and decisions. Empty if there is no file. Raises
-    RecordError.
+    """The figures in a file; of records with equal key and decisions the first counts. Empty if there is no file.
+    Raises RecordError.
     """
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a quantization"):
@@ -46,8 +47,9 @@ def decisions_to_json(decisions: Decisions) -> dict[str, list[str]]:
 
 
 def decisions_from_json(value: Mapping[str, Any]) -> Decisions:
-    """The decisions in a JSON value of `decisions_to_json`. Raises KeyError, TypeError or ValueError for anything
-    else."""
+    """The decisions in a JSON value made by `decisions_to_json`. Raises KeyError, TypeError or ValueError for any other
+    value.
+    """
     floats, symmetric, per_tensor = (value[key] for key in ("float", "symmetric", "per_tensor"))
     if not all(isinstance(name, str) for names in (floats, symmetric, per_tensor) for name in names):
         raise ValueError("names are texts")

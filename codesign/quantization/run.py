@@ -1,5 +1,5 @@
-"""Quantization within a budget: calibrates once, searches for decisions, chooses one set of decisions, and tests the
-file quantized by it.
+"""Quantizes within a budget: calibrates once, searches for quantization decisions, chooses one set of decisions, and
+tests the quantized model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The result of a search: the chosen member, the reason of the choice, and the quantized model `proto`.
+    """The result of a search: the chosen member (set of decisions), the reason for the choice, and the quantized model
+    `proto`.
 
     `exact_sqnr` is the model's SQNR in dB on the held-out samples, with the accelerator's regions simulated in
     integers. `runs` and `held_out` are the numbers of calibration samples and of held-out samples.
@@ -53,8 +54,8 @@ class Outcome:
 
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
-    """(samples for calibration, held-out samples): the first three quarters and the last quarter. Raises UserError for
-    a single sample.
+    """(samples for calibration, held-out samples): the first three quarters and the last quarter of `samples`. Raises
+    UserError for a single sample.
     """
     if len(samples) < 2:
         raise UserError(
@@ -82,8 +83,9 @@ def open_study(
     settings: SearchSettings,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A study of `model` on `target`, calibrated on `samples`; it can evaluate decisions only within the `with` block.
-    The error is measured on the `held_out` samples; `choices` are decisions made by the user, by layer.
+    """A context with a study of `model` on `target`, calibrated on `samples`; the study can evaluate decisions only
+    inside the block. The error is measured on the `held_out` samples; `choices` are decisions made by the user, by
+    layer.
 
     Raises UserError.
     """

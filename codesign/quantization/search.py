@@ -1,9 +1,10 @@
-"""A search for decisions: first uniform ones, then changes of single layers, then combinations in the order of gain per
-cost.
+"""A search for quantization decisions: first decisions that are uniform over all layers, then changes of single layers,
+then combinations of these in the order of gain per cost.
 
-The search is a generator: it yields decisions and is sent their figures, so that it neither runs nor records anything.
+The search is a generator: it yields decisions and receives their figures, so that it neither runs nor records anything.
 Equal seeds and figures give equal decisions. Decisions are compared by two numbers: noise over signal at the output,
-and a cost. A move is predicted to change both numbers as much as it did alone; but all reported figures were evaluated.
+and a cost. A move (a change of one decision) is predicted to change both numbers as much as it did alone; reported
+figures are always evaluated.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""Share of the budget that remains after the uniform decisions, for moves of single layers."""
+"""Share of the budget left after the uniform decisions that is spent on moves of single layers."""
 CHAIN = 0.7
-"""Share of the budget that remains after the single layers, for combinations in the order of gain per cost."""
+"""Share of the budget left after the single layers that is spent on combinations in the order of gain per cost."""
 DRAWN = 24
-"""Number of random changes of members of the front for each change that is evaluated."""
+"""Number of random changes of front members that are drawn for each change that is evaluated."""
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
-"""Largest difference in dB and largest ratio of costs of points that count as equal; other held-out samples might
-reverse smaller differences.
+"""Two points count as equal up to this difference in dB and this ratio of costs; other held-out samples might reverse
+smaller differences.
 """
 MOST_TRIES = 20
-"""Number of sets of random changes without any new decisions after which the search ends."""
+"""Number of consecutive sets of random changes without any new decisions after which the search ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Effect:
-    """The changes of noise and cost due to a move."""
+    """Changes of noise and of cost that a move causes."""
 
     noise: float
     cost: float
@@ -72,9 +73,9 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """State of a search. `starts` are uniform decisions; `settled` removes decisions without effect, and returns None
-    for decisions that give no quantized network. At most `budget` sets of decisions are yielded; `known` has the
-    figures of all evaluated ones, `effects` the measured effect of each move alone.
+    """State of a search. `starts` are uniform decisions; `settled` removes decisions that have no effect, and returns
+    None if no layer stays quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all
+    evaluated sets, `effects` the measured effect of each move alone.
     """
 
     starts: Sequence[Decisions]
@@ -87,7 +88,7 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The generator of the search: it yields decisions and is sent their figures."""
+        """The generator of the search: it yields decisions and receives their figures."""
         for start in self.starts:
             yield from self._run(start)
         if not self._begun:
@@ -99,12 +100,12 @@ class Search:
 
     @property
     def left(self) -> int:
-        """Number of decisions that may still be evaluated."""
+        """Number of sets of decisions that may still be evaluated."""
         return self.budget - len(self.known)
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
         """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
-        if the budget is spent.
+        if the budget is used up.
         """
         made = self.settled(decisions)
         if made is None:
@@ -117,13 +118,13 @@ class Search:
 
     @property
     def _begun(self) -> list[Decisions]:
-        """The starts that were evaluated and give a network that runs."""
+        """The uniform decisions that were evaluated and give a network that runs."""
         made = [start for start in map(self.settled, self.starts) if start is not None]
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Evaluates each move alone on top of `base`, in the order of estimated cost; moves of types and of scales only
-        if changing all of them together lowered cost or error.
+        """Evaluates each move alone, applied to `base`, in the order of estimated cost. Moves of types and of scales
+        are evaluated only if changing all of them together lowered cost or error.
         """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
@@ -142,7 +143,7 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether a uniform start that differs only in `kind` has a lower cost or a lower error."""
+        """Whether changing only `kind` in a uniform start gives a lower cost or a lower error."""
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
             for other, others in found:
@@ -156,8 +157,8 @@ class Search:
         return False
 
     def _chain(self, base: Decisions) -> Asking:
-        """Adds one move after the other to `base`: the next is always the move with the least expected cost for each
-        unit of noise that it removes.
+        """Adds one move after the other to `base`: each time the one with the least expected cost per unit of noise
+        that it removes.
         """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]
@@ -169,7 +170,7 @@ class Search:
                 current, before = move.on(current), found
 
     def _around(self) -> Asking:
-        """Evaluates random changes of members of the front: of each set of `DRAWN` changes the most promising one."""
+        """Evaluates random changes of members of the front: the most promising one of each set of `DRAWN` changes."""
         random, tries = Random(self.seed), 0
         while self.left > 0 and tries < MOST_TRIES:
             front = self.front()
@@ -192,12 +193,12 @@ class Search:
                 yield from self._run(max(drawn, key=drawn.__getitem__))
 
     def front(self) -> list[Decisions]:
-        """The decisions that no others beat in both noise and cost, cheapest first."""
+        """The decisions that no others beat in both noise and cost; the least cost comes first."""
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """Expected effect of a move on top of `decisions`: its effect alone if known, else the median noise of the
-        evaluated moves of its kind and its estimated cost.
+        """Expected effect of applying a move to `decisions`: its measured effect alone, if known; else the median noise
+        of the evaluated moves of its kind, and its estimated cost.
         """
         known = self.effects.get(move)
         if known is None:
@@ -210,9 +211,9 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Number of dB by which a point of this noise and cost would be better than the front.
+        """Number of dB by which a point with this noise and cost would be better than the front.
 
-        A point that is cheaper than the whole front is compared with the member of the front with most noise.
+        A point that is cheaper than the whole front is compared with the member of the front that has the most noise.
         """
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)
@@ -220,10 +221,10 @@ class Search:
 
 
 def front_of(known: Mapping[Decisions, Figures], cost: Cost) -> list[Decisions]:
-    """The decisions that no others beat in both noise and cost, cheapest first.
+    """The decisions that no others beat in both noise and cost; the least cost comes first.
 
-    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count; of equal decisions those that differ least from uint8
-    with a scale for each channel are taken.
+    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count: of decisions that are equal in this sense, the result
+    has those that differ least from uint8 with a scale for each channel.
     """
     kept: list[Decisions] = []
     running = [decisions for decisions, figures in known.items() if figures.failed is None]
@@ -246,7 +247,7 @@ def _differences(decisions: Decisions) -> int:
 
 
 def knee(points: Iterable[tuple[float, float]]) -> int:
-    """Index of the point that is farthest above the line between both ends of a front.
+    """Index of the point of a front that is farthest above the line between the front's ends.
 
     Points are (log of cost, dB), cheapest first; with fewer than three points the index is 0.
     """
@@ -259,7 +260,7 @@ def knee(points: Iterable[tuple[float, float]]) -> int:
 
 
 def _price(effect: _Effect) -> float:
-    """Cost for each unit of noise that is removed; moves without cost come first, moves that remove no noise last."""
+    """Cost per unit of noise that a move removes (a key for sorting); inf for a move that removes no noise."""
     if effect.noise >= 0:
         return inf
     return effect.cost / -effect.noise

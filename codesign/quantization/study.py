@@ -1,4 +1,6 @@
-"""A search for decisions: evaluates and records them one after the other; then a member of their front is chosen."""
+"""A search for quantization decisions: evaluates and records sets of decisions one after the other; then one member of
+their front is chosen.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,19 @@ COSTS: Mapping[str, tuple[str, Callable[[Figures], float]]] = {
     "latency": ("ms", lambda figures: figures.milliseconds),
     "energy": ("uJ", lambda figures: figures.microjoules),
 }
-"""Costs that are traded off against the error, by name: the unit, and the function that computes it."""
+"""Costs that are traded off against the error, by name: (unit, function that computes the cost from figures)."""
 UNIFORM = {
     "per-channel u8": (True, "uint8"),
     "per-channel s8": (True, "int8"),
     "per-tensor u8": (False, "uint8"),
     "per-tensor s8": (False, "int8"),
 }
-"""Uniform decisions, equal for all layers, by name: (scales for each channel, type of activations)."""
+"""Names of decisions that are equal for all layers: (one scale for each channel, type of activations)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """An evaluated set of decisions; `number` counts evaluations from 0, `label` is the name of uniform decisions, else
-    empty.
-    """
+    """An evaluated set of decisions; `number` counts evaluations from 0, `label` is its name in UNIFORM, else empty."""
 
     number: int
     decisions: Decisions
@@ -94,7 +94,7 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """Uniform decisions by name; only the first of those with equal effect."""
+        """Uniform decisions by name; of those with equal effect only the first."""
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(
@@ -109,8 +109,8 @@ class Study:
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search; a move of a layer's place has the cost of the layer on the stated processor as its
-        estimate.
+        """All moves of the search. The estimated cost of moving a layer to the processor is the layer's cost on the
+        stated processor.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
@@ -139,7 +139,7 @@ class Study:
 class Found:
     """The members of a study in the order of their evaluation.
 
-    `evaluated`: number of members that were run; the other members come from records.
+    `evaluated`: number of members that were run in this search; the others come from records.
     """
 
     study: Study
@@ -149,7 +149,7 @@ class Found:
 
     @cached_property
     def front(self) -> tuple[Member, ...]:
-        """The members that no others beat in both error and cost, cheapest first."""
+        """The members that no other one beats in both error and cost; the least cost comes first."""
         by_decisions = {member.decisions: member for member in self.members}
         known = {member.decisions: member.figures for member in self.members}
         return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))

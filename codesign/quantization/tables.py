@@ -1,4 +1,6 @@
-"""The results of a search for decisions as rows of a table, one JSON object, a picture of the front, and files."""
+"""The results of a search for quantization decisions as rows of a table, as one JSON object, as a picture of the front,
+and as files.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ SIMULATED = "the written file, simulated in float32 on held-out samples"
 
 
 def rungs(found: Found) -> dict[str, str]:
-    """The source of each figure ("sqnr", "cycles", "border_ms" ...), by name."""
+    """The source of each figure ("sqnr", "cycles", "border_ms" ...), by name of the figure."""
     target = found.study.evaluator.target
     processor = target.processor.rung
     of_machine = rungs_of_machine(target.config, target.components)
@@ -42,8 +44,8 @@ def rungs(found: Found) -> dict[str, str]:
 
 
 def rows(found: Found) -> list[dict[str, Any]]:
-    """One dictionary for each member: number, name of uniform decisions, figures, and the numbers of float layers, of
-    s8 groups and of per-tensor layers.
+    """One dictionary for each member: its number, its name if its decisions are uniform, its figures, and the numbers
+    of float layers, of tensor groups with symmetric int8, and of layers with one scale.
     """
     front = {member.number for member in found.front}
     table: list[dict[str, Any]] = []
@@ -150,7 +152,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
 
 
 def front_figure(found: Found, chosen: Member | None = None) -> Figure:
-    """A figure: SQNR against the cost of every member, the front as a line, uniform decisions by name."""
+    """A picture: SQNR against the cost of every member; the front is a line, uniform decisions have their names."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     from ..report.canvas import GRID, INK, MUTED, new_figure, style, words

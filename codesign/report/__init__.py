@@ -1,1 +1,1 @@
-"""Reports of a simulation for people: layer accounts, tables, plots and the timeline."""
+"""Reports of a simulation: cycles and bytes by layer, tables, plots and the timeline."""

@@ -1,4 +1,6 @@
-"""Splits the cycles and bytes of a simulation over the layers of its program."""
+"""Splits the cycles and bytes of a simulation over the layers of its program. The result is called an account: numbers
+by cause that sum up exactly.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ GEMM = "gemm"
 
 
 def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
-    """Compulsory bytes of a fused node, by kind: int8 elements without padding, 4-byte biases, and only those input
-    elements that some window reads. Tensors in `chained` stay on the chip and have 0 bytes.
+    """Compulsory bytes of a fused node, by kind of data: int8 elements without padding, 4-byte biases, and only the
+    input elements that some window reads. Tensors in `chained` stay on the chip and have 0 bytes.
     """
     found = _of_node(graph, node)
     if node.inputs[0] in chained:
@@ -78,8 +80,8 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """The bytes of a node's first input in memory whose elements no window reads; none if the input is in the chain
-    memory.
+    """The bytes of a node's first input (in memory) whose elements no window reads; an empty mask if the input is in
+    the chain memory.
     """
     name = node.inputs[0]
     if name in compiled.chained:
@@ -96,8 +98,8 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
 def account_layers(
     compiled: Compiled, simulation: SimulationResult, known: Sequence[Layer] | None = None
 ) -> tuple[LayerAccount, ...]:
-    """The account of every layer of `compiled`, from its simulation. `known`: the result of `layers_of(compiled)`, if
-    computed before.
+    """The account (cycles by cause, bytes by kind) of every layer of `compiled`, from its simulation. `known`: the
+    result of `layers_of(compiled)`, if computed before.
     """
     program = compiled.program
     pieces = compute_timeline(simulation)
@@ -145,7 +147,7 @@ def run_account(
     components: Components | None = None,
     energy: bool = False,
 ) -> RunAccount:
-    """Totals and layers of one launch of `compiled`; `model` is the network's name, the other arguments are those of
+    """Totals and layers of one launch of `compiled`; `model` is the network's name; for the other arguments see
     `account_total`.
     """
     config, layers = compiled.program.config, layers_of(compiled)
@@ -170,7 +172,7 @@ def account_total(
     components: Components | None = None,
     energy: bool = False,
 ) -> TotalAccount:
-    """The account of the whole program; `known` as in `account_layers`. The clock and, with `energy`, microjoules of
+    """The totals of the whole program; for `known` see `account_layers`. The clock and, with `energy`, microjoules of
     the launch follow from `components`, by default the shipped models.
     """
     config, layers = compiled.program.config, layers_of(compiled) if known is None else known

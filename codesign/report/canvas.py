@@ -1,4 +1,4 @@
-"""Common parts of all pictures: colours, a figure outside of pyplot's globals, plain axes, and the bytes of a PNG."""
+"""Common parts of all pictures: colours, figures, plain axes, and the bytes of a PNG."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def style(axes: Axes) -> None:
 
 
 def short(value: float, _: object = None) -> str:
-    """A number on an axis, such as 120k or 1.5M; the second parameter, the tick's position, is ignored."""
+    """A number as text on an axis, such as 120k or 1.5M; the second parameter, the tick's position, is ignored."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.4g}{letter}"
@@ -65,8 +65,8 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def words(text: str, most: int) -> str:
-    """A user's text for a picture: its last `most` characters, without mathematical markup ("$"); letters that the font
-    lacks become "?".
+    """A user's text for a picture: its last `most` characters, without mathematical markup ("$"); characters that the
+    font lacks become "?".
     """
     shown = "".join(letter if _drawable(letter) else "?" for letter in printable(text)[-most:])
     return shown.replace("$", r"\$")
@@ -80,8 +80,8 @@ def _drawable(letter: str) -> bool:
 
 
 def small_png(figure: Figure) -> bytes:
-    """The bytes of a PNG file of PALETTE colours, about a third as large as from `png`, for pictures that a repository
-    stores.
+    """The bytes of a PNG file with PALETTE colours, about a third as many as from `png`; for pictures that are stored
+    in the repository.
     """
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png(figure))) as picture:

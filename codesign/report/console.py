@@ -1,4 +1,4 @@
-"""The console for all output to a terminal: printed text is literal, whatever characters a name contains."""
+"""The console for all output to a terminal: text is printed literally, whatever characters a name contains."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from vdla.util.printable import printable
 
 
 class PlainConsole(Console):
-    """A console without markup, on which every string, in a cell, a title or alone, is one printable line.
+    """A console without markup, which prints every string (in a cell, in a title or alone) as one line of printable
+    characters.
 
-    Text of several lines is printed line by line, or as a `Text` of our own words.
+    Print text of several lines line by line, or as a `Text`.
     """
 
     def __init__(
@@ -24,7 +25,9 @@ class PlainConsole(Console):
         file: TextIO | None = None,
         color: bool = True,
     ) -> None:
-        """`width`: characters a line instead of the terminal's; without `color`, output as to a file."""
+        """`width`: number of characters in a line, in place of the terminal's; without `color`, output is
+        as to a file.
+        """
         super().__init__(
             stderr=stderr,
             width=width,

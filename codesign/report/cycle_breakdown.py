@@ -1,4 +1,4 @@
-"""The account of a run: the cycles and bytes of every layer by cause, in numbers that sum up exactly."""
+"""The account (breakdown) of a run: the cycles and bytes of every layer by cause, in numbers that sum up exactly."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..verdict import NOTHING, Compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
-    """The account of one layer, a fused group of nodes. Times are in cycles, traffic in bytes.
+    """Cycles and bytes of one layer, a fused group of nodes. Times are in cycles, traffic in bytes.
 
     The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged; its first
     instruction began at `started`, before `begin` if it overlapped the previous layer. `gemm_cycles` plus the values of
     `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic by
-    kind; `compulsory_bytes` (of the fused group: tensors between its members never move) plus the values of `excess` is
-    exactly `dram_bytes`. `bound` is "compute" or "memory", whichever determines `roofline_cycles` (of the convolution
-    or matrix product before fusion).
+    kind; `compulsory_bytes` (without tensors between the members of the group, which never move) plus the values of
+    `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever determines `roofline_cycles` (of the
+    convolution or matrix product alone, without what is fused into it).
     """
 
     name: str
@@ -55,11 +55,11 @@ class LayerAccount:
 
     @property
     def below_roofline(self) -> Literal["overlap", "fusion"] | None:
-        """The reason why the layer takes fewer cycles than its roofline; None for all other layers.
+        """The reason why the layer takes fewer cycles than its roofline; None if it does not.
 
-        "overlap": the layer began during the previous layer, and takes at least its roofline from `started` on.
-        "fusion": the layer takes less even from `started` on, because the roofline counts the output of a convolution
-        alone, without the pool fused into it.
+        "overlap": the layer began during the previous layer, and takes at least its roofline counted from `started`.
+        "fusion": the layer takes less even counted from `started`, because the roofline includes the output of a
+        convolution, although a fused pool stores fewer elements.
         """
         if self.cycles >= self.roofline_cycles:
             return None
@@ -117,7 +117,7 @@ class TotalAccount:
         return self.roofline_cycles / self.cycles
 
     def to_dict(self) -> dict[str, Any]:
-        """The `total` of the JSON object of `vdla run`."""
+        """The member `total` of the JSON object of `vdla run`."""
         return {
             "macs": self.macs,
             "cycles": self.cycles,
@@ -138,13 +138,13 @@ class TotalAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAccount:
-    """Comparison of the outputs for `images` inputs with the outputs of `against`, the reference.
+    """Comparison of the outputs for `images` inputs with the outputs of the reference `against`.
 
     `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
     each computed from the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of
     all `compared` tensors in quantization steps, `tolerance` the allowed difference, and `tolerance_because` the reason
-    if more than usual is allowed, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
-    `top1_equal`: the top-1 classes agree.
+    if more than usual is allowed, else empty. `end_to_end_max_lsb` is the largest difference of the outputs, whatever
+    the mode. `top1_equal`: the top-1 classes agree.
     """
 
     against: str
@@ -163,7 +163,7 @@ class CheckAccount:
         return self.compared.anything and self.max_lsb <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
-        """The `check` of the JSON object of `vdla run`."""
+        """The member `check` of the JSON object of `vdla run`."""
         return {
             "against": self.against,
             "mode": self.mode,
@@ -179,7 +179,7 @@ class CheckAccount:
 
 
 def run_account(document: Mapping[str, Any]) -> RunAccount:
-    """The account in a JSON object of `RunAccount.to_dict`. Raises KeyError or TypeError for any other object."""
+    """The results in a JSON object of `RunAccount.to_dict`. Raises KeyError or TypeError for any other object."""
     check = document["check"]
     return RunAccount(
         model=document["model"],
@@ -196,15 +196,15 @@ def run_account(document: Mapping[str, Any]) -> RunAccount:
 
 
 def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the fields of dataclass `kind`, without derived values."""
+    """The entries of `values` that are fields of the dataclass `kind`; derived values are left out."""
     return {item.name: values[item.name] for item in fields(kind) if item.name in values}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAccount:
-    """The results of `vdla run`; `check` is None in runs of timing alone.
+    """Results of `vdla run`: totals, layers, and the check of the outputs (None if only the timing was simulated).
 
-    `warnings` are the configuration's (`Config.warnings`).
+    `warnings` are those of the configuration (`Config.warnings`).
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Block diagrams of the machine and of the compiler's flow, drawn from the tables that the code reads."""
+"""Block diagrams of the machine and of the compiler's stages, drawn from the tables that the code uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLEAR = {"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "non
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box of a diagram by its edges, in the diagram's units."""
+    """A rectangle of a diagram by its edges, in the diagram's units."""
 
     left: float
     bottom: float
@@ -236,7 +236,7 @@ def _tokens(axes: Axes, config: Config, units: dict[Unit, _Box]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of the compiler: its result, its module (without `vdla.`), and a few words on its method."""
+    """A stage of the compiler: its result (`makes`), its module (without `vdla.`), and a few words on its method."""
 
     makes: str
     module: str
@@ -244,7 +244,7 @@ class Stage:
 
 
 def accelerator_stages(config: Config) -> tuple[Stage, ...]:
-    """The compiler's stages from a quantized model to a memory image; passes have their names in the code."""
+    """The compiler's stages from a quantized model to a memory image; passes are named as in the code."""
     passes = ", ".join(item.name for item in pipeline(config, {}))
     return (
         Stage("integer graph", "compiler.graph.onnx_import", "one function for each ONNX operator"),
@@ -259,7 +259,7 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
 
 
 def processor_stages() -> tuple[Stage, ...]:
-    """The compiler's stages from a float model to machine code; passes have their names in the code."""
+    """The compiler's stages from a float model to machine code; passes are named as in the code."""
     names = [item.name for item in graph_passes(16).rows]
     middle = -(-len(names) // 2)
     return (

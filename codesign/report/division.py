@@ -1,4 +1,6 @@
-"""The account of a network divided between accelerator and CPU: time by region, and Amdahl's limits."""
+"""Times of a network that is partitioned between accelerator and CPU: by region, with Amdahl's limits. A region is a
+part of the network on one target.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ Target = Literal["vdla", "llvm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionAccount:
-    """The account of one region. Seconds of the accelerator are simulated at its clock; seconds of the CPU and of
+    """Times of one region. Seconds of the accelerator are simulated cycles at its clock; seconds of the CPU and of
     conversions at the border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is the region's part of the CPU's seconds for the whole network, None if the CPU cannot run the
-    network.
+    `cpu_seconds` is the region's part of the time that the CPU alone takes for the whole network; None if the CPU
+    cannot run it.
     """
 
     name: str
@@ -81,7 +83,7 @@ LSB, LARGEST = "LSB", "of the largest value"
 class RegionCheck:
     """Comparison of a region with the reference: the largest `difference` and the allowed `tolerance` in the `unit` LSB
     or LARGEST; `because` is the reason if more than usual is allowed. `mode` is "outputs", "layer by layer" or "equal
-    to the interpreter"; `compared` are the arrays.
+    to the interpreter"; `compared`: numbers of compared arrays.
     """
 
     name: str
@@ -105,22 +107,23 @@ class RegionCheck:
 
 
 def amount(value: float, unit: str) -> str:
-    """A difference with its unit."""
+    """A difference with its unit, as text."""
     return f"{value:.0f} LSB" if unit == LSB else f"{value:.1e} {unit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionCheck:
-    """Comparison of results with ONNX Runtime's; a field is None if there is nothing to compare.
+    """Comparison of a partitioned network with ONNX Runtime; a field is None if there is nothing to compare.
 
-    With every region fed ONNX Runtime's own tensors: the largest difference of an accelerator region in quantization
-    steps (of a layer if activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end: the
-    largest difference of the outputs from ONNX Runtime without its optimization and, for uint8 activations, with it
-    (the two differ from each other), and whether the largest value of each image is at the position where either has
-    it. The accelerator's regions equal the interpreter's results, or the run fails. `failed` names each region that
-    differs by more than is allowed, with the difference. `regions` are the compared regions, `outputs` the number of
-    compared outputs, `output_tolerance` their allowed difference, and `output_because` the reason if more than usual is
-    allowed. A comparison of nothing has not passed.
+    `accelerator_lsb`, `cpu_relative`: with ONNX Runtime's own tensors as inputs of every region, the largest difference
+    of an accelerator region in quantization steps (of a layer if activations are symmetric int8), and of a CPU region
+    as max |a - b| / max |b|. `output_relative`, `output_relative_optimized`: end to end, the largest difference of the
+    outputs from ONNX Runtime without its optimization and, for uint8 activations, with it. `top1_equal`: the largest
+    value of each image has the same index as in one of these two. (The accelerator's regions are always compared with
+    the interpreter; a difference ends the run.) `failed` describes each region that differs by more than is allowed.
+    `regions` are the compared regions, `outputs` the number of compared outputs, `output_tolerance` their allowed
+    difference, and `output_because` the reason if more than usual is allowed. If nothing was compared, the check has
+    not passed.
     """
 
     against: str
@@ -142,7 +145,7 @@ class DivisionCheck:
         return not self.failed and bool(self.regions or self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The `check` of the JSON object."""
+        """The member `check` of the JSON object."""
         return {
             "against": self.against,
             "mode": "region by region",
@@ -163,9 +166,9 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """The account of a run of a divided network. `partition` is the rule by which regions got their targets;
-    `all_cpu_seconds` is the CPU's time for the whole network compiled as one, None if the CPU cannot run it, with the
-    reason in `all_cpu_remark`.
+    """Times of one run of a partitioned network. `partition` is the rule that assigned regions to targets;
+    `all_cpu_seconds` is the time of the CPU for the whole network compiled as one. If the CPU cannot run it, the time
+    is None and `all_cpu_remark` is the reason.
     """
 
     model: str
@@ -205,17 +208,19 @@ class DivisionAccount:
 
     @property
     def limit(self) -> float | None:
-        """Amdahl's limit of this division: the speedup with an infinitely fast accelerator."""
+        """Amdahl's limit of this partition: the speedup with an infinitely fast accelerator; None if
+        there is no limit.
+        """
         return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
 
     @property
     def speedup(self) -> float | None:
-        """The speedup of the division over the CPU alone."""
+        """Speedup of the partitioned network over the CPU alone."""
         return None if self.all_cpu_seconds is None else _quotient(self.all_cpu_seconds, self.total_seconds)
 
     @property
     def offloaded_share(self) -> float | None:
-        """The share of the CPU-only time that is spent in the regions offloaded to the accelerator."""
+        """Share of the CPU-only time that the regions on the accelerator would take on the CPU."""
         total = self.all_cpu_seconds
         if total is None:
             return None

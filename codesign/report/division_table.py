@@ -1,4 +1,4 @@
-"""The account of a divided network as a table: one line for each region, and a summary."""
+"""Times of a network partitioned between accelerator and CPU as a table: one line for each region, and a summary."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def region_table(account: DivisionAccount) -> Table:
 
 
 def count_operators(operators: tuple[str, ...]) -> str:
-    """Text with the number of each operator; conversions are left out unless there is nothing else."""
+    """Text with the count of each operator; conversions are left out unless there are only conversions."""
     counts = Counter(operators)
     work = {
         name: count for name, count in counts.items() if name not in ("QuantizeLinear", "DequantizeLinear")
@@ -62,7 +62,7 @@ def count_operators(operators: tuple[str, ...]) -> str:
 
 
 def division_summary(account: DivisionAccount) -> list[str]:
-    """Lines below the table: simulated and measured times, Amdahl's limits, costs, the check."""
+    """Lines of text below the table: simulated and measured times, Amdahl's limits, costs, the check."""
     workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
     lines: list[str] = []
     if any(region.target == "vdla" for region in account.regions):
@@ -112,7 +112,7 @@ def _cost(cost: CostAccount) -> str:
 
 
 def _check(check: DivisionCheck) -> list[str]:
-    """Lines on a check: the compared regions, the largest differences, the allowed ones and the reasons."""
+    """Lines of text on a check: the compared regions, the largest and the allowed differences, and the reasons."""
     images = "1 launch" if check.images == 1 else f"{check.images} launches"
     parts: list[str] = []
     for kind, unit, found in (

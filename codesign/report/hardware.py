@@ -1,4 +1,6 @@
-"""The hardware of a configuration: derived sizes, storage, and each extension's lanes, multipliers and ports."""
+"""Properties of the hardware of a configuration: derived sizes, storage, and each extension's lanes, multipliers and
+ports.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ from ..technology.components import Components, default_components
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
-    """The warnings of a configuration (`Config.warnings`) as lines: one warning, or none."""
+    """The warnings of a configuration (`Config.warnings`) as at most one line of text."""
     return [f"warning: {'; '.join(warnings)}"] if warnings else []
 
 
 def hardware(config: Config, components: Components | None = None) -> dict[str, Any]:
-    """All properties derived from `config`, as plain values for a JSON object; sizes in bytes, times in cycles. Rates
-    use the clock that follows from `components`, by default the shipped models.
+    """All properties derived from `config`, as JSON values; sizes in bytes, times in cycles. Rates are at the clock
+    that follows from `components`, by default the shipped models.
     """
     clock = clock_of(config, components or default_components())
     return {

@@ -1,10 +1,12 @@
-"""Formatting of figures: counts exactly, measures with a few digits, never with a power of ten."""
+"""Formatting of figures: integers exactly, other numbers with a few digits."""
 
 from __future__ import annotations
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """An integer with all digits; any other number with `digits` digits, or more if more are before the point."""
+    """An integer with all digits; any other number with `digits` significant digits, or more if its integer part has
+    more.
+    """
     if float(value).is_integer():
         return f"{value:,.0f}"
     if abs(value) >= 10 ** (digits - 1):

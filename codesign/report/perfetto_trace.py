@@ -1,4 +1,4 @@
-"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; knows nothing of the accelerator.
+"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; independent of the accelerator.
 
 Perfetto's `track_event.proto` defines the fields. One cycle is written as one nanosecond.
 """
@@ -24,7 +24,7 @@ PROCESS_TRACK = 1
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An event from cycle `start` up to, not including, `stop`; `details` appear when it is clicked."""
+    """An event from cycle `start` to before cycle `stop`; `details` are shown when it is clicked."""
 
     start: int
     stop: int
@@ -42,7 +42,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """A named row of values, each valid from its cycle on: pairs (cycle, value) in order of time."""
+    """A named row of values: pairs (cycle, value) in order of time; a value holds until the next one."""
 
     name: str
     unit: str

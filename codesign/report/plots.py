@@ -1,4 +1,4 @@
-"""Two pictures of a run: each layer under the roofline, and the breakdown of each layer's cycles."""
+"""Two pictures of a run: layers under the roofline, and the breakdown of each layer's cycles."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .palette import BLUE, PARTS, VERMILLION, YELLOW
 COMPUTE, MEMORY = BLUE, VERMILLION
 CAUSE_COLORS = PARTS[1:7]
 SAME_SPOT = 2.5
-"""Points (1/72 inch) within which two layers share one label in the roofline."""
+"""Distance in points (1/72 inch) within which layers share one label in the roofline plot."""
 TITLE = 40
-"""Most characters of a name in a title."""
+"""Largest number of characters of a name in a title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
-"""Most stall causes that have a colour of their own; the other causes are drawn together."""
+"""Largest number of stall causes with their own colours; the other causes are drawn as one."""
 
 
 def _short(value: float, _position: int = 0) -> str:
@@ -162,7 +162,9 @@ def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: S
 
 
 def number_ranges(numbers: Sequence[int], longest: int = 14) -> str:
-    """Ascending `numbers` as "3, 5-7"; more than `longest` characters of them become a count."""
+    """Ascending `numbers` as text like "3, 5-7"; if the text would have more than `longest` characters, their count
+    instead.
+    """
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -248,8 +250,8 @@ def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) ->
 
 
 def stacked_causes(layers: Sequence[LayerAccount]) -> Mapping[str, list[int]]:
-    """Stall cycles by cause, one value for each layer: the largest causes of the whole run first, the small ones
-    summed.
+    """Stall cycles by cause, one value for each layer: the causes that are largest over the whole run first, the small
+    causes summed.
     """
     totals: dict[str, int] = {}
     for layer in layers:

@@ -17,8 +17,8 @@ from vdla.util.printable import printable
 def profile_table(title: str, rows: Sequence[KernelTime], peaks: Peaks | None = None) -> Table:
     """A table of milliseconds, share and rates of each kernel, in the order of execution.
 
-    With `peaks`, "of peak" is the fraction of the device's peak operations or of its memory bandwidth. Each array's
-    bytes count once, so for arrays that a cache holds the fraction may exceed that of the memory traffic.
+    With `peaks`, "of peak" is the fraction of the device's peak operations or of its memory bandwidth. The bytes of
+    each array are counted once; if an array is in a cache, the real memory traffic is smaller than this fraction says.
     """
     total = sum(row.milliseconds for row in rows)
     digits = 3 if peaks is None else 4

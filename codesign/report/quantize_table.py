@@ -1,4 +1,4 @@
-"""The errors of a quantized network as a table: one line for each layer, then one for each output."""
+"""The quantization errors of a network as a table: one line for each layer, then one for each output."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from .traffic import owners
 
 
 def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cycle in which the first instruction of each layer begins, int64 [groups]; often it is during the previous layer.
+    """Cycle in which the first instruction of each layer begins, int64 [groups]; this may be before the previous layer
+    ends.
 
     `begin` is the cycle in which each instruction begins, -1 if it never does. A layer without instructions starts at
     0.
@@ -28,7 +29,7 @@ def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> N
     last `cycles`.
 
     `end` is the cycle in which each instruction ends; a layer ends with its last store. A layer whose stores end before
-    those of an earlier layer takes no time of its own.
+    those of an earlier layer lasts 0 cycles.
     """
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
     last = np.zeros(len(program.groups), np.int64)

@@ -1,9 +1,8 @@
-"""Comparisons of the tuner's searches, as stored by benchmarks (`benchmarks/results/tuning_*.json`): runs and their
-results.
+"""Reads comparisons of the tuner's searches that benchmarks have stored (`benchmarks/results/tuning_*.json`).
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
-number of trials, and curve: the improvements [[trial, cost], ...], trials counted from 1. If costs are seconds, it has
-by layer `peer_seconds`, the time of another library, and `flops`, the number of operations.
+number of trials, and curve: the improvements [[trial, cost], ...], trials counted from 1. If costs are seconds, the
+document also has by layer `peer_seconds`, the time of another library, and `flops`, the number of operations.
 """
 
 from __future__ import annotations
@@ -21,16 +20,20 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import read_whole
 
 NEAR = 1.02
-"""A search is done with a cost of up to this multiple of the best known cost, unless a document says otherwise."""
+"""A search counts as done when its cost is at most this multiple of the best known cost, unless the document states
+another number.
+"""
 
 
 class StudyError(UserError):
-    """A file contains no study; the message names the file and the error."""
+    """Raised for a file that contains no study; the message names the file and the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One search: after trial `curve[k][0]`, counted from 1, the least cost so far was `curve[k][1]`."""
+    """One search on one layer; (trial, cost) in `curve` means that the least cost became `cost` with this trial,
+    counted from 1.
+    """
 
     layer: str
     strategy: str
@@ -58,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Runs of several searches on several layers; all costs of a layer have one unit.
+    """Runs of several searches on several layers; all costs of a layer have the same unit.
 
     `config` names the accelerator's configuration, if any.
     """
@@ -88,15 +91,15 @@ class Study:
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """Number of trials of each run until its cost is within `near` times the best known; None if the run never gets
-        there.
+        """For each run, the number of trials until its cost is within `near` times the best known cost; None if the run
+        never gets there.
         """
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
-        """Number of trials of each run as in `needed`; a run that never got there counts with all its trials, a lower
-        bound.
+        """For each run, the number of trials as in `needed`; if the run never gets there, the number of all its trials,
+        a lower bound.
         """
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
@@ -104,7 +107,9 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """Least costs so far over several runs, after each trial that all of them made: float64 [trials] each."""
+    """Least, median and largest, over several runs, of the least cost so far, after each trial that all runs made:
+    float64 [trials] each.
+    """
 
     low: NDArray[np.float64]
     median: NDArray[np.float64]
@@ -119,7 +124,9 @@ def spread(runs: Sequence[Run]) -> Spread:
 
 
 def read_study(path: Path, command: str) -> Study:
-    """The study in file `path`, which `command` writes. Raises StudyError, and FileError if it cannot be read."""
+    """The study in the file `path`, which the command `command` writes. Raises StudyError, and FileError if the file
+    cannot be read.
+    """
     if not path.exists():
         raise StudyError(f"{path.name} does not exist yet; write it with: {command}")
     try:

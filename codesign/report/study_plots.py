@@ -1,4 +1,4 @@
-"""Pictures that compare the tuner's searches, and the gain of a tuned network by layer, as PNG files."""
+"""Pictures, as PNG files, that compare the tuner's searches, and that show the gain of a tuned network by layer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DPI = 96
 HIGHEST = 1.3
 """Largest multiple of the best known cost shown in curves: random points may cost several times as much."""
 LEAST_RANGE = 0.04
-"""Range above the best known cost that curves always show, so that equal curves do not look different."""
+"""Least range above the best known cost that curves show, so that nearly equal curves do not look different."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A search in a picture: the runs with `strategy`, with or without `transfer`."""
+    """A search in a picture: the runs with `strategy`; `transfer`: whether the model had learned from other layers."""
 
     label: str
     strategy: str
@@ -40,7 +40,7 @@ class Series:
 
 
 _LEARNED = {"evolution": (BLUE, "o"), "model": (SKY, "v"), "thompson": (PURPLE, "P")}
-"""Searches that use a learned model, with colour and marker; markers differ in shape as well as in colour."""
+"""Searches that use a learned model: (colour, marker) by strategy."""
 _OTHERS = {
     "estimate": ("estimate only", VERMILLION, "d"),
     "model-first": ("model, other first points", SKY, "v"),
@@ -50,16 +50,16 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Other searches, with label, colour and marker."""
+"""Searches without a learned model or with other first points: (label, colour, marker) by strategy."""
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
 NEEDED_ROOM = 0.8
-"""Height of the searches' bars in a row of `needed_png`, which is one unit high; the rest separates rows."""
+"""Height of the bars of all searches in a row of `needed_png`, whose height is 1; the rest separates rows."""
 
 
 def searches(study: Study) -> tuple[Series, ...]:
-    """The study's searches without transfer; searches with a learned model come first, and the only one of them is
-    labelled "model".
+    """The study's searches without transfer. Searches with a learned model come first; if there is only one, its label
+    is "model".
     """
     there = {run.strategy for run in study.runs if not run.transfer}
     learned = [name for name in _LEARNED if name in there]
@@ -72,7 +72,9 @@ def searches(study: Study) -> tuple[Series, ...]:
 
 
 def taught(study: Study) -> Series:
-    """The study's search with transfer. Raises StudyError if it has none."""
+    """The study's search with transfer (its model had learned from other layers). Raises StudyError if
+    there is none.
+    """
     for run in study.runs:
         if run.transfer:
             color, marker = _TAUGHT
@@ -98,8 +100,8 @@ def curves_png(
     columns: int = 4,
     trials: int | None = None,
 ) -> bytes:
-    """One panel for each layer: the least cost so far over the best known, against trials; medians and the range from
-    least to largest.
+    """One panel for each layer: the least cost so far divided by the best known cost, against trials; the median over
+    runs, and the range from least to largest.
 
     The first of `series` is drawn on top. `floors` are lower bounds of the cost by layer. At most `trials` trials are
     shown.
@@ -130,8 +132,9 @@ def curves_png(
 
 
 def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> bytes:
-    """One panel for each layer: the fastest speed so far in GFLOP/s against trials; lines mark the peer's speed and a
-    `share` of it. The study has `peer_seconds` and `flops` of its layers; its costs are seconds.
+    """One panel for each layer: the fastest speed so far in GFLOP/s against trials; lines mark the speed of another
+    library (`peer_seconds`) and `share` of that. The study needs `peer_seconds` and `flops` of its layers, and costs in
+    seconds.
     """
     columns = max(1, min(3, len(study.layers)))
     figure, panels = _grid(len(study.layers), columns, height=2.9)
@@ -152,9 +155,10 @@ def speeds_png(study: Study, series: Sequence[Series], share: float = 0.85) -> b
 
 
 def needed_png(study: Study, series: Sequence[Series]) -> bytes:
-    """One row for each layer: the trials of each run until `study.near` times the best known; means are large marks.
+    """One row for each layer: each run's number of trials until its cost is at most `study.near` times the best known
+    cost; large marks are means.
 
-    A run that never came so near counts with all its trials, and its mark at its last trial is hollow.
+    A run that never gets there counts with all its trials, and its mark, at its last trial, is hollow.
     """
     layers = study.layers
     figure = new_figure(10, 1.3 + max(0.42, 0.11 * len(series)) * len(layers), DPI)
@@ -212,8 +216,8 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """One panel for each layer: the share of its random legal points that cost at most x times the cost `known`, which
-    is called `over`.
+    """One panel for each layer: the share of its random legal points that cost at most x times the cost in `known`;
+    `over` is the name of that cost on the axis.
 
     `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
     """
@@ -244,9 +248,9 @@ def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
     """Two panels with a bar for each layer. Left: cycles above the layer's roofline, before and after. Right: cycles
     gained.
 
-    Both accounts are of one network on one configuration. A layer ends with its last output byte, when its successor
-    may already have begun, so a single layer may be below its roofline or lose cycles that a neighbour gains; sums are
-    exact.
+    Both runs are of the same network on the same configuration. A layer ends with its last output byte, when its
+    successor may already have begun; so a layer may be below its roofline, or lose cycles that a neighbour gains. Sums
+    are exact.
     """
     layers = list(zip(default.layers, tuned.layers, strict=True))
     figure = new_figure(10, 1.6 + 0.22 * len(layers), DPI)

@@ -26,9 +26,10 @@ def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
 
 
 def layer_table(run: RunAccount, width: int | None = None) -> Table:
-    """The account of `run` as a table: cycles against the roofline, causes of the array's stalls, bytes moved.
+    """The layers of `run` as a table: cycles against the roofline, causes of the array's stalls, bytes moved.
 
-    If `width` characters do not suffice, columns of text and of memory are left out; numbers keep all their digits.
+    If `width` characters do not suffice, the columns of _DISPENSABLE are left out one after the other; digits of
+    numbers are never cut.
     """
     table = _layer_table(run, ())
     for hidden in range(1, len(_DISPENSABLE) + 1):
@@ -39,11 +40,13 @@ def layer_table(run: RunAccount, width: int | None = None) -> Table:
 
 
 _DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
-"""Columns that a narrow terminal leaves out, in this order."""
+"""Columns that are left out if the terminal is too narrow, in this order."""
 
 
 MARKS = {"overlap": "*", "fusion": "+"}
-"""Marks before the cycles of layers that take fewer than their roofline, by `LayerAccount.below_roofline`."""
+"""Marks printed before the cycles of layers that take fewer cycles than their roofline, by
+`LayerAccount.below_roofline`.
+"""
 WHY = {
     "overlap": "below its roofline: it began under the layer before it",
     "fusion": "below its roofline, which counts what the convolution would store without the pool fused into it",
@@ -106,8 +109,8 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
 
 
 def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
-    """Lines below the table: time and energy, host time, traffic, and the comparison of outputs. `computed`: outputs
-    were computed, though nothing compared them.
+    """Lines of text below the table: time and energy, host time, traffic, and the comparison of outputs. `computed`:
+    outputs were computed, even if they were not compared.
     """
     total = run.total
     clock = Clock(hertz=total.clock_hertz, source=total.clock_is)
@@ -127,8 +130,9 @@ def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
 
 
 def check_text(check: CheckAccount) -> str:
-    """A line on a check: the reference, the largest difference, the allowed one and its reason, and the top-1
-    classes."""
+    """A line of text on a check: the reference, the largest difference, the allowed difference and its reason, and the
+    top-1 classes.
+    """
     images = "1 image" if check.images == 1 else f"{check.images} images"
     because = f": {check.tolerance_because}" if check.tolerance_because else ""
     alone = "" if check.mode == "end to end" else f"; end to end {check.end_to_end_max_lsb} LSB"

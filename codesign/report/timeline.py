@@ -1,4 +1,4 @@
-"""The timeline of a run for ui.perfetto.dev: activity and stalls of every unit, and the memory's traffic."""
+"""The timeline of a run for ui.perfetto.dev: activity and stalls of every unit, and the traffic of the memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def _layers(program: Program, simulation: SimulationResult) -> Iterator[Slice]:
 
 
 def _fetch(program: Program, simulation: SimulationResult, names: list[str]) -> Iterator[Slice]:
-    """A slice for each dispatch, and one for each wait before it: for the instruction, or for room in a queue."""
+    """A slice for each dispatch, and one for each wait before a dispatch: for the instruction, or for
+    room in a queue.
+    """
     depth = program.config.command_queue_depth
     begun: list[list[int]] = [[] for _ in Unit]
     at = 0

@@ -1,5 +1,5 @@
-"""A program's traffic on the memory bus, from its instructions: bytes by kind, and how many of them have distinct
-addresses.
+"""A program's traffic on the memory bus, from its instructions: bytes by kind of data, and the number of distinct
+addresses among them.
 
 Nothing is simulated here; a test compares the sums with the simulator's counters.
 """
@@ -22,13 +22,13 @@ KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
 _LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
-"""The kind of each rectangular load, by its element."""
+"""The kind of traffic of each rectangular load, by the kind of its elements."""
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Contiguous pieces of DRAM that instructions read or write, in columns, all int64.
+    """Contiguous pieces of DRAM that instructions read or write, as columns of int64.
 
     `instruction` is the index of the instruction, `kind` indexes KINDS, `start` is a byte address, `length` counts
     bytes.
@@ -42,8 +42,8 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Number of bytes by kind (the keys are KINDS): all moved bytes, the distinct addresses among them, and for the
-    kinds in INPUTS the distinct bytes of input elements that no window reads.
+    """Number of bytes by kind (the keys are KINDS): `moved`: all moved bytes; `distinct`: the distinct addresses among
+    them; `unread`: for the kinds in INPUTS, the distinct bytes of input elements that no window reads.
     """
 
     moved: dict[str, int]
@@ -73,7 +73,7 @@ def _rows(
 
 def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> dict[str, Integers]:
     """The fields of a configuration register as they are at each instruction in `which`: int64 [len(which)] by the
-    field's name. Queues keep program order, so the last CONFIG before an instruction sets its fields.
+    field's name. Queues keep program order, so that the last CONFIG before an instruction determines them.
     """
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
@@ -144,8 +144,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unread:
-    """The bytes of a tensor whose elements no window reads: `mask`, bool (bytes,), of the tensor at byte address
-    `start`.
+    """The bytes of a tensor whose elements no window reads: `mask`, bool (bytes,), for the tensor that begins at byte
+    address `start`.
     """
 
     start: int
@@ -153,7 +153,7 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Key, begin and end of pieces; consecutive adjacent pieces of one key are merged."""
+    """Key, begin and end of the given pieces; consecutive pieces of one key that are adjacent are merged."""
     end = start + length
     first = np.ones(len(key), bool)
     first[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
@@ -163,8 +163,8 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: each begins after the earlier pieces
-    of its key.
+    """The pieces [begin, end) sorted by key, changed to disjoint intervals with the same union: each begins after the
+    earlier pieces of its key.
     """
     # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1
@@ -186,8 +186,9 @@ def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
 
 
 def owners(program: Program) -> Integers:
-    """Index of the group that each instruction counts for, int64 (n,): its own group, else the group of the nearest
-    earlier instruction that has one (or the first group), so that layers account for every byte.
+    """Index of the group (layer) that each instruction belongs to, int64 (n,): its own group or, if it has none, the
+    group of the nearest earlier instruction that has one (at the beginning, the first group), so that layers contain
+    every byte.
     """
     group = program.group_of.astype(np.int64)
     last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))
@@ -195,7 +196,9 @@ def owners(program: Program) -> Integers:
 
 
 INPUTS = ("inp", "acc")
-"""Kinds of bytes that may be a layer's input: pools and element-wise layers load it straight into the accumulators."""
+"""Kinds of bytes that may be a layer's input: pools and element-wise layers load their input straight into the
+accumulators (acc).
+"""
 
 
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
@@ -244,13 +247,13 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""Reasons of excess of the kinds that have only one; excess of the other kinds is divided into repeated reads and
-padding.
+"""Reasons of excess bytes, for kinds that have only one reason; excess of the other kinds is divided into repeated
+reads and padding.
 """
 
 
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
-    """Number of bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
+    """Number of bytes moved in excess of the compulsory ones, by reason; reasons without bytes are left out.
 
     `inp read again` are halo rows and passes over several output blocks; `skipped by windows` are elements of the input
     that no window reads, moved because they are between others (skipped by a stride or in the gaps of a dilated

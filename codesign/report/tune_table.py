@@ -1,4 +1,4 @@
-"""Results of tuning: a table of workloads, and lines about the network."""
+"""Results of tuning as text: a table of workloads, and lines about the network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tune_table(document: Mapping[str, Any]) -> Table:
 
 
 def tune_lines(document: Mapping[str, Any]) -> list[str]:
-    """Lines below the table: number of trials, seconds, and the network's time before and after tuning."""
+    """Lines of text below the table: number of trials, seconds, and the network's time before and after tuning."""
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     names = [task["name"] for task in document["tasks"]]
@@ -63,7 +63,9 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """The operator of a workload, if its template serves several; else empty."""
+    """The operator of a workload as a list of one name, if the workload's template supports several operators; else an
+    empty list.
+    """
     named = workload.get("rows") or workload
     return [named["operator"]] if "operator" in named else []
 

@@ -1,1 +1,3 @@
-"""Area, clock and energy of a machine: by models fitted to syntheses and replays, or by a table of components."""
+"""Area, clock and energy of a machine (accelerator configuration): by models fitted to syntheses and replays, or by a
+table of components.
+"""

@@ -1,4 +1,6 @@
-"""Area and clock of a machine: predicted by the model of syntheses, or area alone from a table of components."""
+"""Area and clock of a machine (accelerator configuration): predicted by the model of syntheses; or area alone from a
+table of components.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine, by the models or, if `components` is a table, by the table."""
+    """Area and clock of a machine: from the models or, if `components` is a table, from the table."""
     clock = clock_of(config, components)
     if not components.modelled:
         return Structure(area=area_by_unit(config, components), clock=clock)
@@ -37,7 +39,7 @@ def structure_of(config: Config, components: Components) -> Structure:
 
 
 def basis(components: Components) -> dict[str, Any]:
-    """The source of area, clock and energy for JSON documents: name, node, parts left out, and explanations."""
+    """The source of area, clock and energy as JSON values: name, node, parts left out, and explanations."""
     if not components.modelled:
         name, node, left_out = components.name, components.node, components.left_out
     else:
@@ -62,10 +64,10 @@ def described(components: Components) -> list[str]:
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     """Square millimetres by unit: the array, the ALU's lanes, the extensions' lanes, scratchpads, FIFOs and queues.
 
-    A column of the array adds `block_in` products and an accumulator; with the fold extension, every lane without a
+    A column of the array adds `block_in` products and an accumulator; with the extension `fold`, every lane without a
     column has an adder for its accumulator. Scratchpads are memory macros; the entries of `Config.extra_storage` are
     flip-flops, except the parameter table, the chain memory and the look-up tables. Every adder has the area of a
-    32-bit adder, though the sums of products are narrower. The table of components lists the parts left out.
+    32-bit adder, though the sums of products are narrower. The table of components states which parts are left out.
     """
     area = components.area
     lanes = config.batch * config.block_out

@@ -1,5 +1,5 @@
-"""Features of a machine, computed from its configuration, that predict the area and the longest path of each module of
-its RTL.
+"""Features of a machine (accelerator configuration), computed from its fields, that predict the area and the longest
+path of each module of its RTL.
 
 The quantities of a module follow from its Verilog: register bits, bits that pass a multiplexer, products, bits of adder
 trees, logarithms for counters and buffer trees.
@@ -21,8 +21,8 @@ _SUM_BITS = 16
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
 MEMORY_BITS = ("own register bits", "own mux bits")
-"""Names of two features: bits of a module's memories that are flip-flops, and bits of the read multiplexers of these
-memories. Their cost per bit is the same in every module.
+"""Names of two features of a module: the number of bits of its memories that are flip-flops, and the number of bits of
+the read multiplexers of these memories. The area per bit is the same in every module.
 """
 _QUEUE = ("one", "instruction bits", "depth log", *MEMORY_BITS)
 _FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
@@ -202,8 +202,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""For each module of the RTL: the name of the count of its instances (`counts_of`), and the names of the features that
-predict the area of one instance. Equal instances share an entry.
+"""For each module of the RTL: (name of the number of its instances in `counts_of`, names of the features that predict
+the area of one instance). Equal instances share an entry.
 """
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
@@ -238,13 +238,13 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""Candidates for a machine's longest path, by the module in which the path ends: the name of a count (`counts_of`) that
-is 0 on machines without the path, and the names of the features that predict its delay.
+"""Candidates for a machine's longest path, by the module in which the path ends: (name of a number in `counts_of` that
+is 0 on machines without the path, names of the features that predict its delay).
 """
 
 
 def log2(value: float) -> float:
-    """log2 of `value`, rounded up to an integer: the bits of an index into `value` entries."""
+    """log2 of `value`, rounded up to an integer: the number of bits of an index into `value` entries."""
     return float((int(value) - 1).bit_length())
 
 
@@ -254,7 +254,7 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Number of instances on a machine by name of the count, the first entry of a module's row in MODULES; 0 for
+    """Number of instances on a machine, by the name that is the first entry of a module's row in MODULES; 0 for
     hardware that the machine lacks.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
@@ -455,7 +455,7 @@ _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 
 def access_features(access: Mapping[str, float]) -> dict[str, float]:
-    """Access times (address to data, in ns) of the memories in which paths begin, by feature; 0 without a macro.
+    """Features from access times (address to data, in ns) of the memories in which paths begin; 0 without a macro.
     `access`: access time of the slowest macro of each module (`cell_model.access_by_module`).
     """
 

@@ -1,7 +1,7 @@
-"""Area and longest path of a machine in standard cells, predicted from the configuration.
+"""Area and longest path of a machine (accelerator configuration) in standard cells, predicted from its fields.
 
-Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module; memories are not
-fitted: their macros follow from the configuration (`memories.py`), and their figures from the SRAM table.
+Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module. Memories are not
+fitted: the list of macros follows from the configuration (`memories.py`), and their area and times from the SRAM table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from .memories import Memory, memories_of
 from .register_features import OWN_BITS, register_features
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
-"""Parts of a chip that neither synthesis nor this model includes (the same as in `hw.synthesis.cells.report`)."""
+"""Parts of a chip that neither synthesis nor this model includes; the text equals that in
+`hw.synthesis.cells.report`.
+"""
 Costs = Mapping[str, Mapping[str, float]]
 
 
@@ -55,10 +57,10 @@ class CellFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellModel:
-    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops by module and feature,
-    `paths` in nanoseconds by place and feature. `units` gives the unit of every module. `logic_ends` and `path_ends`
-    are 90% intervals of measured over predicted. `scale`: factors for the SRAM table, which is for 45 nm. `machines`:
-    number of machines in the fit.
+    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops, by module and feature;
+    `paths` in nanoseconds, by the module in which the path ends and feature. `units`: the unit that each module belongs
+    to. `logic_ends` and `path_ends`: 90% intervals of the ratio of measured to predicted values. `scale`: factors for
+    the SRAM table, which is for 45 nm. `machines`: number of machines in the fit.
     """
 
     library: str
@@ -99,7 +101,7 @@ class CellModel:
         )
 
     def logic_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
-        """Square micrometres of the cells of each kind of module, summed over its instances."""
+        """Area in square micrometres of the cells of each kind of module, summed over its instances."""
         counts, features = counts_of(config), features_of(config)
         return {
             module: counts[MODULES[module][0]]
@@ -143,7 +145,7 @@ class CellModel:
 
 
 def access_by_module(macros: list[Memory], scale: Scale) -> dict[str, float]:
-    """Nanoseconds from address to data of the slowest macro of each module."""
+    """Access time (address to data) in nanoseconds of the slowest macro of each module."""
     found: dict[str, float] = {}
     for item in macros:
         slow = _macro(item.words, item.width, scale).access_ns

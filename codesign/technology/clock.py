@@ -1,7 +1,9 @@
-"""The clock of a machine and the source of that clock, the same in every command, report and model.
+"""The clock of a machine (accelerator configuration) and the source of that clock; all commands, reports and models use
+it.
 
-A configuration states an assumed clock. The model of syntheses predicts a clock from the configuration; it is used
-wherever area and energy come from models. A synthesis of the machine measures its clock (`explore.syntheses`).
+A configuration states an assumed clock. The model of syntheses predicts a clock from the configuration; the predicted
+clock is used wherever area and energy come from models. A synthesis of the machine measures its clock
+(`explore.syntheses`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Clock:
         return self.hertz / 1e6
 
     def seconds(self, cycles: float) -> float:
-        """Seconds of `cycles` cycles."""
+        """Seconds that `cycles` cycles take."""
         return cycles / self.hertz
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The table of components: reading, checks, and area and energy of memories."""
+"""The table of components: reads and checks it, and computes area and energy of memories from it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ OPERATIONS = (
     "float32_add",
     "flip_flop_bit",
 )
-"""Entries of the table that each have an area (square micrometres) and an energy (picojoules)."""
+"""Entries of the table; each has an area (square micrometres) and an energy (picojoules)."""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
 MACROS = "cacti-45nm"
 """Value of `area_um2_per_bit` that selects the SRAM macros that syntheses use."""
 
 
 class ComponentsError(UserError):
-    """A table of components with a missing entry or an entry that is no number."""
+    """Raised for a table of components with a missing entry, or with an entry that is no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Components:
-    """Areas in square micrometres, energies in picojoules; `digest` is the hash of the file's text."""
+    """A table of components: areas in square micrometres, energies in picojoules; `digest` is the hash of the file's
+    text.
+    """
 
     name: str
     node: str
@@ -47,17 +49,17 @@ class Components:
     sources: Mapping[str, str]
     digest: str
     modelled: bool = False
-    """Whether models replace the table: the model of syntheses (`cell_model.py`) for area and clock, the model of
-    switching (`modelled_energy.py`) for energy.
+    """Whether models are used instead of the table: the model of syntheses (`cell_model.py`) for area and clock, the
+    model of switching (`modelled_energy.py`) for energy.
     """
 
     def sram_area(self, size: int) -> float:
-        """Square micrometres of a memory of `size` bytes."""
+        """Area of a memory of `size` bytes in square micrometres."""
         return 8 * size * self.sram["area_um2_per_bit"]
 
     def sram_energy(self, size: int, width: int) -> float:
-        """Picojoules of one read or write of `width` bytes in a memory of `size` bytes, made of macros side by side;
-        the energy of a macro grows with the root of its size.
+        """Picojoules of one read or write of `width` bytes in a memory of `size` bytes, which is made of macros side by
+        side; the energy of a macro is proportional to the square root of its size.
         """
         port = self.sram["port_bytes"]
         macros = max(1, math.ceil(width / port))

@@ -1,4 +1,6 @@
-"""Energy of a launch by unit, from the events of the simulator: by the model of switching, or by a table."""
+"""Energy of a launch (run of a program) by unit, from the events of the simulator: by the model of switching, or by a
+table.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting operation only writes; with the fold extension, only lanes that receive a sum are accessed). Loaded data
-    pass a FIFO and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain
-    memory are written there, and read at the cost of the input scratchpad. The table lists the parts left out.
+    overwriting operation only writes; with the extension `fold`, only lanes that receive a sum are accessed). Loaded
+    data pass a FIFO and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain
+    memory are written there, and read at the cost of the input scratchpad. The table states which parts are left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out

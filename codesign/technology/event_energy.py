@@ -2,9 +2,9 @@
 netlists.
 
 A part's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
-that change), so one coefficient serves all machines. Clock pins of flip-flops are no event: they cost the library's
-energy in every cycle, for the number of flip-flops of the area model (`cell_model.CellModel.flip_flops_by_module`);
-leakage is proportional to that model's area of logic.
+that change), so that one coefficient is valid for all machines (accelerator configurations). Clock pins of flip-flops
+are no event: they take the library's energy in every cycle, times the number of flip-flops by the area model
+(`cell_model.CellModel.flip_flops_by_module`); leakage is proportional to that model's area of logic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .memories import memories_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Errors of predicted against replayed energy, on machines left out of the fit.
+    """Errors of predicted energy relative to replayed energy, on machines left out of the fit.
 
     `data`, `clock` and `memories`: relative root mean square error of the energy of changing data bits, of clock pins,
     and of memories. The three errors are independent, so the error of the sum is the root of their sum of squares;
@@ -42,7 +42,8 @@ class Spread:
 
     def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
         """Standard deviation of the sum `data` + `clock` + `memories`, in the unit of these energies. `rates`:
-        additional relative error of `data` if rates replace operands (`operand_rates.OperandRates.spread`).
+        additional relative error of `data` if rates are used in place of operands
+        (`operand_rates.OperandRates.spread`).
         """
         return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 
@@ -70,19 +71,19 @@ class EventEnergy:
         return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
-        """Picojoules of changing data bits, by part of `event_features.GROUPS`."""
+        """Picojoules of changing data bits, for each part of `event_features.GROUPS`."""
         return {
             unit: sum(cost * features[name] for name, cost in costs.items())
             for unit, costs in self.events.items()
         }
 
     def clocks(self, config: Config, cycles: float) -> dict[str, float]:
-        """Picojoules of clock pins in `cycles` cycles, by part of `event_features.GROUPS`."""
+        """Picojoules of clock pins in `cycles` cycles, for each part of `event_features.GROUPS`."""
         counts = shipped_cell_model().flip_flops_by_module(config, memories_of(config))
         return {unit: count * self.clock * cycles for unit, count in _by_part(counts).items()}
 
     def leakages(self, config: Config, seconds: float) -> dict[str, float]:
-        """Picojoules of the logic's leakage in `seconds`, by part of `event_features.GROUPS`."""
+        """Picojoules of the leakage of logic in `seconds`, for each part of `event_features.GROUPS`."""
         areas = shipped_cell_model().logic_by_module(config, memories_of(config))
         return {unit: 1e3 * seconds * self.leakage * area for unit, area in _by_part(areas).items()}
 

@@ -1,5 +1,5 @@
-"""Features that predict the energy of each part of a machine: the simulator's counts and changed bits, times the
-machine's number of copies of the hardware that switches with them.
+"""Features that predict the energy of each part of a machine (accelerator configuration): the simulator's counts of
+events and of changed bits, times the number of copies of the hardware that switches with them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetch",),
     "control": ("",),
 }
-"""For each part of a machine, prefixes of paths of RTL instances, without numbers; an instance belongs to the first
-part with a matching prefix.
+"""For each part of a machine, prefixes of paths of RTL instances (without numbers); an instance belongs to the first
+part with a prefix that matches.
 """
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
@@ -73,7 +73,9 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
 
 
 def part_of_path(path: str) -> str:
-    """The part of `GROUPS` that the instance at a netlist's path ("compute$347.pipeline.lane_0.alu") belongs to."""
+    """The part of `GROUPS` to which the instance at path `path` of a netlist belongs (for example
+    "compute$347.pipeline.lane_0.alu").
+    """
     plain = re.sub(r"\$\d+|_\d+(?=\.|$)", "", path)
     for part, starts in GROUPS.items():
         if any(not start or plain == start or plain.startswith(f"{start}.") for start in starts):
@@ -89,12 +91,12 @@ _INSTANCES: Mapping[str, str] = MappingProxyType(
         "stage_b_lane": "stage_b",
     }
 )
-"""Names of instances by name of their module, where the two differ."""
+"""Names of instances by the name of their module, for modules whose instances have another name."""
 
 
 @cache
 def part_of_module(module: str) -> str:
-    """The part of `GROUPS` that a module of `cell_features.MODULES`, "compute.operations" say, belongs to."""
+    """The part of `GROUPS` to which a module of `cell_features.MODULES` belongs (for example "compute.operations")."""
     return part_of_path(".".join(_INSTANCES.get(name, name) for name in module.split(".")))
 
 

@@ -1,4 +1,6 @@
-"""Counts of a program's events on a machine: operations of the array and the lanes, accesses of scratchpads, bytes."""
+"""Counts of the events of a program on a machine: operations of the array and of the lanes, accesses to scratchpads,
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from ..report.traffic import register_fields
 
 MOVERS = ("load", "compute", "store", "written")
 """Kinds of DRAM transfers: loads by the load unit, loads by the compute unit, loads and operand reads by the store
-unit, and outputs.
+unit, and stored outputs.
 """
 
 HELD = ("uop", "inp", "wgt")
-"""Scratchpads for which `Events.held` counts consecutive reads of the same place."""
+"""Scratchpads for which `Events.held` counts consecutive reads of the same address."""
 
 
 def _none() -> dict[str, int]:
@@ -34,16 +36,18 @@ def _none() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Counts of one launch. Operations are of whole vectors; `overwriting` are array operations that read no
-    accumulator, `swept` the part of `taps` in sweeps, `slow` ALU operations that shift or multiply, `two` ALU
-    operations that read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored`
-    vectors that it stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an
-    operand. `read` (by kind) and `written` are bytes on the bus.
+    """Counts of one launch (run of a program). An operation processes whole vectors. Numbers of operations:
+    `overwriting`: array operations that read no accumulator; `swept`: the part of `taps` in sweeps; `slow`: ALU
+    operations that shift or multiply; `two`: ALU operations that read two accumulators. Numbers of vectors:
+    `window_reads`: accumulator vectors that the store unit reads; `stored`: vectors that it stores; `chained`: stored
+    vectors that go to the chain memory; `combined`: stored vectors with an operand. `read` (by kind) and `written` are
+    bytes on the bus.
 
-    `issued`: instructions by unit; `settings`: CONFIG instructions of the store unit; `posts`: STORE.POST instructions;
-    `runs`: contiguous pieces of DRAM by `MOVERS`; `busy`: cycles in which load and store unit are busy. `kept_lanes`
-    are lanes of accumulators that a folding array leaves unchanged. `held`: reads of micro-ops, input vectors and
-    weight tiles from the same place as in the previous operation, counted for instructions with a single micro-op.
+    `issued`: number of instructions by unit; `settings`: of CONFIG instructions of the store unit; `posts`: of
+    STORE.POST instructions; `runs`: of contiguous pieces of DRAM by `MOVERS`; `busy`: of cycles in which load and store
+    unit are busy; `kept_lanes`: of accumulator lanes that an array with the extension `fold` leaves unchanged; `held`:
+    of reads of micro-ops, input vectors and weight tiles from the same address as in the previous operation (only
+    instructions with a single micro-op are counted).
     """
 
     cycles: int
@@ -71,18 +75,20 @@ class Events:
 
     @property
     def matrix(self) -> int:
-        """Number of array operations of all modes."""
+        """Number of array operations, in all modes together."""
         return sum(self.by_mode.values())
 
     @property
     def by_mode(self) -> dict[str, int]:
-        """Number of array operations by name of their mode (`isa.array_modes`)."""
+        """Number of array operations, by name of the mode (`isa.array_modes`)."""
         single = {"gemm": self.gemm, "depthwise": self.depthwise}
         return {**single, "taps": self.taps - self.swept, "sweep": self.swept}
 
     @property
     def vectors_read(self) -> int:
-        """Number of input vectors that the array reads: the positions of each operation's mode, summed."""
+        """Number of input vectors that the array reads: over all operations, the sum of the positions that the
+        operation's mode reads.
+        """
         return sum(mode.positions * self.by_mode[mode.name] for mode in MODES)
 
 
@@ -90,7 +96,7 @@ def count_events(
     program: Program, simulation: SimulationResult, only: NDArray[np.bool_] | None = None
 ) -> Events:
     """The events of a simulated program. `only` (bool, one for each instruction) selects the instructions whose
-    operations count; cycles and bytes are always the whole program's.
+    operations are counted; cycles and bytes are always those of the whole program.
     """
     words = np.asarray(program.instructions)
     config = program.config
@@ -149,13 +155,13 @@ def count_events(
 
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
-    """For each scratchpad of HELD, the number of operations that read the same place as the operation before, in
+    """For each scratchpad of HELD, the number of operations that read the same address as the operation before, in
     instructions with one micro-op.
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
-        """Number of operations whose place equals the previous one's; `out` and `inner` are the columns with the steps
-        of the outer and inner loop.
+        """Number of operations that read the same address as the previous one; `out` and `inner` are the columns with
+        the address steps of the outer and inner loop.
         """
         single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
         outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]
@@ -177,7 +183,9 @@ def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.int
 def _runs(
     rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]], words: NDArray[np.uint64]
 ) -> dict[str, int]:
-    """Number of contiguous pieces of DRAM that loads and stores access, by mover; adjacent rows are one piece."""
+    """Number of contiguous pieces of DRAM that loads and stores access, by kind of transfer (MOVERS); adjacent rows
+    form one piece.
+    """
 
     def pieces(*kinds: int) -> int:
         which = of(*kinds)

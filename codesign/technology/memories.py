@@ -1,4 +1,4 @@
-"""List of the memories in a machine's RTL, computed from its configuration: module, number of words, bits of a word.
+"""Lists the memories in the RTL of a machine (accelerator configuration): module, number of words, bits of a word.
 
 The list repeats facts of the RTL (`hw/`); tests compare it with the memories found by synthesis.
 """
@@ -20,7 +20,9 @@ _PATCH_RING = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """`count` memories of `words` of `width` bits each in a module ("load.fifo"), each with a read and a write port."""
+    """Memories of a module (for example "load.fifo"): `count` of them, each with `words` words of `width` bits, a read
+    port and a write port.
+    """
 
     module: str
     count: int
@@ -34,13 +36,13 @@ class Memory:
 
     @property
     def is_macro(self) -> bool:
-        """Whether synthesis makes these memories macros; smaller ones are flip-flops."""
+        """Whether synthesis maps these memories to macros; smaller ones become flip-flops."""
         return self.words * self.width >= LEAST_MACRO_BITS
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """The memories of a machine, without the kinds that are too small for a macro in every configuration, such as
-    owners of bursts.
+    """The memories of a machine, without kinds that are too small for a macro in every configuration, such as the table
+    of owners of bursts.
     """
     return [
         Memory(module=module, count=count, words=words, width=width)

@@ -1,10 +1,10 @@
 """Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one access.
 
-Macros are from `memories.memories_of`; the energy of smaller memories, which are flip-flops, is in the events. Reads
-and writes are of whole words; a port that stays at the address of its last read does not read. Memories that no event
-counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, and the entries of row statistics. Replays
-of netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are part of
-the interval.
+The macros are those of `memories.memories_of`; the energy of smaller memories, which are flip-flops, is part of the
+energy of events. Reads and writes are of whole words; a port that stays at the address of its last read does not read.
+Memories that no event counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, and the entries of
+row statistics. Replays of netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of
+these sums are part of the interval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .events import Events
 from .memories import Memory, memories_of
 
 Accesses = Mapping[str, tuple[float, float]]
-"""(reads, writes) by module, summed over the module's memories of equal width."""
+"""(number of reads, number of writes) by module, summed over the module's memories of equal width."""
 
 UNITS: Mapping[str, str] = {
     "compute": "uop scratchpad",
@@ -32,12 +32,12 @@ UNITS: Mapping[str, str] = {
     "store.tables.table_lane": "look-up tables",
     "store.pipeline.row_lane": "look-up tables",
 }
-"""Unit that the energy of a module's memories counts for; memories of all other modules count for QUEUES."""
+"""The unit to which the energy of a module's memories is attributed; for all other modules it is QUEUES."""
 QUEUES = "FIFOs and queues"
 
 
 def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
-    """Numbers of (reads, writes) of each module's memories in a launch with these events."""
+    """Numbers of (reads, writes) of each module's memories in a launch with the given events."""
     bus, read = config.memory.bus_bytes, events.read
     matrix = events.matrix
     operations = matrix + events.alu
@@ -82,8 +82,8 @@ _QUEUED = ("load", "compute", "store")
 
 
 def memory_picojoules(config: Config, counts: Accesses, scale: Scale) -> dict[str, float]:
-    """Picojoules by unit of UNITS and QUEUES. If a module has several memories of equal width, each gets accesses in
-    proportion to its words.
+    """Picojoules by unit (UNITS and QUEUES). If a module has several memories of equal width, accesses are divided
+    among them in proportion to their words.
     """
     found: dict[str, float] = {}
     macros = [memory for memory in memories_of(config) if memory.is_macro]
@@ -106,5 +106,5 @@ def _words(memory: Memory) -> int:
 
 @lru_cache(maxsize=4096)
 def macro_energy(words: int, width: int, scale: Scale) -> MacroFigures:
-    """Area, access time and energy of a macro of `words` of `width` bits with a read and a write port."""
+    """Area, access time and energy of a macro with `words` words of `width` bits, a read port and a write port."""
     return memory_figures(words, width, scale)

@@ -1,8 +1,8 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-Logic has the library of the replayed netlists, memories the SRAM table scaled to that library's node, DRAM a device
-with a node of its own. A timing-only simulation has no operands: the numbers of changed bits are then estimates, by the
-rates of `operand_rates.py`.
+Figures of logic are from the library of the replayed netlists, figures of memories from the SRAM table scaled to that
+library's node, figures of DRAM from a device with another node. A timing-only simulation has no operands: the numbers
+of changed bits are then estimated with the rates of `operand_rates.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .memory_energy import QUEUES, UNITS, accesses, memory_picojoules
 from .operand_rates import shipped_rates
 
 MOST_PRODUCTS, MOST_LANES, MOST_BUS_BYTES = 64, 8, 32
-"""Most multiplications a cycle, lanes and bus bytes of the machines whose replays were fitted
+"""Largest number of multiplications a cycle, of lanes and of bus bytes of the machines whose replays were fitted
 (`benchmarks/harness/energy_rows.py`).
 """
 
@@ -58,7 +58,7 @@ def energy_by_model(
 
 
 def is_inside(config: Config) -> bool:
-    """Whether a machine is within the limits of the machines whose netlists were replayed."""
+    """Whether a machine is within the size limits of the machines whose netlists were replayed."""
     return (
         config.multiplies_per_cycle <= MOST_PRODUCTS
         and config.batch * config.block_out <= MOST_LANES
@@ -87,7 +87,7 @@ _MEMORIES = frozenset({*UNITS.values(), QUEUES})
 
 
 def rung(config: Config) -> str:
-    """The source of a machine's energy as a short text."""
+    """The source of a machine's energy, as a short text."""
     model = shipped_event_energy()
     text = f"model of switching ({model.node})"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"

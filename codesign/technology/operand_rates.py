@@ -1,8 +1,9 @@
-"""Estimated numbers of changing bits for launches simulated without operands, by rates measured once on a network.
+"""Estimated numbers of changing bits for launches simulated without operands, from rates that were measured once on a
+network.
 
-The explorer simulates timing alone, so it has counts of events but no operands; every counter of
-`sim.statistics.MEASURED` is estimated as a rate times its base count (`bases_of`). Rates are measured on real programs
-(`benchmarks/operand_rates.py`) and stored in operand_rates.json with their source.
+The explorer simulates only the timing, so that it has counts of events but no operands; every counter of
+`sim.statistics.MEASURED` is estimated as a rate times a count of events, its base count (`bases_of`). Rates are
+measured on real programs (`benchmarks/operand_rates.py`) and stored in operand_rates.json with their source.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .events import Events
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
     """Changed bits per base count (`bases_of`) for each counter of `MEASURED`, measured with `network` on `machine`.
-    `spread`: relative root mean square error of the data's energy with these rates, against the operands of other
-    networks and machines.
+    `spread`: relative root mean square error of the energy of data with these rates, compared with using the operands,
+    over other networks and machines.
     """
 
     network: str

@@ -15,14 +15,16 @@ from .events import count_events
 from .memory_energy import accesses, memory_picojoules
 
 LOOKED_AT = 20_000
-"""Number of array operations whose internal bits are examined; of a program with more operations, a random sample."""
+"""Number of array operations whose internal bits are examined; in a program with more operations, a random sample of
+this size.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Energy of a program in microjoules, in the library's node: of changing `data` bits, of `clock` pins (never gated)
-    and of `leakage` by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and
-    `high`: the 90% interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
+    and of `leakage`, each by part (`event_features.GROUPS`); and of `memories` by unit (`memory_energy.UNITS`). `low`
+    and `high`: the 90% interval of the sum. DRAM, wires, glitches, the clock tree and pads are left out.
     """
 
     cycles: int
@@ -35,15 +37,15 @@ class Prediction:
 
     @property
     def whole(self) -> float:
-        """The sum in microjoules."""
+        """Total energy in microjoules."""
         return sum(sum(part.values()) for part in (self.data, self.clock, self.leakage, self.memories))
 
 
 def predict_energy(
     program: Program, *, model: EventEnergy | None = None, looked_at: int = LOOKED_AT
 ) -> Prediction:
-    """The energy of a program with its data. Internal bits of the array are examined in `looked_at` operations, chosen
-    at random over the whole program; everything else is counted in full.
+    """Predicts the energy of a program with its data. Internal bits of the array are counted in `looked_at` operations,
+    drawn at random from the whole program; all other counts are exact.
 
     Raises ProgramError and SimulationError as `simulate` does.
     """

@@ -1,7 +1,8 @@
-"""Features that predict the flip-flops of a machine's modules: bits of registers, from the configuration alone.
+"""Features that predict the number of flip-flops of a machine's modules: bits of registers, computed from the
+configuration.
 
-Bits of memories that are too small to be macros are flip-flops, one each. The other registers of a module have the
-features of its area (`cell_features.MODULES`), unless `REGISTERS` lists others.
+Each bit of a memory that is too small to be a macro is one flip-flop. The other registers of a module are predicted by
+the features of its area (`cell_features.MODULES`), unless `REGISTERS` lists other features.
 """
 
 from __future__ import annotations
@@ -41,9 +42,7 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Names of the features that predict the registers of one instance, for modules in which they differ from the features
-of its area.
-"""
+"""Names of the features that predict the registers of one instance, for modules whose area has other features."""
 
 
 def names_of(module: str) -> tuple[str, ...]:
@@ -83,8 +82,7 @@ def register_features(config: Config) -> dict[str, float]:
 
 def _column_bits(config: Config) -> int:
     """Register bits of an array column: every product in each stage of the multipliers, and every sum of the adder
-    tree. On a machine with the fold extension the last levels have one sum for each of `config.tile_parts` parts of the
-    tile.
+    tree. With the extension `fold`, the last levels have one sum for each of `config.tile_parts` parts of the tile.
     """
     bits = ArrayShape.of(config).product_bits
     found, sums, pairs = (

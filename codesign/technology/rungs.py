@@ -1,4 +1,4 @@
-"""The source of each figure of a machine (its "rung") as a short text, the same in every command and report."""
+"""The source of each figure of a machine (its "rung") as a short text; all commands and reports use it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """The source of each figure (clock, latency, area, energy, edp) by name: the models, or the table of components
-    with the configuration's own clock.
+    """The source of each figure (clock, latency, area, energy, edp) by name: the models; or the table of components and
+    the configuration's own clock.
     """
     if not components.modelled:
         return {

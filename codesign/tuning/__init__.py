@@ -1,1 +1,1 @@
-"""Runs of the tuner: one session for all targets (`session.py`), which asks a target by its protocol (`target.py`)."""
+"""Runs of the tuner: `session.py` is common to all targets, `target.py` is the interface to a target."""

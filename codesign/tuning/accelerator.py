@@ -1,4 +1,6 @@
-"""The accelerator as a target of the tuner: candidates are simulated, and the nodes of a network are tuned in place."""
+"""The accelerator as a target of the tuner: candidates are simulated; the nodes of a network are also tuned inside the
+network ("in place").
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,13 @@ from .in_place import tune_in_place
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 TEMPLATE = "template"
-"""Strategy of a record that holds the template's own choice."""
+"""Name of the strategy in a record of the template's own choice."""
 
 
 class AcceleratorTunable(Tunable[Workload]):
-    """See `target.Tunable`. `task` gives the task of a workload, with a cache of scheduled programs."""
+    """The accelerator `config` as a `target.Tunable`. `task` gives the task of a workload, with a cache of scheduled
+    programs.
+    """
 
     in_place = True
 
@@ -49,7 +53,7 @@ class AcceleratorTunable(Tunable[Workload]):
 
     @property
     def target(self) -> Config:
-        """The configuration."""
+        """The configuration of the accelerator."""
         return self._config
 
     @property
@@ -59,12 +63,12 @@ class AcceleratorTunable(Tunable[Workload]):
 
     @property
     def machine(self) -> str:
-        """The configuration's name for people."""
+        """Text for users: the name of the configuration."""
         return f"configuration {self.target.name}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The configuration, and warnings about it."""
+        """Entries of the JSON object: the configuration's name and warnings about it."""
         return {"target": "vdla", "config": self.target.name, "warnings": list(self.target.warnings)}
 
     def named(self, name: str) -> Sequence[Workload]:
@@ -72,7 +76,7 @@ class AcceleratorTunable(Tunable[Workload]):
         return (accelerator_workload(name, self.target),)
 
     def network(self, path: Path) -> TunableNetwork[Workload]:
-        """The network in a file. Raises UserError, also for a network that does not fit."""
+        """The network in the file `path`. Raises UserError, also if the network does not fit the accelerator."""
         trials = network_trials(path, self.target)
         return TunableNetwork(
             workloads=tuple(trials.workloads.items()), conclude=partial(self._conclude, path, trials)
@@ -81,7 +85,9 @@ class AcceleratorTunable(Tunable[Workload]):
     def _conclude(
         self, path: Path, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run
     ) -> Mapping[str, Any]:
-        """The cycles of the network before and after trials in place, and whether it computes the same bits."""
+        """Tunes the nodes of a network in place. Returns its cycles before and after, and whether its outputs stay
+        equal bit by bit.
+        """
         placed = tune_in_place(network, layers, self.task, self.target, run)
         default, roofline, bound = network.cycles({}), network.roofline_cycles, network.bound_cycles
         return {
@@ -98,15 +104,17 @@ class AcceleratorTunable(Tunable[Workload]):
         }
 
     def read(self, workload: Workload) -> Read:
-        """The reader of the features of a workload's programs."""
+        """The function that computes the features of a workload's programs."""
         return read_vdla(self.task(workload))
 
     def default_cycles(self, workload: Workload) -> float:
-        """The cycles of the template's own choice, alone."""
+        """Cycles of the schedule that the template chooses, simulated alone."""
         return measure(self.task(workload), None).cost
 
     def begin(self, jobs: Sequence[tuple[Workload, Job]], run: Run) -> None:
-        """Writes a record without knobs of each template's choice, so that applied records are never slower alone."""
+        """Writes a record without knobs for each template's own choice, so that applying the records never makes a
+        layer alone slower.
+        """
         compiler = compiler_identity("vdla")
         told = {
             record.task.key
@@ -129,7 +137,7 @@ class AcceleratorTunable(Tunable[Workload]):
                 )
 
     def finish(self, layer: Layer[Workload], run: Run) -> Outcome:
-        """The cycles of the template's choice and of the best trial, and whether both compute the same bits."""
+        """Cycles of the template's choice and of the best trial, and whether both compute equal bits."""
         workload, knobs = layer.subject.workload, layer.knobs
         return Outcome(
             default=self.default_cycles(workload),
@@ -140,7 +148,9 @@ class AcceleratorTunable(Tunable[Workload]):
 
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:
-    """The network in file `path`, ready for trials. Raises UserError, also for a network that does not fit."""
+    """The network in the file `path`, ready for trials. Raises UserError, also if the network does not fit the
+    accelerator.
+    """
     legalized = legalize(accelerator_graph(path, config), config)
     trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized))
     for workload in trials.workloads.values():
@@ -154,7 +164,7 @@ def network_trials(path: Path, config: Config) -> NetworkTrials:
 def outputs_equal(path: Path, config: Config, book: RecordBook) -> bool:
     """Whether a network computes the same bits with the records as with its templates' choices, on one random input.
 
-    Both are compiled and simulated as by `vdla run`. Raises UserError.
+    Both versions are compiled and simulated as by `vdla run`. Raises UserError.
     """
     outputs = []
     for records in (None, book):

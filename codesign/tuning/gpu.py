@@ -1,4 +1,4 @@
-"""GPUs as targets of the tuner."""
+"""GPUs as targets of the tuner: one process owns the device and times candidates, others compile."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ..workload_models import cuda_workloads
 from .kernels import TOLERANCE, KernelTunable, Load
 
 MOST_COMPILERS = 16
-"""Default limit of processes that compile candidates; each needs some hundred megabytes."""
+"""Default limit on the number of processes that compile candidates; each needs some hundred megabytes."""
 ROUNDS = 11
-"""Number of rounds in which the whole network is timed, before and after tuning in turns."""
+"""Number of rounds in which the whole network is timed, untuned and tuned in turns."""
 TENSOR_FLOAT_TOLERANCE = 4e-3
 """Tolerance if factors are rounded to tf32: another order of earlier sums may change how they are rounded."""
 
 
 class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
-    """GPU number `ordinal` of this machine. A node has a workload for each method to compute it."""
+    """GPU number `ordinal` of this computer. A node of a network has a workload for each method to compute it."""
 
     tunable = "GPUs: convolutions, matrix products, pools and element-wise operators, in float32"
 
@@ -43,7 +43,7 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @staticmethod
     def opened(text: str, ordinal: int) -> GpuTunable:
-        """The GPU of this number for the target `text` ("cuda ...", or another kind of GPU). The device is opened and
+        """GPU number `ordinal` as the target `text` ("cuda ...", or another kind of GPU). The device is opened and
         closed again. Raises UserError.
         """
         kind = gpu_kind(text.split()[0])
@@ -54,12 +54,14 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @property
     def machine(self) -> str:
-        """The card's name for people."""
+        """Text for users: the name of the card."""
         return f"GPU {self.target.card}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Kind, architecture and card, and whether products may round their inputs to tf32."""
+        """Entries of the JSON object: kind, architecture and card, and whether products may round their
+        inputs to tf32.
+        """
         target = self.target
         return {
             "target": target.described["kind"],
@@ -80,7 +82,7 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         timeout: float | None,
         notify: Callable[[str], None],
     ) -> Backend:
-        """Processes that compile, one a core unless a `count` is given, and one that owns the device."""
+        """Processes that compile (`count` of them, by default one for each core) and one that owns the device."""
         cores = max(1, min(MOST_COMPILERS, os.cpu_count() or 1))
         return open_backend.open_cuda_backend(
             workers=count or cores, ordinal=self._ordinal, timeout=timeout, notify=notify
@@ -88,11 +90,11 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @property
     def tolerance(self) -> float:
-        """Tolerance of a network's outputs, relative to the greatest."""
+        """Tolerance of a network's outputs, relative to the greatest value."""
         return TENSOR_FLOAT_TOLERANCE if self.target.tensor_float else TOLERANCE
 
     def loader(self, closing: ExitStack) -> Load[CudaNetwork]:
-        """Opens the device, and copies networks to it."""
+        """Opens the device; returns a function that compiles a network and copies it to the device."""
         device = kind_of(self.target).open(self._ordinal)
         closing.callback(device.close)
 
@@ -105,7 +107,7 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
     def milliseconds(
         self, networks: tuple[CudaNetwork, CudaNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Medians by the device's clock."""
+        """Median milliseconds of one run of each network, by the device's clock."""
         timers = []
         for network in networks:
             timers.append(repeating_timer(network, arrays))

@@ -1,4 +1,6 @@
-"""The second half of `vdla tune` for a network on the accelerator: every node is tuned by the network's cycles."""
+"""The second half of `vdla tune` for a network on the accelerator: every node is tuned inside the network, by the
+network's total cycles.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from .options import Options
 from .target import Layer, Run
 
 STARTS = 8
-"""Number of candidates of a node, the best ones alone, that are tried in place first."""
+"""Number of candidates of a node, the best ones in its trials alone, that are tried first inside the network."""
 
 
 TaskOf = Callable[[Workload], AcceleratorTask]
@@ -44,7 +46,9 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """The state of an interrupted run in place: the settings that it began with, its trials, and better settings."""
+    """State of an interrupted run: `start`: settings with which it began; `trials`: its trials by number; `settled`:
+    better settings that it had found.
+    """
 
     start: Settings | None
     trials: Mapping[int, Tried]
@@ -54,11 +58,11 @@ class Before:
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> Placed:
-    """Chooses the settings of every node by the network's total cycles; `layers`: its workloads after trials alone.
+    """Chooses the settings of every node by the network's total cycles; `layers`: its workloads after their trials
+    alone.
 
-    There are three ways to start: with the templates' choices, with the best settings in the known records, or with the
-    settings that are best alone for each node. The fastest of them is the start, so the result is never slower than any
-    of them.
+    The start is the fastest of three settings: the templates' choices, the best settings in the known records, and the
+    settings that are best alone for each node. So the result is never slower than any of these.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])
@@ -110,7 +114,9 @@ def _starts(
     task_of: TaskOf,
     known: Sequence[Record],
 ) -> list[Settings]:
-    """Settings to start with: the best known, and for every node the settings that are best alone."""
+    """Settings with which tuning may start: the best in the known records; and, for every node, the settings that were
+    best alone.
+    """
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
         node: layer.knobs
@@ -122,14 +128,16 @@ def _starts(
 
 
 def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
-    """The settings with which the network is fastest, the first of equal ones. Settings with which it cannot run are
-    skipped.
+    """The settings with which the network is fastest (the first of equally fast ones). Settings with which the network
+    cannot run are skipped.
     """
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
 def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
-    """The state of this run in place from the known records; a remark says how many records are not used."""
+    """State of this run before an interruption, from the known records; a remark states the number of records that are
+    not used.
+    """
     target = config.described
     compiler = compiler_identity(target["kind"])
     ours = [record for record in run.known if (record.strategy, record.seed) == (IN_PLACE, run.options.seed)]

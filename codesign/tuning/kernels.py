@@ -1,4 +1,6 @@
-"""Processors and GPUs as targets of the tuner: candidates are timed, and the best take turns at the end."""
+"""Processors and GPUs as targets of the tuner: candidates are timed, and the best ones are timed again in turns at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -33,36 +35,38 @@ from .options import Options
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 BASELINES = ("random", "grid")
-"""Strategies that start without a hint; the others start at the template's own choice."""
+"""Strategies that start without a hint; the other strategies start at the template's own choice."""
 FINALISTS = 3
 """Largest number of candidates of a workload that are measured again at the end."""
 CHECKS = 3
-"""Number of times that the finalists of a workload and the template's choice are measured in turns at the end."""
+"""Number of times that the finalists of a workload and the template's choice are measured again, in turns."""
 TOLERANCE = 1e-4
-"""Tolerance of a network's outputs, relative to the greatest: float32 sums have another order, in all its layers."""
+"""Tolerance of a network's outputs, relative to the greatest value: float32 sums have another order in
+all its layers.
+"""
 
 NetworkT = TypeVar("NetworkT", bound=Executable)
 Load = Callable[[Path, ChosenKnobs[Any] | None], tuple[NetworkT, int]]
-"""Compiles the network of a file with recorded knobs, and loads it; the number is that of its kernels."""
+"""Compiles the network in a file with the knobs of records, and loads it; returns it with the number of its kernels."""
 
 
 class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
-    """The part of `target.Tunable` that processors and GPUs share; `lowering` names the machine and its templates."""
+    """The part of `target.Tunable` that processors and GPUs share; `lowering` has the hardware and its templates."""
 
     tunable: ClassVar[str]
-    """The operators that have knobs, for the message on a network without them."""
+    """Names of the operators that have knobs, for the error message on a network without such operators."""
 
     def __init__(self, lowering: Lowering[TargetT]) -> None:
         self.lowering = lowering
 
     @property
     def target(self) -> TargetT:
-        """The machine."""
+        """The processor or GPU."""
         return self.lowering.target
 
     @property
     def templates(self) -> Registry[TargetT, KernelT]:
-        """The templates of its workloads."""
+        """The templates for workloads of this target."""
         return self.lowering.templates
 
     def network(self, path: Path) -> TunableNetwork[KernelT]:
@@ -73,24 +77,24 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
     def read(self, workload: KernelT) -> Read:
-        """The reader of the features of a workload's scheduled programs."""
+        """The function that computes the features of a workload's scheduled programs."""
         return read_points(self.templates, self.target, workload)
 
     def first(self, workload: KernelT, options: Options) -> Values | None:
-        """The template's own choice, so that applied records are never slower than none; None for `BASELINES`, and if
-        the choice is not a point of the space.
+        """The template's own choice, which is tried first, so that applying the records never makes a workload slower.
+        None for `BASELINES`, and if the choice is not a point of the space.
         """
         return None if options.strategy in BASELINES else self._default(workload) or None
 
     def _default(self, workload: KernelT) -> Values:
-        """The template's own choice as knobs of a record: empty if it is not a point of the space."""
+        """The template's own choice as the knobs of a record; empty if the choice is not a point of the space."""
         default = self.templates.default(self.target, workload)
         return {} if knobs_obstacle(self.templates.space(self.target, workload), default) else default
 
     def finish(self, layer: Layer[KernelT], run: Run) -> Outcome:
         """The costs of the template's choice and of the best candidate, measured in turns, in seconds.
 
-        The least of many noisy measurements is often only a lucky one. Therefore the few best candidates are measured
+        The least of many noisy measurements is often low by chance. Therefore the few best candidates are measured
         again in turns with the template's choice. A record of the best of these, possibly the template's choice itself,
         is written; it takes precedence over single measurements.
         """
@@ -122,9 +126,10 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return Outcome(default=default, best=best, knobs=knobs, right=None if knobs is None else not wrong)
 
     def compare(self, path: Path, run: Run) -> Mapping[str, Any] | None:
-        """A network with the templates' own choices and with the records: milliseconds of one inference, and outputs.
+        """Milliseconds of one inference of a network, with the templates' own choices and with the records, and a
+        comparison of the outputs.
 
-        None, with a remark, if it cannot be measured: its records are valid nevertheless.
+        None, with a remark, if the network cannot be measured; its records are valid all the same.
         """
         knobs = knobs_from(book_of(run.records), self.templates, self.target)
         try:
@@ -149,20 +154,20 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
     @property
     def tolerance(self) -> float:
-        """Tolerance of a network's outputs, relative to the greatest."""
+        """Tolerance of a network's outputs, relative to the greatest value."""
         return TOLERANCE
 
     @abstractmethod
     def loader(self, closing: ExitStack) -> Load[NetworkT]:
-        """The function that compiles and loads a network; `closing` closes all of them. Raises UserError if this
-        machine cannot run it.
+        """A function that compiles and loads a network; `closing` closes all networks loaded. Raises UserError if this
+        computer cannot run the target's code.
         """
 
     @abstractmethod
     def milliseconds(
         self, networks: tuple[NetworkT, NetworkT], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Median milliseconds of one run of two networks, which run in turns."""
+        """Median milliseconds of one run of each of two networks, which run in turns."""
 
 
 def _median(results: Sequence[Result]) -> float:

@@ -1,4 +1,4 @@
-"""Options common to both kinds of `vdla tune`, and the callbacks of a run."""
+"""Options and callbacks of a run of `vdla tune`, for all targets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
 
 RULES = frozenset({"sketch_cpu"})
-"""Spaces made by rules, which have no cost estimate among their features.
+"""Names of spaces that are made by rules: they have no cost estimate among their features.
 
-For them, features of programs and longer training pay.
+For such spaces, features of programs and longer training of the cost model are worth their time.
 """
 
 FeatureSet = Literal["account", "program"]
@@ -29,7 +29,7 @@ lowered programs of a short list.
 class Options:
     """Options of `vdla tune`: `trials` of workloads alone, `in_place` trials of nodes in their network.
 
-    `features` None: those that are better for a space according to `benchmarks/cost_model.py`.
+    With `features` None, the set that is better for the space according to `benchmarks/cost_model.py` is used.
     """
 
     trials: int
@@ -41,20 +41,23 @@ class Options:
     features: FeatureSet | None = None
 
     def reads_programs(self, space: Space) -> bool:
-        """Whether candidates of a space are lowered before they are selected."""
+        """Whether candidates of a space are lowered before they are selected, because the cost model uses features of
+        programs.
+        """
         usual = "program" if space.template in RULES else "account"
         return self.strategy in LEARNING and (self.features or usual) == "program"
 
     def model(self, space: Space) -> CostModel:
-        """The cost model that guides searches through a space, with its settings of training."""
+        """The cost model that guides searches in a space."""
         return THOROUGH if space.template in RULES else CostModel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watchers:
-    """Callbacks of a run: for records to write, trials of workloads alone, trials in place, and remarks to users.
+    """Callbacks of a run: `write` gets records, `trial` trials of workloads alone, `move` trials inside the network,
+    `remark` sentences for users.
 
-    `resumed` gets the number of trials that are known from before an interruption.
+    `resumed` gets the number of trials that were made before an interruption.
     """
 
     write: Callable[[Record], None] = lambda _: None

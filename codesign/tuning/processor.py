@@ -1,4 +1,4 @@
-"""Processors as targets of the tuner."""
+"""Processors as targets of the tuner: candidates are timed on one thread."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from ..workload_names import cpu_workload
 from .kernels import KernelTunable, Load
 
 ROUNDS = (5, 25)
-"""Least and greatest number of rounds in which the whole network is measured, before and after tuning."""
+"""Least and largest number of rounds in which the whole network is measured, untuned and tuned in turns."""
 ROUNDS_SECONDS = 2.0
 
 
 class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
-    """A processor. `measured_here`: candidates run on this machine, and UserError says if it cannot run them."""
+    """A processor as a target. `measured_here`: candidates run on this computer; raises UserError if it cannot run
+    them.
+    """
 
     tunable = (
         "processors: convolutions, matrix products, pools, element-wise operators, and reductions, softmax and "
@@ -46,12 +48,12 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
 
     @property
     def machine(self) -> str:
-        """The processor's name for people."""
+        """Text for users: the name of the processor."""
         return f"processor {self.target.cpu}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """LLVM's name of the processor, and the triple."""
+        """Entries of the JSON object: LLVM's name of the processor, and the triple."""
         return {"target": "llvm", "cpu": self.target.cpu, "triple": self.target.triple}
 
     def named(self, name: str) -> Sequence[CpuWorkload]:
@@ -59,7 +61,7 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
         return (cpu_workload(name, self.target),)
 
     def loader(self, closing: ExitStack) -> Load[CpuNetwork]:
-        """Compiles networks in this process."""
+        """A function that compiles a network in this process. Raises UserError if this computer cannot run the code."""
         if not runs_here(self.target):
             raise UserError("this machine cannot run it")
 
@@ -72,7 +74,7 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
     def milliseconds(
         self, networks: tuple[CpuNetwork, CpuNetwork], arrays: Arrays, closing: ExitStack
     ) -> tuple[float, float]:
-        """Medians of thread CPU time, on one thread."""
+        """Median milliseconds of thread CPU time of one run of each network, on one thread."""
         plain, tuned = networks
         began = time.thread_time()
         plain.run(arrays)

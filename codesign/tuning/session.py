@@ -1,4 +1,4 @@
-"""A run of `vdla tune`, for every target: trials of workloads alone, then the network with their best schedules."""
+"""A run of `vdla tune`, for all targets: trials of workloads alone, then the network with the best schedules."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .target import Layer, Outcome, Run, Subject, Tunable
 
 
 def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Run) -> dict[str, Any]:
-    """Tunes the network in the file `model`, or without one the workloads with these names.
+    """Tunes the network in the file `model` or, if it is None, the workloads named in `names`.
 
-    Returns the document of `vdla tune --json`. Raises UserError if no workload has a legal schedule, and the backend's
-    errors.
+    Returns the JSON object of `vdla tune --json`. Raises UserError if no workload has a legal schedule, and the
+    backend's errors.
     """
     if model is None:
         named = [(name, workload) for name in names for workload in target.named(name)]
@@ -44,7 +44,7 @@ def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Ru
 
 
 def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> list[Subject[WorkloadT]]:
-    """The distinct workloads in order, each with its first name; `in_network`: names are those of nodes."""
+    """The distinct workloads in order, each with its first name; `in_network`: the names are names of nodes."""
     names: dict[WorkloadT, list[str]] = {}
     for name, workload in named:
         names.setdefault(workload, []).append(name)
@@ -57,7 +57,9 @@ def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> 
 def tune_subjects(
     target: Tunable[WorkloadT], name: str, subjects: Sequence[Subject[WorkloadT]], run: Run
 ) -> tuple[dict[str, Any], list[Layer[WorkloadT]]]:
-    """Tunes workloads by themselves; `name` is their common name in the document. Raises the errors of `tune`."""
+    """Tunes workloads alone, not inside a network; `name` is their common name in the JSON object. Raises the errors of
+    `tune`.
+    """
     jobs = jobs_of(target, subjects, run)
     run.watchers.resumed(sum(len(job.known) for job in jobs))
     target.begin([(subject.workload, job) for subject, job in zip(subjects, jobs, strict=True)], run)
@@ -74,7 +76,7 @@ def tune_subjects(
 
 
 def jobs_of(target: Tunable[WorkloadT], subjects: Sequence[Subject[WorkloadT]], run: Run) -> list[Job]:
-    """The jobs of workloads, with their earlier trials."""
+    """Jobs of the tuner for workloads, each with its earlier trials."""
     read_of = cache(target.read)
     return [_job(target, subject, run, read_of) for subject in subjects]
 
@@ -114,8 +116,8 @@ def _job(target: Tunable[WorkloadT], subject: Subject[WorkloadT], run: Run, read
 
 
 def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[History]:
-    """The histories of jobs after their trials. A job that has no legal schedule is skipped, so that its template's
-    choice remains. Raises UserError if no job has one.
+    """Makes the trials of all jobs; returns their histories. A job without any legal schedule is skipped, so that the
+    template's choice remains. Raises UserError if all jobs are such.
     """
     options = run.options
     plan = Plan(
@@ -139,7 +141,7 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
 
 def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, run: Run) -> Outcome:
-    """The result for a workload; `best`: the least cost of all methods to compute its layer."""
+    """The result for a workload; `best`: the least cost over all methods to compute its layer."""
     history = layer.history
     if layer.job.first is not None and BEHIND * best < history.best < inf:
         # Far slower than another method: its trials suffice, without further measurements.
@@ -148,7 +150,7 @@ def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, r
 
 
 def _described(layer: Layer[Any], outcome: Outcome) -> dict[str, Any]:
-    """The workload's part of the document."""
+    """The workload's part of the JSON object."""
     subject, job, history = layer.subject, layer.job, layer.history
     return {
         "name": subject.name,
@@ -166,7 +168,7 @@ def _described(layer: Layer[Any], outcome: Outcome) -> dict[str, Any]:
 
 
 def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """The document of the fastest method to compute a layer."""
+    """The entry of the fastest method to compute the layer `name`, among the entries `tasks`."""
 
     def cost(task: Mapping[str, Any]) -> float:
         return min((task[key] for key in ("best", "default") if task[key] is not None), default=inf)

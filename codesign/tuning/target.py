@@ -23,10 +23,10 @@ from .options import Options, Watchers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """A run of the tuner: its options and callbacks, and the `backend` of its trials.
+    """A run of the tuner: its options and callbacks, and the `backend` that measures its trials.
 
-    Trials in the records `known`, of the same search, are not repeated; cost models also learn from `transfer`.
-    `written` gets the records of this run.
+    `known`: records from before; trials of the same search in them are not repeated. `transfer`: records from which
+    only cost models learn. `written`: the new records of this run.
     """
 
     options: Options
@@ -37,7 +37,7 @@ class Run:
     written: list[Record] = field(default_factory=list[Record])
 
     def write(self, record: Record) -> None:
-        """Keeps a new record."""
+        """Adds a record to the new records and passes it to the callback `write`."""
         self.written.append(record)
         self.watchers.write(record)
 
@@ -50,7 +50,7 @@ class Run:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject(Generic[WorkloadT]):
     """A workload to be tuned, and the names of its nodes in a network (none if the workload itself was named). Subjects
-    with the same name are methods to compute the same layer.
+    with the same name are alternative methods to compute one layer.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Subject(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer(Generic[WorkloadT]):
-    """A workload with its trials alone."""
+    """A workload with the history of its trials alone (not inside a network)."""
 
     subject: Subject[WorkloadT]
     job: Job
@@ -76,7 +76,7 @@ class Layer(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result for a workload: costs of the template's own choice and of the best candidate, inf where none ran; the
+    """The result for a workload: costs of the template's own choice and of the best candidate, inf if none ran; the
     candidate's `knobs`, and whether its results are `right` (None without a candidate).
     """
 
@@ -88,11 +88,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TunableNetwork(Generic[WorkloadT]):
-    """A network on a target.
+    """A network to be tuned on a target.
 
     `workloads`: the nodes that can be tuned, by name, with a workload for each method to compute them, in order.
     `conclude(layers, run)` tunes or measures the whole network after all trials of its layers alone, and returns its
-    part of the JSON document, None if this machine cannot run it.
+    part of the JSON object; None if this computer cannot run it.
     """
 
     workloads: Sequence[tuple[str, WorkloadT]]
@@ -100,29 +100,29 @@ class TunableNetwork(Generic[WorkloadT]):
 
 
 class Tunable(ABC, Generic[WorkloadT]):
-    """A target of the tuner. `in_place`: the nodes of a network are tuned in the network, too."""
+    """The interface of a target of the tuner. `in_place`: nodes are also tuned inside their network."""
 
     in_place: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def target(self) -> Target:
-        """The machine."""
+        """The hardware: accelerator configuration, processor or GPU."""
 
     @property
     @abstractmethod
     def templates(self) -> Templates[Any, WorkloadT]:
-        """The templates of its workloads."""
+        """The templates for workloads of this target."""
 
     @property
     @abstractmethod
     def machine(self) -> str:
-        """The machine's name for people."""
+        """Text for users that names the hardware."""
 
     @property
     @abstractmethod
     def document(self) -> Mapping[str, Any]:
-        """The machine's entries in the JSON document of `vdla tune`, beginning with "target"."""
+        """The target's entries in the JSON object of `vdla tune`, beginning with "target"."""
 
     def workers(
         self,
@@ -132,7 +132,9 @@ class Tunable(ABC, Generic[WorkloadT]):
         timeout: float | None,
         notify: Callable[[str], None],
     ) -> Backend:
-        """The backend of its trials: `count` processes (None: one), or those of a dask `scheduler`. UserError."""
+        """The backend that measures trials: `count` processes (None: one), or the workers of a dask `scheduler`. Raises
+        UserError.
+        """
         workers = 1 if count is None else count
         return open_backend.open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify)
 
@@ -142,19 +144,19 @@ class Tunable(ABC, Generic[WorkloadT]):
 
     @abstractmethod
     def network(self, path: Path) -> TunableNetwork[WorkloadT]:
-        """The network in a file. Raises UserError, also if nothing in it can be tuned."""
+        """The network in the file `path`. Raises UserError, also if no node can be tuned."""
 
     @abstractmethod
     def read(self, workload: WorkloadT) -> Read:
-        """The reader of the features of a workload's programs."""
+        """The function that computes the features of a workload's programs."""
 
     def first(self, workload: WorkloadT, options: Options) -> Values | None:
-        """The knobs that are tried before a strategy proposes any; None if there are none."""
+        """Knobs that are tried before the strategy proposes points; None by default."""
         return None
 
     def begin(self, jobs: Sequence[tuple[WorkloadT, Job]], run: Run) -> None:
-        """Writes the records that stand before all trials; none by default."""
+        """Writes records that precede all trials; none by default."""
 
     @abstractmethod
     def finish(self, layer: Layer[WorkloadT], run: Run) -> Outcome:
-        """The result for a workload, after further measurements if its trials are not exact."""
+        """The result for a workload, after further measurements if measurements of this target are noisy."""

@@ -1,4 +1,6 @@
-"""Values of many designs as compact columns of JSON: equal values once, few distinct values by index."""
+"""Values of many designs as compact columns of JSON: a value that is equal for all is written once, few distinct values
+are written once and referred to by index.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from vdla.isa.config import Config, toml_text
 from .layers import rounded
 
 FEW = 4
-"""A column is written as its distinct values, and an index for each design, if it has at least FEW times as many
-designs as distinct values.
+"""A column is written as its distinct values and an index for each design if designs are at least FEW times as many as
+distinct values.
 """
 
 
@@ -30,8 +32,8 @@ def column(values: Sequence[Any]) -> Any:
 
 
 def numbers(values: Sequence[float | None]) -> Any:
-    """A column of figures (`column`): integers exactly, others rounded to the digits that a page shows; None for a
-    missing figure.
+    """A column of figures (see `column`): integers exactly, other numbers rounded to the digits that a page shows, None
+    for a missing figure.
     """
     return column([_digits(value) for value in values])
 
@@ -43,8 +45,9 @@ def _digits(value: float | None) -> float | int | None:
 
 
 def toml_columns(machines: Sequence[Config | None]) -> list[tuple[str, Any]]:
-    """The TOML text of machines by key, in the order of their files: [(key, column of texts)]; None for a machine
-    without that line. `name`, which differs for each machine, is left out; keys of [memory] begin with "memory.".
+    """The TOML files of machines as columns, in the order of the lines of the files: [(key, column of texts)]; None for
+    a machine without that line. `name`, which differs for each machine, is left out; keys of [memory] begin with
+    "memory.".
     """
     tables = [{} if machine is None else _lines(machine) for machine in machines]
     longest = max(tables, key=len, default={})

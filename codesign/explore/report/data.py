@@ -29,8 +29,8 @@ from .synthesized import beside_predicted
 Layers = Mapping[str, Mapping[str, Any]]
 """A machine's layers by network, each as `layers.columns` returns them."""
 STATES = ("failed", "over", "feasible", "front", "reference")
-"""States of a design, in this order: without figures; breaks a constraint; meets all constraints; dominated by no other
-design; shown for comparison.
+"""States of a design, in this order: has no figures; breaks a constraint; meets all constraints; no other design
+dominates it; shown for comparison.
 """
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
@@ -47,16 +47,16 @@ COMMANDS = (
     ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
-"""Commands that reproduce a design: {toml} is its file, {records} the option with its own schedules, empty if it has
-none.
+"""Texts and commands that reproduce a design's results: {toml} is the design's file, {records} the option with its own
+schedules, empty if it has none.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """Result of a co-simulation of a design: the networks run on its RTL, the number of cycles, the number of
-    differences from the simulator (cycles, counters, bytes, layers) and the text of the `first` one; `seconds` include
-    the RTL's build.
+    differences from the simulator (`mismatches`: cycles, counters, bytes, layers) and the text of the `first`
+    difference; `seconds` include building the RTL.
     """
 
     networks: tuple[str, ...]
@@ -68,7 +68,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """A design for the page: `label` names the design and its file."""
+    """A design as the page shows it: `label` names the design and its file."""
 
     label: str
     fields: Mapping[str, Value]
@@ -82,8 +82,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Details:
-    """Data computed for the report only: the base's figures; layers and syntheses by digest of the machine; and the
-    co-simulations by number of the design.
+    """Data that are computed only for the report: the figures of the base configuration; layers and syntheses by digest
+    of the machine; and co-simulations by number of the design.
     """
 
     base: Figures | None = None
@@ -149,7 +149,7 @@ def exploration_data(exploration: Exploration, details: Details) -> dict[str, An
 def comparison_data(
     entries: Sequence[Entry], networks: Sequence[Network], components: Components
 ) -> dict[str, Any]:
-    """The data of a page that compares machines side by side; its fields are those in which the machines differ."""
+    """The data of a page that compares machines; its fields are those in which the machines differ."""
     names = list(dict.fromkeys(name for entry in entries for name in entry.fields))
     return {
         "kind": "comparison",
@@ -309,7 +309,7 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 
 
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Ends ("low", "high") of the 90% intervals as columns, for metrics with intervals."""
+    """Lower and upper ends ("low", "high") of the 90% intervals, a column for each metric that has intervals."""
     found: dict[str, Any] = {"low": {}, "high": {}}
     intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():
@@ -346,10 +346,10 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs shown first, "a" and "b": the one with the least product of the objectives (inverse if
-    more is better) among the front's designs with layers, and the base. None if nothing ran.
+    """Indices of the two designs shown first: "a" is the front's design, among those with layers, that has the least
+    product of the objectives (a maximized objective is inverted); "b" is the base configuration. None if no design ran.
 
-    A product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
+    The product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
     distances within the front's range would rank it high.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]

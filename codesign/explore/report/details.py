@@ -1,4 +1,6 @@
-"""Layers of the front's designs, and the base's figures: computed once, and stored in a file beside the records."""
+"""Layers of the front's designs, and figures of the base configuration: computed once, and stored in a file beside the
+records.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ FORMAT = 1
 
 
 def spread(exploration: Exploration, most: int) -> tuple[Design, ...]:
-    """The designs of the front, at most `most`: the best of each objective, and others spread between."""
+    """At most `most` designs of the front: the best one for each objective, and others spread evenly between them."""
     front = exploration.front
     if len(front) <= most:
         return front
@@ -48,8 +50,8 @@ def details_of(
     verified: Mapping[int, Verified] | None = None,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> Details:
-    """The details of an exploration; details stored in the file of `folder` are not computed again. `told` is called
-    with (machines done, machines to do).
+    """Layers and figures that the report needs in addition (`Details`); those stored in the file in `folder` are not
+    computed again. `told` is called with (machines done, machines to do).
 
     KeyboardInterrupt ends the computation and returns the details so far. `most` = 0: only stored details.
     """
@@ -91,7 +93,7 @@ def _schedules(figures: Figures) -> dict[str, Settings]:
 
 
 def _base_figures(study: Study) -> Figures:
-    """The base's figures, with the same number of schedule trials as the front's."""
+    """Figures of the base configuration, with the same number of schedule trials as the front's designs."""
     effort = max(study.effort, study.front_effort, key=lambda effort: effort.trials)
     return evaluate(study.space.base, study.networks, study.components, effort)
 
@@ -117,8 +119,9 @@ Kept = dict[str, tuple[Figures, Layers]]
 
 
 def _read(path: Path, key: str) -> Kept:
-    """Figures and layers in the file for a study, by digest of the machine. Damaged lines are skipped: they can be
-    computed again."""
+    """Figures and layers of a study that the file holds, by digest of the machine. Damaged lines are skipped: their
+    contents can be computed again.
+    """
     try:
         lines = read_file(path).splitlines()
     except OSError:

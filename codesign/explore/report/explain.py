@@ -1,4 +1,4 @@
-"""Sentences on the difference of two machines: its amount, its causes, and the layers with most of it."""
+"""Sentences on the difference of two machines: its amount, its causes, and the layers that contribute most."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...report.numbers import figure
 
 SMALL = 0.05
-"""Changes below this fraction of the sum of all absolute changes are not named."""
+"""Changes below this fraction of the sum of all absolute changes are not mentioned."""
 MOST = 3
 Rows = Sequence[tuple[str, float, float]]
 """Rows of (name, value of the first machine, value of the second)."""
@@ -33,7 +33,7 @@ def main_changes(rows: Rows, most: int = MOST) -> str:
 
 
 def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """Cycles of a network's layers (`layers.columns`) by the array's activity and cause of stall, for both machines."""
+    """Cycles of a network's layers (`layers.columns`) in GEMM and by cause of stall, as rows for both machines."""
     causes = dict.fromkeys([*first["stalls"], *second["stalls"]])
     rows = [("GEMM", float(sum(first["gemm"])), float(sum(second["gemm"])))]
     for cause in causes:
@@ -43,7 +43,7 @@ def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows
 
 
 def cycles_by_layer(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
-    """(layer, cycles on the first machine, cycles on the second) for each layer that both machines have."""
+    """Rows (layer, cycles on the first machine, cycles on the second) for the layers that both machines have."""
     of_second = dict(zip(second["name"], second["cycles"], strict=True))
     return [
         (name, float(cycles), float(of_second[name]))

@@ -1,4 +1,4 @@
-"""Progress of a search with the number of its designs: the hypervolume of the front, and the best value of each
+"""Progress of a search with the number of evaluated designs: the hypervolume of the front, and the best value of each
 objective.
 """
 
@@ -13,8 +13,8 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Most objectives of a hypervolume; of more objectives, whose hypervolume takes too long to compute, only the first
-ones are used.
+"""Largest number of objectives in the hypervolume, whose computation takes too long for more. If a study has more, only
+the first ones are used.
 """
 REFERENCE = 1.1
 HOW = (
@@ -25,9 +25,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """History of a search, with one value after each number of designs in `designs`: the hypervolume of the front as a
-    share of the last one, and the best value of each objective (None before the first feasible design). `objectives`
-    are the names of the objectives in the hypervolume.
+    """History of a search: after each number of designs in `designs`, the hypervolume of the front as a share of its
+    final value, and the best value of each objective (None before the first feasible design). `objectives` are the
+    names of the objectives in the hypervolume.
     """
 
     objectives: tuple[str, ...]

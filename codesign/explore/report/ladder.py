@@ -1,4 +1,6 @@
-"""Kinds of sources of figures ("rungs"), from the one closest to the machine to the one furthest from it."""
+"""Kinds of sources of figures ("rungs" of a ladder), from the measurement closest to a real machine to the most distant
+estimate.
+"""
 
 from __future__ import annotations
 

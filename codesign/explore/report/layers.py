@@ -1,4 +1,4 @@
-"""A machine's cycles, bytes and microjoules in a network, layer by layer; computed when a report is written."""
+"""Cycles, bytes and microjoules of a machine in a network, layer by layer; computed when a report is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ EnergyModel = Callable[[Config, Events], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFigures:
-    """Figures of one layer: its account (cycles, causes of stalls, bytes; all exact) and microjoules by unit."""
+    """Figures of one layer: `account` has its cycles, causes of stalls and bytes (all exact); `energy` is in
+    microjoules by unit.
+    """
 
     account: LayerAccount
     energy: Mapping[str, float]
@@ -38,8 +40,8 @@ class LayerFigures:
 def figures_by_layer(
     machine: Config, network: Network, energy: EnergyModel, schedules: Settings = NO_SETTINGS
 ) -> tuple[LayerFigures, ...]:
-    """Figures of the layers of one launch, in the order of the program. `schedules` are knobs by node; other nodes have
-    their template's own schedule. Raises UserError if the machine cannot run the network.
+    """Figures of the layers of one launch, in the order of the program. `schedules` are knobs by node; a node without
+    an entry has its template's own schedule. Raises UserError if the machine cannot run the network.
     """
     compiled = compile_with(machine, network, schedules)
     program = compiled.program
@@ -92,5 +94,5 @@ def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
 
 
 def rounded(value: float) -> float:
-    """`value`, rounded to the five digits that a page shows at most."""
+    """`value` rounded to five digits, the most that a page shows."""
     return float(f"{value:.5g}")

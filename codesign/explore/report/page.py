@@ -1,4 +1,4 @@
-"""A report as one HTML file: data, script and style inside, so that it opens without a network."""
+"""Writes a report as one HTML file that contains data, scripts and style, so that it opens without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPTS = (
 
 
 def html(data: Mapping[str, Any]) -> str:
-    """The page for `data` (of `data.exploration_data` or `data.comparison_data`)."""
+    """The page for `data`, the result of `data.exploration_data` or `data.comparison_data`."""
     folder = resources.files("vdla.codesign.explore.report.assets")
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *SCRIPTS)}
     encoded = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)

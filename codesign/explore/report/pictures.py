@@ -1,4 +1,4 @@
-"""Pictures for papers, drawn from the page's data."""
+"""Pictures for papers, drawn from the data of the page."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ from ..space import size_text
 FRONT, PLAIN, A, B = GREEN, "#8d97a6", VERMILLION, BLUE
 SERIES = PARTS[:7]
 MOST_SERIES = len(SERIES) - 2
-"""Most parts of a bar with a colour of their own, besides the first; the other parts are drawn together."""
+"""Largest number of parts of a bar that have their own colours, besides the first part; the other parts are drawn as
+one.
+"""
 MOST_UNITS = 12
 LEAST_BAR = 0.002
-"""Shortest bar that is drawn, relative to the longest bar of the panel; rows with only shorter bars are left out."""
+"""Length of the shortest bar that is drawn, relative to the longest bar of the panel; rows that have only shorter bars
+are left out.
+"""
 LINE = 120
-"""Characters of a line of small print below a picture."""
+"""Number of characters in a line of the small print below a picture."""
 WIDE = 8.0
-"""An axis is logarithmic if the ratio of its largest to its least value is above this one."""
+"""An axis is logarithmic if the ratio of its largest to its least value is above WIDE."""
 Data = Mapping[str, Any]
 
 
@@ -65,7 +69,7 @@ def _states(data: Data) -> list[str]:
 
 
 def _figures(data: Data, name: str) -> NDArray[np.float64]:
-    """float64 [designs]: a figure of all designs; NaN where it is missing."""
+    """A figure of all designs, float64 [designs]; NaN where it is missing."""
     return np.array(
         [np.nan if v is None else v for v in unpacked(data, data["figures"][name])], dtype=np.float64
     )
@@ -77,7 +81,9 @@ def _label(data: Data, place: int) -> str:
 
 
 def front_figure(data: Data) -> Figure:
-    """All designs by their first two objectives (or by number and the only objective), with the front drawn last."""
+    """A plot of all designs by their first two objectives (with only one objective: by number of the design and the
+    objective); the front is drawn last.
+    """
     names = data["objectives"]
     figure = new_figure(8.6, 4.5)
     axes = figure.subplots()
@@ -124,7 +130,7 @@ def front_figure(data: Data) -> Figure:
 
 
 def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.bool_]) -> None:
-    """Draws the 90% intervals of the front's designs, if any, as the page does."""
+    """Draws the 90% intervals of the designs that `which` selects, if the objectives have intervals."""
 
     def around(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         values = _figures(data, name)[which]
@@ -155,7 +161,7 @@ def _standing(data: Data, names: Sequence[str]) -> str:
 
 
 def parallel_figure(data: Data) -> Figure | None:
-    """Every design as a line through its fields and figures."""
+    """A parallel-coordinates plot: every design is a line through its fields and figures. None if no design ran."""
     states = _states(data)
     ran = [place for place, state in enumerate(states) if state not in ("failed", "reference")]
     columns: list[tuple[str, NDArray[np.float64], list[tuple[float, str]]]] = []
@@ -201,7 +207,9 @@ def parallel_figure(data: Data) -> Figure | None:
 
 
 def sensitivity_figure(data: Data) -> Figure | None:
-    """The variance of each objective in bars: explained by each field, by several fields together, and by no field."""
+    """Bars with the variance of each objective: explained by each field alone, by several fields together, and by no
+    field. None without objectives to show.
+    """
     found = data["sensitivity"]["figures"]
     names = [name for name in data["objectives"] if name in found]
     if not names:
@@ -235,7 +243,9 @@ def sensitivity_figure(data: Data) -> Figure | None:
 
 
 def history_figure(data: Data) -> Figure | None:
-    """The hypervolume of the front as a share of the last one, against the number of designs."""
+    """A plot of the front's hypervolume, as a share of its final value, against the number of designs. None without a
+    feasible design.
+    """
     history = data["history"]
     if not history["designs"]:
         return None
@@ -252,7 +262,7 @@ def history_figure(data: Data) -> Figure | None:
 
 
 def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.float64]]]:
-    """The `MOST_SERIES` columns with the largest sums, by name, and the sum of the others."""
+    """The `MOST_SERIES` columns with the largest sums, by name, and one column that is the sum of all others."""
     ordered = sorted(table.items(), key=lambda item: -sum(item[1]))
     parts = [(name, np.asarray(column, float)) for name, column in ordered[:MOST_SERIES]]
     rest = [np.asarray(column, float) for _, column in ordered[MOST_SERIES:]]
@@ -260,7 +270,9 @@ def _parts(table: Mapping[str, Sequence[float]]) -> list[tuple[str, NDArray[np.f
 
 
 def layers_figure(data: Data) -> Figure | None:
-    """The layers of the design that the page shows first: cycles by cause with the roofline, energy by unit."""
+    """Bars for the layers of the design that the page shows first: cycles by cause, with the roofline, and energy by
+    unit. None without layers.
+    """
     layers = _layers(data, "a")
     if layers is None:
         return None
@@ -297,7 +309,9 @@ def _layers(data: Data, which: str) -> Mapping[str, Any] | None:
 
 
 def compare_figure(data: Data) -> Figure | None:
-    """The designs that the page shows first, side by side: area and energy by unit, cycles by cause."""
+    """Bars that compare the two designs that the page shows first: area and energy by unit, cycles by cause. None if no
+    design ran.
+    """
     if data["chosen"] is None:
         return None
     a, b = data["chosen"]["a"], data["chosen"]["b"]

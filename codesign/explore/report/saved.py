@@ -1,4 +1,6 @@
-"""study.json, the file of a study's settings; report pages can be rewritten from it and the study's records."""
+"""Reads and writes study.json, the file of a study's settings; with it and the study's records the report can be
+rewritten.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,16 @@ AGAIN = "give the `vdla explore` command again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Input files of a study besides the space and the networks."""
+    """Paths of a study's input files besides the space and the networks."""
 
     technology: Path | None = None
     records: tuple[Path, ...] = ()
 
 
 def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
-    """Writes study.json: settings before the search, and after it (with `exploration`) also the points in order."""
+    """Writes study.json: before the search its settings; after the search (with `exploration`) also its points in their
+    order.
+    """
     value: dict[str, Any] = {
         "format": FORMAT,
         "study": study.key,
@@ -80,8 +84,8 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
     """The exploration in a folder, from study.json and the records; nothing is evaluated.
 
-    A killed study has the designs that are machines, in the order of their records. `notify` is called with a line on
-    designs whose records are missing. Raises UserError, which names the file.
+    Of a killed study, only valid machines are known, in the order of their records. `notify` is called with a line of
+    text about designs whose records are missing. Raises UserError, which names the file.
     """
     path = folder / FILE
     if not path.exists():
@@ -184,7 +188,9 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
 
 
 def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
-    """Points of the designs that the records of a killed study name, in the order of the records."""
+    """Points of the designs that have a record under `key` in the file of a killed study, in the order of
+    the records.
+    """
     found: dict[Point, None] = {}
     for line in read_file(path).splitlines() if path.exists() else ():
         try:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from ..space import Value, shown
 
 MOST_LEVELS = 8
-"""Most levels of a field; neighbouring values of a field with more values are merged into one level."""
+"""Largest number of levels of a field in the model; neighbouring values of a field with more values are merged into one
+level.
+"""
 RIDGE = 1e-6
 HOW = (
     "the logarithm of the figure is fitted as a sum of one term for each value of each field (least squares over all "
@@ -22,9 +24,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
-    """The effect of a field on a figure: `levels` has each value and its factor relative to the mean. `share` is the
-    part of the variance explained only by this field, 0 to 1. Fields that always change together are one entry:
-    "block_in, block_out", with values such as "8, 16", or a single value if all are equal.
+    """The effect of a field on a figure: `levels` are (value of the field, factor of the figure relative to the mean).
+    `share` is the part of the variance that only this field explains, 0 to 1. Fields that always change together are
+    one entry: "block_in, block_out", with values such as "8, 16", or a single value if all are equal.
     """
 
     field: str
@@ -40,7 +42,9 @@ class FieldEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """The effects of all fields on a figure; all fields together explain the share `explained` of its variance."""
+    """The effects of all fields on a figure of `designs` designs; all fields together explain the share `explained` of
+    its variance.
+    """
 
     designs: int
     explained: float
@@ -52,10 +56,10 @@ def sensitivity(
     figure: Sequence[float],
     following: Mapping[str, Sequence[Value]] | None = None,
 ) -> Sensitivity | None:
-    """Effects of `fields` (by name, a value for each design) on positive values of a figure.
+    """Effects of `fields` (by name, a value for each design) on the figure `figure`, whose values are positive.
 
-    Fields that always change together are one term. `following` are derived fields: one that always changes together
-    with one of `fields` joins its term, others have no term.
+    Fields that always change together are one term. `following` are derived fields: a derived field that always changes
+    together with one of `fields` belongs to the same term, other derived fields have no term.
 
     Returns None if there are fewer designs than terms of the model, or the figure is constant.
     """
@@ -106,7 +110,9 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """`_levels` of fields that change together: a label lists the values of all fields, or the common value."""
+    """Labels and codes (see `_levels`) of fields that change together: a label lists the values of all fields, or their
+    common value.
+    """
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)
     place = {str(shown(value)): number for number, value in enumerate(lead)}
@@ -116,7 +122,7 @@ def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDA
 
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """(labels of the levels, the level's index for each design)."""
+    """(labels of a field's levels, the index of the level for each design)."""
     texts = [shown(value) for value in column]
     numbers = sorted({text for text in texts if isinstance(text, int)})
     if len(numbers) < len({*texts}):
@@ -139,7 +145,9 @@ def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 def _fit(
     blocks: Sequence[NDArray[np.float64]], target: NDArray[np.float64]
 ) -> tuple[float, list[NDArray[np.float64]]]:
-    """(sum of squared residuals of a fit by all blocks, contribution of each block to each design)."""
+    """Least-squares fit of `target` by all `blocks` of columns: (sum of squared residuals, contribution of each block
+    to each design).
+    """
     matrix = np.hstack(blocks)
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += RIDGE * len(target)

@@ -1,4 +1,4 @@
-"""A machine's synthesis compared with the prediction of the model, for the page."""
+"""Compares the synthesis of a machine with the model's prediction, for the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layers import rounded
 
 
 def beside_predicted(machine: Config, found: Synthesis, components: Components) -> dict[str, Any]:
-    """Predicted and measured values, in this order: area in total and by unit, and the clock (None: not measured).
+    """Predicted and measured values, in this order: total area, area of each unit, and the clock (None: not measured).
     Intervals are those of the predictions.
     """
     predicted = figures_of_machine(machine, components)

@@ -1,4 +1,4 @@
-"""Results of the co-simulation of a front's designs, as files beside their Verilog: front/NUMBER/cosim.json."""
+"""Results of co-simulating a front's designs, stored in files beside their Verilog: front/NUMBER/cosim.json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
-    """(co-simulation in a design's folder, digest of the simulated Verilog); None if it belongs to another design."""
+    """(co-simulation in the folder `place`, digest of the simulated Verilog); None if the file is missing or belongs to
+    another design.
+    """
     try:
         value: Any = json.loads(read_file(place / FILE))
         if (value["format"], value["study"]) != (FORMAT, _key(study, design)):
@@ -47,7 +49,9 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """The study's key of a design's figures: with tuned schedules that of the front."""
+    """The key under which the study records a design's figures: for a design with tuned schedules, the key of the
+    front.
+    """
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key
 

@@ -21,7 +21,7 @@ PARQUET = "designs.parquet"
 def write_page(
     exploration: Exploration, folder: Path, verified: Mapping[int, Verified] | None = None
 ) -> Path:
-    """Writes only the page, with the layers computed so far; quick enough for use during a search."""
+    """Writes only the page, with the layers computed so far; this is quick enough for use during a search."""
     details = details_of(exploration, folder, most=0, verified=verified)
     path = folder / PAGE
     write_whole(path, html(exploration_data(exploration, details)).encode())

@@ -1,4 +1,4 @@
-"""Schedules of a design: trials, the choice among them, and their reconstruction from records."""
+"""Schedules of a design: trials of several schedules, the choice among them, and their reconstruction from records."""
 
 FRONT_TRIALS = 4
-"""Default number of schedules of each layer that are tried on the designs of a front."""
+"""Default number of schedules that are tried for each layer of the designs on a front."""

@@ -1,4 +1,6 @@
-"""A design's schedules as settings for compilation and as the tuner's records, which `--records` also applies."""
+"""Converts a design's schedules to settings for compilation, and to tuner records, which the option `--records`
+applies.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ STRATEGY = "explore"
 
 
 def compile_with(config: Config, network: Network, settings: Settings, *, data: bool = True) -> Compiled:
-    """The network compiled for a machine. `settings` are knobs by node; other nodes have their template's own schedule.
-    Raises UserError.
+    """The network compiled for a machine. `settings` are knobs by node; a node without an entry has its template's own
+    schedule. Raises UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
     return compile_program(network.graph, config, data=data, kept=network.kept, records=records)
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
-    """A record of `settings` (knobs by node), which `vdla run --records` and `vdla compile --records` apply; an empty
-    list without settings.
+    """A list with one tuner record of `settings` (knobs by node), for `vdla run --records` and `vdla compile
+    --records`; an empty list without settings.
     """
     if not settings:
         return []

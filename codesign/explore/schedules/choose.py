@@ -1,10 +1,11 @@
-"""Chooses schedules of a design: several likely ones of every layer are tried, and the network is compiled with the
-best.
+"""Chooses schedules of a design: several likely schedules of every layer are tried, and the network is compiled with
+the best ones.
 
-Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), the least estimated cost first:
-other orders and tiles, and each buffer with as many copies (virtual threads) as fit. Each candidate is simulated alone.
-Then the whole network, in which layers overlap, decides: a schedule that is slower there than the template's own choice
-is dropped, so a design is never slower than without trials.
+Candidates are the schedules with the least estimated cost by the templates' own cost models
+(`compiler/tune/search/likely.py`): other loop orders and tiles, and each buffer with as many copies (virtual threads)
+as fit. Each candidate is first simulated alone. Then it is simulated in the whole network, where layers overlap: a
+schedule that is slower there than the template's own choice is dropped, so that a design is never slower than without
+trials.
 """
 
 from __future__ import annotations
@@ -32,22 +33,25 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""Least share of a network's cycles that a layer may gain by another schedule; layers with less to gain are not tried.
+"""Least share of a network's cycles that a layer could gain by another schedule; a layer that could gain less is not
+tried.
 """
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
-"""Most rounds of `Effort.rounds`; after more, hardly a layer has another schedule that is as fast."""
+"""Largest number of rounds (`Effort.rounds`); after that, hardly any layer has another schedule that is as fast."""
 TEMPLATE: Values = MappingProxyType({})
-"""Empty knobs: the template chooses."""
+"""Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
-"""Largest ratio of a candidate's cycles alone to the fastest candidate's with which it may still be the faster one in
-the network.
+"""Largest ratio of cycles, each measured alone, of a candidate to the fastest candidate with which the candidate is
+still tried in the network, where it may be the faster one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """The number of schedules of each distinct layer that are tried alone."""
+    """Effort spent on schedules: `trials` is the number of schedules of each distinct layer that are
+    simulated alone.
+    """
 
     trials: int = 0
 
@@ -64,7 +68,9 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """Text that identifies all inputs of schedules except machine and network; empty without trials."""
+        """Text that identifies everything besides machine and network that the chosen schedules depend on; empty
+        without trials.
+        """
         if not self.trials:
             return ""
         sources = sources_digest("vdla.compiler.tune.search", "vdla.codesign.explore.schedules")
@@ -76,9 +82,9 @@ NO_TRIALS = Effort()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
-    """Chosen schedules: `settings` are knobs by node, without nodes that have their template's own schedule; `cycles`
-    are the network's with these settings, `default` with the templates' schedules alone (None: it does not run with
-    them).
+    """Chosen schedules. `settings`: knobs by node, without nodes that have their template's own schedule; `cycles`: the
+    network's cycles with these settings; `default`: its cycles if all nodes have their templates' schedules (None: it
+    does not run with these).
     """
 
     settings: Settings
@@ -116,7 +122,7 @@ def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """A network that ran with some settings: its cycles, and the cycles of each node."""
+    """Result of running a network with some settings: its cycles, and the cycles of each node."""
 
     settings: Settings
     cycles: int
@@ -124,7 +130,7 @@ class _Run:
 
 
 def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
-    """The network's run with `settings`; None if it does not run."""
+    """Runs the network with `settings`; None if it does not run."""
     try:
         program, simulation = trials.run(settings)
     except NOT_RUN:
@@ -140,8 +146,9 @@ def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
 def _ranked(
     config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
 ) -> Sequence[Values]:
-    """Schedules of a layer, fastest first, whose cycles alone are within CLOSE of the fastest; the template's own
-    schedule is one of the candidates. Empty if it leaves no more than `enough` cycles to gain.
+    """Schedules of a layer, fastest first, whose cycles when simulated alone are within CLOSE of the fastest; the
+    template's own schedule is one of the candidates. Empty if the layer could gain at most `enough` cycles over the
+    template's schedule.
     """
     try:
         space = space_of(config, workload)
@@ -159,8 +166,8 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The fastest of three runs: `best`; every layer with the schedule at index `number` of its ranking; and every
-    layer with the faster of its schedules in these two runs.
+    """The fastest of three runs: `best`; a run in which every layer has the schedule at index `number` of its ranking;
+    and a run in which every layer has the faster of its schedules in these two runs.
     """
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})

@@ -71,7 +71,7 @@ def squeezenet1_1(g: Graph, x: Value) -> Value:
 def densenet121(g: Graph, x: Value) -> Value:
     """Huang et al., "Densely Connected Convolutional Networks" (2016), table 1.
 
-    Normalizations behind a concatenation stay nodes of their own, as the exporter leaves them.
+    Normalizations after a concatenation are separate nodes, as the exporter leaves them.
     """
     growth = g.channels(32)
     x = op.relu(g, op.conv(g, x, "features.conv0", 2 * growth, op.Window(7, 2, 3), norm=True))

@@ -7,7 +7,7 @@ from .values import Value
 
 EPSILON = 1e-6
 LAYER_SCALE = 0.3
-"""Value of layer scales, about that of trained networks, whose scales begin at 1e-6 and grow."""
+"""Value of layer scales, about as large as in trained networks; training starts at 1e-6."""
 
 
 def _norm(g: Graph, x: Value, name: str) -> Value:

@@ -12,7 +12,7 @@ Function = Callable[[Graph, Value], Value]
 def squeeze_and_excite(
     g: Graph, x: Value, name: str, squeeze: int, activation: Function, gate: Function
 ) -> Value:
-    """Hu et al., "Squeeze-and-Excitation Networks" (2017), with convolutions of 1x1 for the matrix products."""
+    """Hu et al., "Squeeze-and-Excitation Networks" (2017), with 1x1 convolutions as matrix products."""
     with g.scope(name):
         y = op.global_pool(g, x)
         y = activation(g, op.conv(g, y, "fc1", squeeze, 1))
@@ -21,8 +21,8 @@ def squeeze_and_excite(
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
-    """The multiple of `divisor` that is nearest to `value`, but at least 0.9 of it; mobile networks round
-    channels so.
+    """`value` rounded to a multiple of `divisor`, but to at least 0.9 of it, as mobile networks round numbers of
+    channels.
     """
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded

@@ -21,11 +21,11 @@ BIAS_DEVIATION = 0.1
 
 
 class Graph:
-    """A graph whose nodes have the names that PyTorch's exporter gives them, by the open scopes: "/layer1/conv1/Conv".
+    """A graph whose nodes are named as by PyTorch's exporter, after the open scopes: "/layer1/conv1/Conv".
 
-    `width` scales the results of `channels`, `depth` those of `repeats`: reduced copies for tests have both below 1.
-    `parameters` counts the original's parameters in training: a normalization that the exporter folds into a
-    convolution counts with its own scale and offset.
+    `width` scales numbers of channels (`channels`), `depth` numbers of blocks (`repeats`): reduced copies for tests
+    have both below 1. `parameters` is the number of the original's parameters in training: a normalization that the
+    exporter folds into a convolution counts with its own scale and offset.
     """
 
     def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:
@@ -70,7 +70,9 @@ class Graph:
             self._scopes.pop()
 
     def path(self, name: str = "") -> str:
-        """The name of a parameter in the open scopes, as in state dictionaries: "layer1.0.conv1.weight"."""
+        """The name of a parameter in the open scopes, as PyTorch's state dictionaries name it:
+        "layer1.0.conv1.weight".
+        """
         return ".".join([*self._scopes, name] if name else self._scopes)
 
     # Tensors.
@@ -106,8 +108,8 @@ class Graph:
         least: float = -np.inf,
         counted: bool = True,
     ) -> Value:
-        """A weight of this scope, an initializer whose values are drawn when the model is made. `counted`: whether it
-        is part of `parameters`.
+        """Adds a weight of the open scopes: an initializer whose values are drawn when the model is made. `counted`:
+        whether its elements count in `parameters`.
         """
         path = self.path(name)
         assert path not in self.weights, path
@@ -135,7 +137,7 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> Value:
-        """Add a node with one output of this shape."""
+        """Add a node with one output of shape `shape`; returns the output."""
         return self.node_of_many(operator, inputs, [shape], power=power, integer=integer, **attributes)[0]
 
     def node_of_many(
@@ -148,7 +150,7 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> list[Value]:
-        """Add a node with an output for each of `shapes`."""
+        """Add a node with one output for each of `shapes`; returns the outputs."""
         name = self._unique(operator)
         outputs = [
             Value(f"{name}_output_{place}", tuple(shape), power, integer)
@@ -172,7 +174,7 @@ class Graph:
     # Models.
 
     def model(self, seed: int) -> onnx.ModelProto:
-        """The model (float32, opset 17) with random weights, each from a random sequence of its own."""
+        """The model (float32, opset 17) with random weights; each weight has its own random stream."""
         drawn = [
             numpy_helper.from_array(weight.draw(np.random.default_rng([seed, place])), name)
             for place, (name, weight) in enumerate(self.weights.items())
@@ -180,7 +182,7 @@ class Graph:
         return self._model([], drawn)
 
     def outline(self) -> onnx.ModelProto:
-        """The model with inputs in place of weights, for uses that need only shapes."""
+        """The model with inputs in place of weights, for callers that need only shapes."""
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, weight.shape)
             for name, weight in self.weights.items()

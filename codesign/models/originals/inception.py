@@ -1,6 +1,7 @@
 """GoogLeNet and Inception-v3 without their auxiliary classifiers, after torchvision's googlenet.py and inception.py.
 
-All normalizations are folded; images are not transformed, as in torchvision without downloaded weights.
+All normalizations are folded into convolutions; images are not transformed, as in torchvision without downloaded
+weights.
 """
 
 from . import operators as op
@@ -18,7 +19,7 @@ def _basic(
     stride: int = 1,
     padding: int | tuple[int, int] = 0,
 ) -> Value:
-    """Convolution, folded normalization and ReLU, of `out` channels at full width."""
+    """A convolution with folded normalization, then ReLU; `out` is the number of channels at full width."""
     with g.scope(name):
         return op.relu(
             g, op.conv(g, x, "conv", g.channels(out), op.Window(kernel, stride, padding), norm=True)
@@ -26,7 +27,9 @@ def _basic(
 
 
 def googlenet(g: Graph, x: Value) -> Value:
-    """Szegedy et al., "Going Deeper with Convolutions" (2014), table 1; 5x5 convolutions are 3x3, as torchvision's."""
+    """Szegedy et al., "Going Deeper with Convolutions" (2014), table 1; 5x5 convolutions are replaced by 3x3, as in
+    torchvision.
+    """
     x = op.max_pool(g, _basic(g, x, "conv1", 64, 7, 2, 3), 3, 2, up=True)
     x = _basic(g, _basic(g, x, "conv2", 64, 1), "conv3", 192, 3, 1, 1)
     x = op.max_pool(g, x, 3, 2, up=True)

@@ -1,6 +1,6 @@
 """MobileNet-v2 and v3, EfficientNet-B0, MnasNet and ShuffleNet-v2, after torchvision's files of these names.
 
-All normalizations are folded.
+All normalizations are folded into convolutions.
 """
 
 from dataclasses import dataclass

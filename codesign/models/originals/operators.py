@@ -23,7 +23,9 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1, *, up: bool = False) -> int:
-    """Number of windows along an axis; with `up` the last window may extend past the end, if it begins inside."""
+    """Number of windows along an axis; with `up` (ceil_mode) the last window may extend past the end, if it begins
+    inside.
+    """
     free = size + 2 * padding - dilation * (kernel - 1) - 1
     if not up:
         return free // stride + 1
@@ -33,7 +35,9 @@ def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window of a convolution, in elements; a pair is (rows, columns), and `padding` is on both sides."""
+    """The window of a convolution, in elements; a pair is (rows, columns), and `padding` applies to both sides of an
+    axis.
+    """
 
     kernel: int | tuple[int, int]
     stride: int = 1
@@ -55,9 +59,10 @@ def conv(
     bias: bool = True,
     norm: bool = False,
 ) -> Value:
-    """Conv2d with `out` filters; a `window` that is a number is a square one with stride 1 and without padding.
+    """Conv2d with `out` filters; a number as `window` means a square window with stride 1 and without padding.
 
-    With `norm` the batch normalization after it is folded into the convolution, as by the exporter in evaluation mode.
+    With `norm`, a batch normalization follows that is folded into the convolution, as by the exporter in evaluation
+    mode.
     """
     window = Window(window) if isinstance(window, int) else window
     (height, width), (top, left) = _pair(window.kernel), _pair(window.padding)
@@ -135,7 +140,7 @@ def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
 
 
 def batch_norm(g: Graph, x: Value, name: str) -> Value:
-    """BatchNorm2d without a convolution before it; its statistics are close to its input's."""
+    """BatchNorm2d that does not follow a convolution; its stored statistics are close to those of its input."""
     with g.scope(name):
         count = (x.channels,)
         parts = [
@@ -244,7 +249,7 @@ def max_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0, *, 
 
 
 def average_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0) -> Value:
-    """AvgPool2d, which counts its padding."""
+    """AvgPool2d; its means include the padding."""
     rows, columns = (windows(size, kernel, stride, padding) for size in x.size)
     return g.node(
         "AveragePool",
@@ -289,7 +294,7 @@ def flatten(g: Graph, x: Value) -> Value:
 
 
 def reshape(g: Graph, x: Value, shape: Sequence[int]) -> Value:
-    """x.reshape(shape), all extents given."""
+    """x.reshape(shape); all sizes of `shape` are given."""
     assert math.prod(shape) == math.prod(x.shape), (x, shape)
     return g.node("Reshape", [x, g.constant(shape)], shape, power=x.power, integer=x.integer)
 

@@ -1,6 +1,6 @@
 """ResNet-50, Wide ResNet-50-2, ResNeXt-50 and RegNet-Y-400MF, after torchvision's resnet.py and regnet.py.
 
-The 3x3 convolution of a block has its stride. All normalizations are folded.
+The stride of a block is in its 3x3 convolution. All normalizations are folded into convolutions.
 """
 
 from . import operators as op
@@ -50,7 +50,9 @@ def _resnet(g: Graph, x: Value, groups: int = 1, base_width: int = 64) -> Value:
 
 
 def regnet_y_400mf(g: Graph, x: Value) -> Value:
-    """Radosavovic et al., "Designing Network Design Spaces" (2020), RegNetY-400MF: groups of 8 channels, gates."""
+    """Radosavovic et al., "Designing Network Design Spaces" (2020), RegNetY-400MF: groups of 8 channels,
+    squeeze-and-excitation.
+    """
     x = op.relu(g, op.conv(g, x, "stem.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     for stage, (width, blocks) in enumerate(((48, 1), (104, 3), (208, 6), (440, 6)), start=1):
         out = g.channels(width)

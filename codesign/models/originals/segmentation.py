@@ -1,6 +1,6 @@
 """LR-ASPP and DeepLab-v3 over MobileNet-v3-Large, after torchvision's models/segmentation.
 
-The last three blocks of the backbone are dilated instead of strided. All normalizations are folded.
+The last three blocks of the backbone are dilated instead of strided. All normalizations are folded into convolutions.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ CLASSES = 21
 """Number of classes of Pascal VOC, including the background."""
 DILATED = (*LARGE[:12], *(replace(row, dilation=2) for row in LARGE[12:]))
 EIGHTH = 4
-"""Index of the block whose output is an eighth of the image."""
+"""Index of the feature map, among those of `mobilenet_v3_features`, whose size is an eighth of the image's."""
 
 
 def lraspp(g: Graph, x: Value) -> Value:

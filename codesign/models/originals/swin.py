@@ -1,4 +1,4 @@
-"""Swin-T, after torchvision's swin_transformer.py: windows by reshapes and transposes, rolls by slices."""
+"""Swin-T, after torchvision's swin_transformer.py: windows are made by reshapes and transposes, rolls by slices."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .vision_transformers import EMBEDDING_DEVIATION
 EPSILON = 1e-5
 WINDOW = 7
 FORBIDDEN = -100.0
-"""Number added to the score of two positions that are neighbours only because of a roll."""
+"""Number added to the score of two positions that are in the same window only because of a roll."""
 
 
 def swin_t(g: Graph, x: Value) -> Value:
@@ -76,7 +76,7 @@ def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
 
 
 def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None) -> Value:
-    """Attention in all windows [windows, positions, channels]."""
+    """Attention inside each window of `x`, [windows, positions, channels]."""
     windows, places, channels = x.shape
     depth = channels // heads
     y = op.reshape(g, op.linear(g, x, "qkv", 3 * channels), (windows, places, 3, heads, depth))
@@ -98,7 +98,7 @@ def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None)
 
 
 def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
-    """torch.roll of rows and columns: two slices and a concatenation for each axis."""
+    """torch.roll of rows and columns by `shifts`: two slices and a concatenation for each axis."""
     for axis, shift in enumerate(shifts, start=1):
         parts = [op.slice_axis(g, x, axis, -shift, op.FOREVER), op.slice_axis(g, x, axis, 0, -shift)]
         x = op.concat(g, [part for part in parts if part.shape[axis]], axis)
@@ -106,7 +106,7 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """Numbers added to the scores of each window: [windows, 49, 49], 0 between positions of one region,
+    """Numbers added to the scores of each window, [windows, 49, 49]: 0 between positions of one region of the image,
     else FORBIDDEN.
     """
     regions = np.zeros((rows, columns), np.int64)

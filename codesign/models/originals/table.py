@@ -1,4 +1,6 @@
-"""All networks by name: the functions that build them, the sizes of their images, and their names as exported."""
+"""Table of the networks by name: the functions that build them, the sizes of their images, and the names under which
+they are exported.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ INPUT, OUTPUT = "x", "y"
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A network: the function that builds it, the size of its images (rows and columns), and the least size that it
-    accepts.
+    """A network: `build` adds it to a graph; `size`: rows and columns of its images; `least`: the least such size that
+    it accepts.
 
     Image sizes must be multiples of `multiple`. `exported` is the name under which `benchmarks/outside_networks.py`
     exports the original.
@@ -76,7 +78,7 @@ NAMES = tuple(TABLE)
 
 
 def original(name: str) -> Original:
-    """The network called `name`. Raises UserError for others."""
+    """The network called `name`. Raises UserError for an unknown name."""
     try:
         return TABLE[name]
     except KeyError:
@@ -86,9 +88,9 @@ def original(name: str) -> Original:
 def describe(
     name: str, *, batch: int = 1, size: int | None = None, width: float = 1.0, depth: float = 1.0
 ) -> Graph:
-    """The network's graph without random weights yet: float32 ``x`` [batch, 3, size, size] to float32 ``y``.
+    """The network's graph, whose weights are not drawn yet: float32 ``x`` [batch, 3, size, size] to float32 ``y``.
 
-    `size` is that of the original by default; `width` and `depth` below 1 make copies with fewer channels and blocks.
+    `size` is the original's size by default; `width` and `depth` below 1 make copies with fewer channels and blocks.
     Raises UserError for an unknown name and for sizes that the network does not accept.
     """
     network = original(name)
@@ -114,5 +116,5 @@ def build_original(
     width: float = 1.0,
     depth: float = 1.0,
 ) -> onnx.ModelProto:
-    """The float32 model, opset 17, see `describe`; the same arguments give the same bytes."""
+    """The float32 model, opset 17; arguments as of `describe`. Equal arguments give equal bytes."""
     return describe(name, batch=batch, size=size, width=width, depth=depth).model(seed)

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the graph. `power` is an estimate of its mean square, from which the deviation of weights follows.
+    """A tensor of the graph. `power` is an estimate of its mean square; it decides the standard deviation of the
+    weights that are multiplied with it.
 
-    Batch normalizations would keep every layer's outputs approximately normal. Where they are folded or missing, a
-    suitable standard deviation of weights has this effect: one over the square root of (number of products of a sum
-    times power of their inputs), which is He's rule after a ReLU.
+    Batch normalizations would keep every layer's outputs approximately normal. Where they are folded or missing, the
+    standard deviation of the weights has this effect: 1 / sqrt(number of products in a sum * power of the input), which
+    is He's rule after a ReLU.
     """
 
     name: str
@@ -35,7 +36,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A float32 initializer: shape, mean and deviation of its normal distribution; `least` bounds it below."""
+    """A float32 initializer: shape, mean and standard deviation of its normal distribution; `least` bounds its values
+    from below.
+    """
 
     shape: tuple[int, ...]
     deviation: float
@@ -43,7 +46,7 @@ class Weight:
     least: float = -np.inf
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Random values of the weight."""
+        """Random values of the weight, float32."""
         drawn = rng.standard_normal(self.shape, np.float32) * np.float32(self.deviation) + np.float32(
             self.mean
         )

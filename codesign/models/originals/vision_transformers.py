@@ -1,7 +1,7 @@
 """ViT-Tiny, DeiT-Small and Mixer-S/16, after timm's vision_transformer.py and mlp_mixer.py.
 
-Attention is `scaled_dot_product_attention`, which the exporter writes as products of queries and keys that are both
-multiplied by the root of the scale.
+Attention is `scaled_dot_product_attention`, which the exporter writes as a product of queries and keys, both multiplied
+by the square root of the scale.
 """
 
 import math
@@ -42,7 +42,7 @@ def _vit(g: Graph, x: Value, heads: int) -> Value:
 
 
 def _patches(g: Graph, x: Value, name: str, width: int) -> Value:
-    """Square patches as rows of their own: [batch, patches, width]."""
+    """Square patches of an image as rows: [batch, patches, width]."""
     y = op.conv(g, x, name, width, op.Window(PATCH, PATCH))
     y = op.reshape(g, y, (x.shape[0], width, math.prod(y.size)))
     return op.transpose(g, y, 0, 2, 1)
@@ -60,7 +60,9 @@ def _attention(g: Graph, x: Value, name: str, heads: int) -> Value:
 
 
 def scaled_dot_product(g: Graph, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
-    """torch.nn.functional.scaled_dot_product_attention of [batch, heads, length, depth]; `mask` is added to scores."""
+    """torch.nn.functional.scaled_dot_product_attention of tensors [batch, heads, length, depth]; `mask` is added to the
+    scores.
+    """
     factor = q.shape[-1] ** -0.25
     keys = op.scaled(g, op.transpose(g, k, 0, 1, 3, 2), factor)
     y = op.matmul(g, op.scaled(g, q, factor), keys)

@@ -51,7 +51,7 @@ class MobileBertSizes:
 def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
     """BERT: ``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``,
     float32 [batch, sequence, width], and ``pooler_output`` [batch, width]. With `sequence` None the number of tokens is
-    a symbol, for any number.
+    a symbol, so that any number is possible.
     """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width
@@ -81,7 +81,9 @@ def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertS
 
 
 def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, sizes: BertSizes) -> str:
-    """One layer of `bert`; the names of its parts begin with `name`. Input and output are [batch, sequence, width]."""
+    """Adds one layer of `bert`; the names of its nodes begin with `name`. Input `data` and the returned output are
+    [batch, sequence, width].
+    """
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
     context = _attention(w, name, (query, key, value), mask, rows, sizes.heads, width // sizes.heads)
@@ -95,7 +97,7 @@ def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, si
 def mobilebert(
     seed: int, batch: int, sequence: Size, sizes: MobileBertSizes = MobileBertSizes()
 ) -> onnx.ModelProto:
-    """MobileBERT, with the inputs and outputs of `bert`, apart from ``pooler_output``."""
+    """MobileBERT, with the inputs and outputs of `bert` except ``pooler_output``."""
     w = Writer(rng=np.random.default_rng(seed))
     rows, width, narrow = (batch, sequence), sizes.width, sizes.bottleneck
     mask = _mask(w)
@@ -140,7 +142,9 @@ def _inputs(rows: Rows) -> dict[str, tuple[int, Rows]]:
 
 
 def _mask(w: Writer) -> str:
-    """The mask [batch, 1, 1, sequence] added to scores: 0 for tokens with attention, the least float32 for others."""
+    """Adds the mask [batch, 1, 1, sequence] that is added to scores: 0 for tokens with attention, the lowest float32
+    for others.
+    """
     wide = w.node("Unsqueeze", "mask.wide", ["attention_mask", w.numbers([1, 2])])
     real = w.node("Cast", "mask.real", [wide], to=TensorProto.FLOAT)
     rest = w.node("Sub", "mask.rest", [w.number(1.0), real])
@@ -158,8 +162,8 @@ def _types(w: Writer, width: int) -> str:
 
 
 def _positions(w: Writer, sequence: Size, width: int) -> str:
-    """The embeddings of the first `sequence` positions, gathered as exporters do: with a constant of indices, or with
-    its first part if the number of tokens is a symbol.
+    """The embeddings of the first `sequence` positions, gathered as exporters do: by a constant of indices or, if the
+    number of tokens is a symbol, by its first part.
     """
     table = w.weight("positions.weight", POSITIONS, width)
     places = np.arange(POSITIONS if sequence is None else sequence)[None]

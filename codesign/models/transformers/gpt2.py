@@ -1,8 +1,8 @@
 """GPT-2: logits of the next token, for a whole prompt or token by token.
 
 After Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), the small model, and the nodes that
-torch's exporter writes for it. Keys and values of earlier tokens are inputs and outputs, which a caller keeps from step
-to step.
+torch's exporter writes for it. Keys and values of earlier tokens are inputs and outputs, which a caller passes from
+step to step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Gpt2Sizes:
 
 
 def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """GPT-2 for a prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, of
+    """GPT-2 for a prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, for
     each layer i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. With `sequence`
     None the number of tokens is a symbol.
     """
@@ -39,7 +39,7 @@ def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
     """GPT-2 for one token after `past` others: ``input_ids`` and ``position_ids``, int64 [batch, 1], and ``past.i.key``
     and ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary], and the keys and
-    values of all past + 1 tokens, named as in `gpt2`.
+    values of all past + 1 tokens, under the names of `gpt2`.
     """
     return _gpt2(seed, batch, 1, past, sizes)
 
@@ -117,7 +117,7 @@ def with_logits(
     inputs: Ends,
     outputs: Ends,
 ) -> onnx.ModelProto:
-    """The model with logits: products with the embeddings of all words."""
+    """Adds the logits, products with the embeddings of all words, and returns the finished model."""
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)
     w.reshape("logits", logits, (*rows, sizes[1]))

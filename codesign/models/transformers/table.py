@@ -1,4 +1,4 @@
-"""All transformers by name: their builders, and their numbers of tokens and layers."""
+"""Table of the transformers by name: functions that build them, and their numbers of tokens and layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A transformer: the function that builds it from seed, batch, tokens and layers, and its largest
+    """A transformer: `build` makes it from seed, batch, number of tokens and number of layers; `most` is its largest
     number of tokens.
     """
 
@@ -53,8 +53,8 @@ NAMES = tuple(TABLE)
 
 
 def _known(tokens: Size) -> int:
-    """The number of tokens. Raises UserError if it is a symbol, as a decode step would attend to padding after cached
-    tokens.
+    """`tokens`. Raises UserError if it is None (a symbol), because a decode step would attend to padding after the
+    cached tokens.
     """
     if tokens is None:
         raise UserError("a decode step keeps a fixed number of tokens; leave --symbolic out")
@@ -70,9 +70,9 @@ def build_transformer(
     layers: int | None = None,
     symbolic: bool = False,
 ) -> onnx.ModelProto:
-    """The model for `tokens` tokens at once, or (``_decode``) for one token after `tokens` others.
+    """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` others.
 
-    `symbolic`: for any number of tokens at once; this number is the symbol ``sequence`` in the model.
+    `symbolic`: the model takes any number of tokens at once; this number is the symbol ``sequence``.
 
     Raises UserError for an unknown name, and for more tokens or layers than the original has.
     """
@@ -91,7 +91,8 @@ def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS)
     """Seeded inputs of a transformer, with `tokens` tokens if their number is symbolic.
 
     Ids are below the size of the vocabulary, positions ascend from the number of cached tokens; the mask excludes the
-    last eighth of the tokens, types are 0 in one half and 1 in the other, keys and values are normal.
+    last eighth of the tokens, token types are 0 in the first half and 1 in the second, keys and values are normally
+    distributed.
     """
     rng = np.random.default_rng(seed)
     words = next(t.dims[0] for t in model.graph.initializer if t.name == "words.weight")

@@ -17,42 +17,46 @@ IR_VERSION = 8
 DEVIATION = 0.02
 """Standard deviation of weights, as in BERT, GPT-2 and Llama at initialization."""
 LEAST = float(np.finfo(np.float32).min)
-"""Number added to the scores of masked tokens: exporters use the least float32."""
+"""Number that exporters add to the scores of masked tokens: the lowest float32."""
 
 SEQUENCE = "sequence"
-"""Symbol for the number of tokens in a model where that number is None."""
+"""Symbol for the number of tokens, used if that number is None."""
 Size = int | None
 Rows = tuple[int, Size]
-"""(batch, tokens)."""
+"""(batch, number of tokens)."""
 End = tuple[int, tuple[Size, ...]]
 Ends = Mapping[str, End]
-"""For each tensor's name, the number of its element type in ONNX, and its shape."""
+"""Inputs or outputs: for each tensor name, ONNX's number of the element type, and the shape."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """A graph under construction; nodes and tensors have the name of the part of the network to which they belong."""
+    """A graph under construction; names of nodes and tensors begin with the name of the part of the network that they
+    belong to.
+    """
 
     rng: np.random.Generator
     graph: OnnxGraph = field(default_factory=OnnxGraph)
 
     def weight(self, name: str, *shape: int, mean: float = 0.0) -> str:
-        """A weight of random numbers around `mean`, with the standard deviation `DEVIATION`."""
+        """Adds a weight of normally distributed numbers with mean `mean` and standard deviation `DEVIATION`, unless the
+        name exists; returns its name.
+        """
         if name not in self.graph.initializers:
             values = self.rng.standard_normal(shape, np.float32) * np.float32(DEVIATION) + np.float32(mean)
             self.graph.constant(name, values, np.float32)
         return name
 
     def numbers(self, values: Sequence[int]) -> str:
-        """A constant list of int64; equal lists are one constant."""
+        """Name of an int64 constant with the list `values`; equal lists share one constant."""
         return self.graph.constant(f"int64_{'_'.join(map(str, values))}", values, np.int64)
 
     def number(self, value: float) -> str:
-        """A constant float32 without dimensions; equal numbers are one constant."""
+        """Name of a float32 constant without dimensions; equal numbers share one constant."""
         return self.graph.constant(f"float_{value!r}", value, np.float32)
 
     def node(self, operator: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Adds a node whose name and output are `name`."""
+        """Adds a node; the node and its output have the name `name`, which is returned."""
         return self.graph.node(operator, name, inputs, name, **attributes)
 
     def linear(self, name: str, data: str, depth: int, columns: int, *, bias: bool = True) -> str:
@@ -68,7 +72,7 @@ class Writer:
         return self.node("LayerNormalization", name, [data, scale, shift], axis=-1, epsilon=epsilon)
 
     def reshape(self, name: str, data: str, shape: Sequence[Size]) -> str:
-        """Reshapes to a shape of which one size may be None, which follows from the others."""
+        """Reshapes to `shape`, of which one size may be None: it follows from the others."""
         return self.node(
             "Reshape", name, [data, self.numbers([-1 if size is None else size for size in shape])]
         )
@@ -81,8 +85,8 @@ class Writer:
         return "tokens"
 
     def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
-        """Slices a constant to its first `count` elements along each of `axes`; `count` is the name of a tensor, int64
-        [1], and the constant is long enough for all counts.
+        """Slices a constant to its first `count` elements along each of `axes`. `count` is the name of a tensor, int64
+        [1]; the constant must be long enough for each value of it.
         """
         for axis in axes:
             begin, where = self.numbers([0]), self.numbers([axis])
@@ -102,7 +106,7 @@ class Writer:
         return self.reshape(f"{name}.joined", moved, (*rows, width))
 
     def finish(self, name: str, inputs: Ends, outputs: Ends) -> onnx.ModelProto:
-        """The model of all nodes added so far, with these inputs and outputs."""
+        """The model of all nodes added so far, with the given inputs and outputs."""
         proto = helper.make_graph(
             self.graph.nodes,
             name,
@@ -120,10 +124,10 @@ def _value_info(name: str, end: End) -> onnx.ValueInfoProto:
 
 
 def ids(shape: tuple[Size, ...]) -> End:
-    """The type and shape of an int64 input or output."""
+    """Element type and shape of an int64 input or output."""
     return TensorProto.INT64, shape
 
 
 def floats(shape: tuple[Size, ...]) -> End:
-    """The type and shape of a float32 input or output."""
+    """Element type and shape of a float32 input or output."""
     return TensorProto.FLOAT, shape
