@@ -9,7 +9,7 @@ from .interfaces import ADDRESS_BITS
 OKAY = 0
 SLAVE_ERROR = 2
 DECODE_ERROR = 3
-"""Values of RRESP and BRESP: success, failure of the slave, no slave at this address."""
+"""Values of RRESP and BRESP: success; failure of the slave; no slave at the address."""
 
 INCREMENTING = 1
 """Value of ARBURST and AWBURST for INCR bursts."""

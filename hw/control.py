@@ -51,7 +51,7 @@ _BLOCK = 0x20  # bytes of each part of the map; the first cycle of a read select
 
 
 def counter_address(name: str) -> int:
-    """Byte address of the low word of counter `name`. Raises ValueError if there is none."""
+    """Byte address of the low word of counter `name`. Raises ValueError if there is no such counter."""
     return COUNTERS_AT + 8 * COUNTERS.index(name)
 
 

@@ -22,6 +22,6 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """The copies of number 0 .. `count` - 1 (`copy`)."""
+    """Copies number 0 to `count` - 1 of a register with `value` (see `copy`)."""
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

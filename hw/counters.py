@@ -76,8 +76,8 @@ _GROUP = 8  # number of counters in a group; the third of these cycles selects w
 
 
 class Counters(wiring.Component):
-    """The counters. They count while `run` is 1 and are cleared by `clear`, both with a delay of two cycles, so after a
-    run they include its last cycle.
+    """The counters. They count while `run` is 1 and are cleared by `clear`, both with a delay of two cycles, so that
+    the counts after a run include the run's last cycle.
 
     Members: `load`, `compute`, `store`: activities of the units. `read_*`, `write_*`: accepted bursts, from MemoryPort.
     `index` selects a counter of COUNTERS, which `value` shows READ_CYCLES later.

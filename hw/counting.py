@@ -1,4 +1,6 @@
-"""Next values of counters whose inputs come late in the cycle: count + 1 and count - 1 are computed before them."""
+"""Next values of counters whose inputs come late in the cycle: count + 1 and count - 1 are computed first, and the
+inputs only select one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from amaranth.hdl import Mux, Signal, Value
 
 
 def counted(count: Signal, *, up: Value, down: Value) -> Value:
-    """`count` + `up` - `down` in the width of `count`; `up` and `down`, one bit each, select a multiplexer and enter no
-    carry chain.
+    """`count` + `up` - `down` in the width of `count`; `up` and `down`, one bit each, only select a multiplexer, so
+    that they do not pass a carry chain.
     """
     bits = len(count)
     return Mux(up == down, count, Mux(up, (count + 1)[:bits], (count - 1)[:bits]))

@@ -19,7 +19,7 @@ from .wide_walk import WideWalk
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
     """Layout of a job, one load: sizes of the instruction; `kind`, index of the writer's element sizes; `offset`, byte
     position of the first row's start in a bus word; `pitch`, distance of rows in bytes modulo the bus word; and whether
-    the rows form one run.
+    the rows form one run of adjacent bytes.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -47,9 +47,10 @@ def step_width(config: Config, element_bytes: int) -> int:
 class Walk(wiring.Component):
     """A counter over `before` pads, `size` data elements and `behind` pads, in this order; empty phases are skipped.
 
-    Members: `start` loads the three numbers, which must not all be zero. The current element: `is_data`, it is data;
-    `phase_last`, it is the last of its phase; `ends`, it is the last of all. `next` moves to the next element, from the
-    last to the first. `next_is_data`, `first_is_data`: whether the element after `next`, after `start`, is data.
+    Members: `start` loads the three numbers, which must not all be zero. On the current element: `is_data`: it is data;
+    `phase_last`: it is the last of its phase; `ends`: it is the last of the walk. `next` moves to the next element,
+    from the last to the first. `next_is_data`, `first_is_data`: whether the element after `next`, after `start`, is
+    data.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Does the steps of one load after the other, with one cycle between the steps of two loads (STEP_GAP).
+    """Executes the steps of one load after the other, with one cycle between the steps of two loads (STEP_GAP).
 
     Members: `job`: a load; taken in cycle j, it has its first step in j + 3 or later. `words`: the client's FIFO.
     `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens in
@@ -140,7 +141,8 @@ class ElementWriter(wiring.Component):
         self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
     ) -> None:
         """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: width of a job's tag,
-        which the writer shows with its steps. `together`: most elements of kind 0 in a step, a power of two.
+        which the writer shows with its steps. `together`: largest number of elements of kind 0 in a step, a power of
+        two.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")

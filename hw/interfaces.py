@@ -44,7 +44,7 @@ def commands(config: Config) -> Signature:
 
 
 def token_bits(config: Config) -> int:
-    """Width in bits of a number of tokens, 0..token_queue_depth."""
+    """Width in bits of a number of tokens, which is 0 to token_queue_depth."""
     return config.token_queue_depth.bit_length()
 
 
@@ -90,7 +90,7 @@ class Activity(enum.Enum, shape=4):
 
 
 END_BITS = 16
-"""Width in bits of the number of instructions that end in a cycle; fewer CONFIGs than 2^16 can wait for one load."""
+"""Width in bits of the number of instructions that end in a cycle; fewer than 2^16 CONFIGs can wait for one load."""
 
 
 def trace() -> Signature:
@@ -106,8 +106,8 @@ def trace() -> Signature:
 def unit_members(config: Config) -> dict[str, Member]:
     """Members that the load, compute and store units have in common.
 
-    `idle`: every instruction that has begun has ended in an earlier cycle (e < now); FINISH waits for this and for
-    empty command queues. `activity`: counted in each cycle of a run.
+    `idle`: every instruction that has begun has ended in an earlier cycle (e < now); FINISH waits until all units are
+    idle and command queues are empty. `activity`: the performance counters count it in each cycle of a run.
     """
     return {
         "commands": In(commands(config)),
@@ -170,11 +170,11 @@ def burst_layout(config: Config) -> data.StructLayout:
 def read_client(config: Config) -> Signature:
     """A read client's side of the arbiter (contract section 2).
 
-    `request.valid` (registered) shows a request, for whose beats the client has reserved room. It stays, with its
-    payload, until the arbiter accepts it with `request.ready`; the next request may show REQUEST_GAP cycles later. The
-    client always takes beats: a beat that moved on the bus in t - 1 has `beat_valid` in t, and `beat_data` is at the
-    output of the client's FIFO from t + FIFO_LATENCY - 1 on. `beat_last`: the last beat of a burst. Bursts arrive in
-    order of acceptance.
+    `request.valid` (registered) shows a request, for whose beats the client has reserved room. The request stays, with
+    its payload, until the arbiter accepts it with `request.ready`; the next request may be shown REQUEST_GAP cycles
+    later. The client always takes beats: a beat that moved on the bus in t - 1 has `beat_valid` in t, and `beat_data`
+    is at the output of the client's FIFO from t + FIFO_LATENCY - 1 on. `beat_last`: the last beat of a burst. Bursts
+    arrive in order of acceptance.
     """
     return Signature(
         {
@@ -275,7 +275,7 @@ def chain_write(config: Config) -> Signature:
 def wgt_read(config: Config) -> Signature:
     """Compute's read port of the weight scratchpad: a tile, [columns][block_in] int8.
 
-    DEPTHWISE takes one row of it, TAPS four.
+    DEPTHWISE takes one row of the tile, TAPS four.
     """
     return scratchpad_read(depth=config.wgt_depth, width=8 * config.wgt_bytes)
 

@@ -3,6 +3,6 @@
 from typing import Final
 
 ALU_LANE: Final = "alu_lane"
-"""Module of a lane's arithmetic."""
+"""Name of the module for the arithmetic of a lane."""
 ACCUMULATOR_LANE: Final = "accumulator_lane"
-"""Module of a lane: its operands, its arithmetic and its last results."""
+"""Name of the module for a whole lane: its operands, its arithmetic and its last results."""

@@ -14,7 +14,9 @@ REGISTER_BITS = 64
 
 
 def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
-    """The layout of a word of `size` bits with `fields`; a FlexibleLayout, since there are unused bits between them."""
+    """The layout of a word of `size` bits with `fields`, a FlexibleLayout, since there may be unused bits between
+    fields.
+    """
     return data.FlexibleLayout(
         size,
         {

@@ -70,8 +70,8 @@ class LoadUnit(wiring.Component):
     ) -> tuple[Value, Value, data.View, Value]:
         """Decodes the head instruction to runs for `requests` and a job for the writer; CONFIG writes its register.
 
-        Returns (the head is a CONFIG; a job starts in this cycle; the job; the length of a LOAD.PATCH's rows is being
-        computed, so no instruction may begin).
+        Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether the length of a
+        LOAD.PATCH's rows is being computed, so that no instruction may begin).
         """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
@@ -127,8 +127,8 @@ class LoadUnit(wiring.Component):
         job: data.View,
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
-        """Decodes a LOAD.PATCH, which waits for a product, the length of its rows, and then starts from copies of its
-        fields. Returns (it starts in this cycle; no instruction may begin).
+        """Decodes a LOAD.PATCH. It waits for a product, the length of its rows, and then starts from copies of its
+        fields. Returns (whether it starts in this cycle; whether instructions must not begin).
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
@@ -323,8 +323,8 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Pushes and ends of loads in flight. The numbers for the youngest load are in registers, since CONFIGs may add
-        to them, those for older loads in a small memory.
+        """Pushes and ends of loads in flight. The numbers of pushes of the youngest load are in registers, since
+        CONFIGs may add to them; the numbers of older loads are in a small memory.
         """
         config = self._config
         bits = token_bits(config)

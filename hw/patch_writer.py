@@ -23,8 +23,9 @@ POSITION = signed(28)
 """Shape of a byte position in a row of patches: at most 65535 x 255 + 255, at least minus the left pad."""
 
 _AHEAD = 8
-"""Depth of the ring buffer and largest number of vectors between generator and step; six of them are in the four
-stages, in the register after the ring and in the step."""
+"""Depth of the ring buffer, which is also the largest number of vectors between generator and step; six of them are in
+the four stages, in the register after the ring and in the step.
+"""
 
 WORDS_BITS = 17
 """Width in bits of a number of bus words in a row, which has at most 65535 bytes."""
@@ -35,17 +36,17 @@ def _batch_bits(config: Config) -> int:
 
 
 def patch_layout(config: Config) -> data.StructLayout:
-    """Layout of the fields of register PATCH, and `length`, the number of bytes that are read of each row."""
+    """Layout of the fields of register PATCH, and of `length`, the number of bytes that are read from each row."""
     bytes_ = dict.fromkeys(("run", "step", "pitch", "pad_left"), 8)
     return data.StructLayout({**bytes_, "row_bytes": 16, "batch_row": _batch_bits(config), "length": 16})
 
 
 class PatchWriter(wiring.Component):
-    """Does the steps of one patch load after the other.
+    """Executes the steps of one patch load after the other.
 
     Members: `job`: a load; taken in cycle j, it has its first step in j + 8 or later. Its `sizes` are those of the
     instruction (x_size patches; `offset` and `pitch` of the rows in a bus word), its `patch` the fields of register
-    PATCH. `words`, `may`, `steps_last`, `tag`: as in ElementWriter. The write of a step in cycle s shows in s + 2:
+    PATCH. `words`, `may`, `steps_last`, `tag`: see ElementWriter. The write of a step in cycle s shows in s + 2:
     `write`, unless the load is empty; if lanes[i], lane i of row `batch_row` of vector `address` gets byte i of `data`
     or, unless from_dram[i], the pad value; `last`: it is the load's last step.
     """
@@ -152,9 +153,9 @@ class PatchWriter(wiring.Component):
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """Layout of a vector: its step; its lanes; the lanes that come from DRAM; the row's byte position of lane 0;
-        the row's words that are missing in the window: their number, whether there are any (`short`), whether it is
-        one.
+        """Layout of a vector: its step; its lanes; the lanes that come from DRAM; the byte position of lane 0 in the
+        row; the number of the row's words that are missing in the window (`missing`), whether any is (`short`), whether
+        exactly one is.
         """
         block = self._config.block_in
         return data.StructLayout(

@@ -1,4 +1,4 @@
-"""A multiplier that takes several cycles, for lengths that an instruction needs once (hw/README.md section 6)."""
+"""A multiplier that takes several cycles, for lengths that an instruction needs only once (hw/README.md section 6)."""
 
 from __future__ import annotations
 

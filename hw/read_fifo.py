@@ -1,4 +1,4 @@
-"""The FIFO of a read client, of bus words; their room is freed burst by burst (hw/README.md section 2)."""
+"""The FIFO of a read client: a queue of bus words whose room is freed burst by burst (hw/README.md section 2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def word_layout(config: Config) -> data.StructLayout:
 class ReadFifo(wiring.Component):
     """A FIFO of bus words; a beat shown in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*`: as in `interfaces.read_client`. `words`: the head, popped with `ready`; its payload is the output
+    Members: `beat_*`: see `interfaces.read_client`. `words`: the head, popped with `ready`; its payload is the output
     of a memory and late, so users should register it first. `release`: the number of words of a burst, in the cycle
     after its last word was popped, for ReadRequests.
     """

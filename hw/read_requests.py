@@ -28,8 +28,8 @@ def length_bits(config: Config) -> int:
 def run_layout(config: Config) -> data.StructLayout:
     """Layout of the runs of an instruction: `rows` rows of `length` bytes, `pitch` bytes apart, the first at `address`.
 
-    Each row is a run; with `joined` (rows without gaps) all rows are one run. If `rows` or `length` is 0, there is
-    none.
+    Each row is a run; with `joined` (rows without gaps) all rows are one run. If `rows` or `length` is 0, there is no
+    run.
     """
     return data.StructLayout(
         {
@@ -195,7 +195,7 @@ class BurstCutter(wiring.Component):
 class ReadRequests(wiring.Component):
     """Requests of a read client: shows each burst as soon as the FIFO has room for all its beats.
 
-    Members: `start`, `runs`: as in BurstCutter. After a start in cycle b, the first request shows in b + REQUEST_DELAY,
+    Members: `start`, `runs`: see BurstCutter. After a start in cycle b, the first request shows in b + REQUEST_DELAY,
     each other one REQUEST_GAP after the acceptance of the request before it. `active`: 1 from b + 1 through the cycle
     in which the last request is accepted. `request`: to the arbiter. `release`: number of words that became free, one
     cycle after their last use; a request that needs their room may show ROOM_DELAY after that use.

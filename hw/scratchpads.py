@@ -1,5 +1,5 @@
-"""Memories that the compute unit reads: inputs and weights, which the load unit writes, and the chain memory, which the
-store unit writes.
+"""Memories that the compute unit reads: the scratchpads of inputs and weights, which the load unit writes, and the
+chain memory, which the store unit writes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """(enables of its lanes, data) for each word of the write port in one word of each bank."""
+        """For each word of the write port in one word of each bank: (enables of its lanes, data)."""
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [
             (

@@ -34,8 +34,8 @@ class SharedModules:
         """The RTLIL `text` and all shared modules, each renamed to the path of the module that contains its instances
         and its own name.
 
-        So tools find the unit of a shared module by its name. Raises ValueError if two modules contain instances of the
-        same shared module.
+        So tools can tell from the name which unit a shared module belongs to. Raises ValueError if two modules contain
+        instances of the same shared module.
         """
         around: dict[str, str] = {}
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
@@ -53,8 +53,8 @@ class SharedModules:
     def instance(
         self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
     ) -> tuple[Instance, object]:
-        """(instance of `module`, an object with the signals at its ports); ports in `inputs` are connected to these
-        values instead. `make`: makes the component for the module's text.
+        """(instance of `module`, object with the signals at its ports). Ports named in `inputs` are connected to the
+        values there; `make` makes a component from which the module's text is generated.
         """
         if module not in self.texts:
             component = make()

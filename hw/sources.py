@@ -1,4 +1,4 @@
-"""Hash of the RTL's sources and of Amaranth's version, the part of cache keys that does not depend on a
+"""Hash of the RTL's sources and of Amaranth's version: the part of cache keys that does not depend on a
 configuration.
 """
 

@@ -45,7 +45,7 @@ class Accelerator(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """The units are in reset while no program runs; memories keep their contents."""
+        """Connects all parts. The units are in reset while no program runs; memories keep their contents."""
         m = Module()
         config = self._config
         m.submodules.control = control = Control(config=config)

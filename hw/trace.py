@@ -14,9 +14,9 @@ def instruction_times(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cycles of (begin, end) of `instructions`, uint64 (n, words): int64 (n,), -1 for an event that did not happen.
 
-    `events` int64 (m, 5), in order of cycles: cycle, unit, and numbers of the unit's instructions that begin, of those
-    other than CONFIG that end, and of CONFIGs that end in this cycle. A unit's instructions begin in order; CONFIGs end
-    in order, and so do all others.
+    `events` int64 (m, 5), in order of cycles: cycle, unit, number of the unit's instructions that begin in this cycle,
+    number of its instructions other than CONFIG that end, and number of its CONFIGs that end. A unit's instructions
+    begin in order; CONFIGs end in order among themselves, and so do all other instructions.
     """
     begin = np.full(len(instructions), -1, np.int64)
     end = begin.copy()

@@ -44,10 +44,10 @@ class VerilogModule:
 def component_module(
     component: wiring.Component, name: str, report: Callable[[str], None] = lambda text: None
 ) -> VerilogModule:
-    """Verilog of `component` as module `name`, its ports named by their path with single underscores.
+    """Verilog of `component` as module `name`; ports are named by their path, joined by single underscores.
 
     Amaranth would join paths by two underscores, which tools mangle. The clock is `clk`, the reset `rst` (high,
-    synchronous). `report` is called with a line on each step.
+    synchronous). `report` is called with a line of text for each step.
     """
     with collector_paused():
         return _component_module(component, name, report)
@@ -205,7 +205,7 @@ def generate_module(
 ) -> VerilogModule:
     """Verilog of the whole accelerator, top module `vdla`; `trace_ports` adds the trace ports that the harness reads.
 
-    `report` is called with a line on each step: large machines take some seconds.
+    `report` is called with a line of text for each step: large machines take some seconds.
     """
     return component_module(Accelerator(config=config, trace_ports=trace_ports), TOP, report)
 

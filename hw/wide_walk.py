@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over pads and data in steps of one or several elements. Members as in `Walk`, and: `first_room`, `room`:
-    most data elements in the step after `start`, after `next`. `taken`: number of elements in the current step, 1 for a
-    pad. `phase_last`, `ends`: no element follows the step in its phase, no element at all.
+    """A walk over pads and data in steps of one or several elements. Members are those of `Walk`, and: `first_room`,
+    `room`: largest number of data elements in the step after `start`, and after `next`. `taken`: number of elements in
+    the current step, 1 for a pad. `phase_last`, `ends`: no element follows the step in its phase, no element at all.
     """
 
     def __init__(self, *, most: int) -> None:

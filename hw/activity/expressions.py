@@ -84,8 +84,8 @@ def pins_of(expression: Expression) -> set[str]:
 
 
 def truth_table(expression: Expression, pins: Sequence[str]) -> int:
-    """The truth table as an integer: bit i is the value of the expression if each pin number k has the value of bit k
-    of i. Raises LibertyError for a pin that is not among `pins`.
+    """The truth table as an integer: bit i is the value of the expression when pin number k of `pins` has the value of
+    bit k of i. Raises LibertyError for a pin that is not among `pins`.
     """
     if missing := pins_of(expression) - set(pins):
         raise LibertyError(f"an expression names {', '.join(sorted(missing))}, which is no input of the cell")

@@ -23,8 +23,8 @@ from .expressions import Expression, parse_expression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of `values` (slews, loads) over input slew in ns and load in pF. An axis has one point if the values do
-    not depend on it.
+    """A table of `values` (slews, loads) over input slew in ns and load in pF. An axis on which the values do not
+    depend has one point.
     """
 
     slews: NDArray[np.float64]
@@ -66,7 +66,7 @@ class InternalPower:
 @dataclass(frozen=True, slots=True, eq=False)
 class Arc:
     """A timing arc: slew tables in ns of output `pin` after a transition of input `related`. `inverts`: a rise of
-    `related` may cause a fall and vice versa; `follows`: a rise may cause a rise and a fall a fall.
+    `related` may cause a fall of `pin`, and a fall a rise; `follows`: a rise may cause a rise, and a fall a fall.
     """
 
     pin: str
@@ -79,8 +79,8 @@ class Arc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Register:
-    """An edge-triggered flip-flop: expression of the next state, clock pin, and the names by which output functions
-    call its state and the inverse.
+    """An edge-triggered flip-flop: expression of the next state, clock pin, and the names that stand for its state and
+    for the inverse state in output functions.
     """
 
     state: str

@@ -47,8 +47,8 @@ class WritePort:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryBlock:
-    """A memory macro of `words` words of `width` bits, all 0 at the start. `path`: its instance; `unit`: the unit that
-    has it. A read in the cycle of a write to the same word returns the old word.
+    """A memory macro of `words` words of `width` bits, all 0 at the start. `path`: path of its instance; `unit`: the
+    unit that contains it. A read in the cycle of a write to the same word returns the old word.
     """
 
     path: str
@@ -112,8 +112,8 @@ class _Flattener:
         return np.array([self.numbers[self.find(net)] for net in nets], np.int32)
 
     def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
-        """The net of each bit of a connection. A bit in `wanted` is an integer, a net of the module, or a text, a
-        constant; `nets` maps the module's nets to nets of this object and is extended.
+        """The net of each bit of a connection. A bit in `wanted` is an integer (a net of the module) or a text (a
+        constant). `nets` maps the module's nets to nets of this object; missing nets are added to it.
         """
         found: list[int] = []
         for bit in wanted:
@@ -271,8 +271,8 @@ def _padded(rows: list[list[int]]) -> NDArray[np.int32]:
 
 
 def _evaluation_order(gates: list[tuple[int, list[int], list[int]]]) -> list[int]:
-    """Indices of `gates`, (truth table, inputs, outputs) each, in an order in which drivers come before the gates that
-    they drive. Raises NetlistError for a loop.
+    """Indices of `gates`, each (truth table, inputs, outputs), in an order in which a gate comes after the gates that
+    drive it. Raises NetlistError for a loop.
     """
     driver = {net: i for i, (_, _, driven) in enumerate(gates) for net in driven}
     readers: list[list[int]] = [[] for _ in gates]

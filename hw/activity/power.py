@@ -35,8 +35,8 @@ class Electrical:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Energy:
-    """Energy of a run in picojoules: of each cell, in `switching` the nets it drives, in `internal` inside the cell and
-    at `clock` pins; of the nets that each memory drives (`memory_outputs`).
+    """Energy of a run in picojoules. For each cell: of the nets that it drives (`switching`), inside it (`internal`),
+    and at its `clock` pins. For each memory: of the nets that it drives (`memory_outputs`).
     """
 
     switching: NDArray[np.float64]
@@ -47,8 +47,8 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitEnergy:
-    """Energy of a unit in picojoules: switching of its nets, inside its cells, at the clock pins of its flip-flops; and
-    its leakage in nanowatts.
+    """Energy of a unit in picojoules: of switching its nets, inside its cells, and at the clock pins of its flip-flops;
+    and its leakage in nanowatts.
     """
 
     switching: float
@@ -220,7 +220,7 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """Sums energy and leakage by unit (`synthesis.units.unit_of_path`)."""
+    """Energy and leakage by unit (`synthesis.units.unit_of_path`)."""
     count = len(netlist.units)
 
     def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

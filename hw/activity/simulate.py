@@ -1,8 +1,9 @@
 """Cycle-based simulation of a mapped netlist: counts each net's toggles, and the cycles in which it is 1.
 
-Each gate is evaluated once a cycle, after its drivers and without delays, so glitches (toggles of a net within a cycle
-before it settles) do not count. Gates are rows of a table instead of generated code: the largest netlist is ready in a
-second, while Verilator and g++ take minutes for each netlist. A cycle of 150,000 cells takes less than a millisecond.
+Each gate is evaluated once a cycle, after its drivers and without delays, so that glitches (toggles of a net within a
+cycle before it settles) are not counted. Gates are rows of a table instead of generated code: the largest netlist is
+ready in a second, while Verilator and g++ take minutes for each netlist. A cycle of 150,000 cells takes less than a
+millisecond.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .netlist import MemoryBlock, Netlist
 
 
 class MismatchError(UserError):
-    """An output of the netlist differs from the recorded output of the RTL."""
+    """Raised if an output of the netlist differs from the recorded output of the RTL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """Activity in `cycles` cycles. By net, int32: `toggles`, and `ones`, the cycles in which it is 1. By memory, in the
-    netlist's order: numbers of `reads` and `writes`.
+    """Activity in `cycles` cycles. For each net, int32: number of `toggles`, and number of cycles in which the net is 1
+    (`ones`). For each memory, in the netlist's order: numbers of `reads` and `writes`.
 
     A clocked read port counts a read if it is enabled and its address or its memory has changed since its last read; a
     port without clock counts a read if its address changes. A write of some bits of a word counts as a fraction of a
@@ -119,8 +120,8 @@ class _Gates(NamedTuple):
 class _Queue(NamedTuple):
     """Queue of the gates and flip-flops (numbered after the gates) to evaluate, by `level`.
 
-    The readers of net n are `readers[first[n] : first[n + 1]]`. `waiting` marks readers that are in the queue. The
-    queue of a level is in `places` from `starts[level]` on and has `used[level]` entries.
+    The readers of net n are `readers[first[n] : first[n + 1]]`. `waiting` marks the gates and flip-flops that are in
+    the queue. The entries of a level are `places[starts[level]]` and the following, `used[level]` in number.
     """
 
     readers: NDArray[np.int32]

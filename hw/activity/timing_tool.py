@@ -1,8 +1,9 @@
-"""Power of a part of a netlist by the timing tool OpenSTA (Debian: `opensta`), to compare power.py with.
+"""Power of a part of a netlist as computed by the timing tool OpenSTA (Debian: `opensta`); results of power.py are
+compared with it.
 
-The tool gets the activity of each pin by commands, since it reads no SAIF; but then it propagates the activity of input
-ports and overwrites the given ones. So the part has no input ports: added flip-flops, from which the tool propagates
-nothing, drive its open nets, and all pins keep their given activity.
+The tool gets the activity of each pin by commands, since it does not read SAIF. But then it propagates the activity of
+input ports and overwrites the given activity of other pins. Therefore the part has no input ports: added flip-flops,
+from which the tool propagates nothing, drive its open nets, and all pins keep their given activity.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ def as_the_tool_counts(part: Netlist, library: Library, state: Electrical, activ
     """Energy of each cell of `part`, computed here from loads and slews `state` by the tool's rules (search/Power.cc of
     OpenSTA, commit c018cb2).
 
-    These differ from the rules of `power.py` in the weights of the inputs' tables, and add the energies of a rise and a
-    fall for each toggle (later versions take the mean).
+    The tool's rules differ from those of `power.py` in the weights of the inputs' tables, and they add the energies of
+    a rise and a fall for each toggle (later versions of the tool take the mean).
     """
     toggles, ones = activity.toggles / activity.cycles, activity.ones / activity.cycles
     load = state.loads.max(axis=1)
@@ -233,8 +234,8 @@ def _share(
 
 
 def _condition(function: Expression, pin: str) -> Expression | None:
-    """The condition under which a toggle of `pin` toggles `function`, as the tool derives it; None if it
-    derives none.
+    """The condition under which a toggle of `pin` toggles `function`, as the tool derives it; None if the tool derives
+    none.
     """
     if isinstance(function, str):
         return "1" if function == pin else None

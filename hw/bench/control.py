@@ -27,7 +27,7 @@ class ControlRegisters:
     """An AXI4-Lite master on the control port of `dut`, one access at a time."""
 
     def __init__(self, dut: Any, *, prefix: str = "control") -> None:
-        """Sets all signals that it drives to zero; must be called before the reset."""
+        """Sets all input signals of the port to zero; must be called before the reset."""
         self._dut, self._prefix = dut, prefix
         self._edge = RisingEdge(dut.clk)
         for name in _INPUTS:
@@ -87,7 +87,7 @@ class ControlRegisters:
         await self.write(REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
 
     async def wait(self, *, cycles: int) -> dict[str, bool]:
-        """Reads STATUS until the run has ended and memory has answered all bursts; returns its bits.
+        """Reads STATUS until the run has ended and memory has answered all bursts; returns the bits of STATUS.
 
         Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that is deadlocked.
         """

@@ -94,10 +94,10 @@ class MemoryModel:
         self.data[address : address + len(contents)] = contents
 
     def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
-        """Makes beats that access these bytes get `response`. `kind`: r for reads, which then return zeros, w for
-        writes, which then have no effect.
+        """Makes beats that access the `size` bytes from `address` on get `response`. `kind`: r for reads, which then
+        return zeros; w for writes, which then have no effect.
 
-        The one response of a write burst is that of its worst beat.
+        A write burst has a single response: that of its worst beat.
         """
         self._failures.append((address, address + size, response, kind))
 
@@ -136,7 +136,7 @@ class MemoryModel:
         self._presented = self._answering = self._both_shown = False
 
     def _drive(self) -> None:
-        """Drives the accelerator's inputs of cycle `_now`, which depend on earlier cycles only."""
+        """Drives the accelerator's inputs of cycle `_now`; they depend only on earlier cycles."""
         stalls = self._stalls
         if self._current is None:
             self._choose()
@@ -161,8 +161,8 @@ class MemoryModel:
             self._set("bresp", self._responses[0][1])
 
     def _sample(self) -> None:
-        """Reads the accelerator's outputs of cycle `_now`, just before the clock edge that ends it, checks them and
-        queues their requests.
+        """Reads the accelerator's outputs of cycle `_now` (just before the clock edge that ends the cycle), checks them
+        and queues the requests that they show.
         """
         timing, now = self._timing, self._now
         read = self._wires.address("ar")

@@ -16,7 +16,7 @@ from .wires import AxiWires
 class AxiMonitor:
     """Watches the channels AR, AW, W, R and B of `dut`; a broken rule fails the test. MemoryModel has the same checks.
 
-    `bursts`: the accepted bursts, (channel ar or aw, Address) each. `partial_beats`: number of write beats with some
+    `bursts`: the accepted bursts, each (channel ar or aw, Address). `partial_beats`: number of write beats with some
     strobes 0.
     """
 

@@ -20,8 +20,8 @@ class Writable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedProgram:
-    """Values for the control registers: `base`, byte address of the image; `address` of the first instruction relative
-    to it; `count` of instructions. `size`: bytes of the image.
+    """The values that the control registers get for a launch: `base`, byte address of the image; `address` of the first
+    instruction, relative to `base`; `count`, number of instructions. `size`: bytes of the image.
     """
 
     address: int
@@ -38,11 +38,11 @@ def memory_bytes(program: Program) -> int:
 def load_program(
     memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
 ) -> LoadedProgram:
-    """Writes image and instructions of `program` from address `base` on, a multiple of 4096, and `inputs` to the
-    segments that they name.
+    """Writes image and instructions of `program` from address `base` on, a multiple of 4096, and the bytes `inputs` to
+    the segments of these names.
 
     Instructions start at the first multiple of 4096 at or above the image's end. A MemoryModel also restarts its random
-    sequence. Raises ProgramError for a segment that does not exist and for bytes of another number than it has.
+    sequence. Raises ProgramError if a segment does not exist or has another size than its bytes.
     """
     if base % INSTRUCTION_ALIGNMENT:
         raise ProgramError(f"base {base:#x} is no multiple of {INSTRUCTION_ALIGNMENT}")

@@ -17,7 +17,7 @@ AddressChannel = Literal["ar", "aw"]
 
 
 class RuleError(AssertionError):
-    """The master broke a rule; the message names the channel, the rule and the observed values."""
+    """Raised if the master broke a rule; the message names the channel, the rule and the observed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,13 @@ class AxiRules:
     _reads: int = 0
     _writes: int = 0
     _lengths: deque[int] = field(default_factory=deque)
-    """Numbers of beats of the writes whose address was accepted and whose data is not complete."""
+    """Number of beats of each write whose address was accepted and whose data are not complete."""
     _ahead: deque[int] = field(default_factory=deque)
-    """Numbers of beats of the writes whose data was complete before their address was accepted."""
+    """Number of beats of each write whose data were complete before its address was accepted."""
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:
-        """Checks AR or AW in a cycle; `shown`: its request, None without VALID."""
+        """Checks channel AR or AW in a cycle; `shown`: the request on it, None without VALID."""
         self._stable(channel, shown, ready)
         if shown is None:
             return
@@ -89,7 +89,9 @@ class AxiRules:
                 raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
 
     def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
-        """Checks W in a cycle, after `address` of the same cycle; `shown`: its beat, None without VALID."""
+        """Checks channel W in a cycle, after `address` of the same cycle; `shown`: the beat on it, None
+        without VALID.
+        """
         self._stable("w", shown, ready)
         if shown is None or not ready:
             return

@@ -56,7 +56,9 @@ have 200 MB.
 
 
 class BenchFailed(Exception):
-    """A test of the bench failed, or none ran; the message names the failed tests and has the end of the log."""
+    """Raised if a test of the bench failed, or if none ran; the message names the failed tests and has the end of the
+    log.
+    """
 
 
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:

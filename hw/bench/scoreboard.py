@@ -16,7 +16,7 @@ class Expected:
     """Expected results of a run, for example those of `vdla.sim.simulate`; a result that is None is not compared.
 
     `memory`: the image after the run, uint8. `cycles`: total. `begin`, `end`: int64 by instruction. `counters`: by name
-    (`vdla.hw.counters.COUNTERS`); those without a name here are expected to be 0.
+    (`vdla.hw.counters.COUNTERS`); counters that `counters` does not name are expected to be 0.
     """
 
     memory: NDArray[np.uint8] | None = None
@@ -95,7 +95,7 @@ class Scoreboard:
                 self.differences.append(f"counter {name}: expected {expected}, is {value}")
 
     def check(self) -> None:
-        """Raises AssertionError with all differences, and if nothing was compared."""
+        """Raises AssertionError if there are differences, with all of them, or if nothing was compared."""
         assert self.compared, "nothing was compared"
         assert not self.differences, "\n".join(self.differences)
 

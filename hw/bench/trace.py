@@ -19,7 +19,7 @@ class TraceMonitor:
     """Watches the trace ports of `dut` while a program runs; builds of `run_bench` have these ports."""
 
     def __init__(self, dut: Any) -> None:
-        """`start` must be called before the launch."""
+        """Must be constructed, and `start` called, before the launch."""
         self._dut = dut
         self._events: list[tuple[int, int, int, int, int]] = []
 

@@ -8,7 +8,7 @@ from .rules import Address, RuleError, WriteBeat
 
 
 class AxiWires:
-    """The ports PREFIX_arvalid, PREFIX_araddr, ... of `dut`; values are those just before the next clock edge."""
+    """The ports PREFIX_arvalid, PREFIX_araddr, ... of `dut`; values read are those just before the next clock edge."""
 
     def __init__(self, dut: Any, *, prefix: str, bus_bytes: int) -> None:
         """`bus_bytes`: width of wdata in bytes."""

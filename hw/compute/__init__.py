@@ -1,4 +1,4 @@
-"""The compute unit: matrix array, accumulators, vector ALU, and control, which begins and ends instructions."""
+"""The compute unit: matrix array, accumulators, vector ALU, and the control that begins and ends instructions."""
 
 from .unit import ComputeUnit
 

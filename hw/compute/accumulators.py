@@ -24,8 +24,8 @@ class Accumulators(wiring.Component):
 
     If acc_depth is no power of two, the last bank has fewer vectors, and empty banks are left out.
 
-    A read returns the word written in earlier cycles, and any value for a word that is written in the same cycle: the
-    pipeline then replaces it by its own result, and the store unit has waited for a token.
+    A read of a word that is written in the same cycle returns any value: the pipeline then uses its own result instead,
+    and the store unit avoids this case by waiting for a token.
 
     Members
     -------

@@ -54,7 +54,7 @@ class MultiplyArray(wiring.Component):
 
     If block_in and block_out differ, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j
     div block_in of a position, or element j of the part of an input vector whose number is in the low bits of `row`. So
-    there is a multiplexer for t = 0, too, and i of a multiplier is the index of this element.
+    there is a multiplexer for t = 0, too, and index i of a multiplier is the index of this element.
 
     A sweep multiplies the same positions, and the positions of the `swept` - 1 sweeping operations before it, which
     registers hold for each lane: position t of the operation a before it is in multiplier (j, j xor (TAPS x a + t)).
@@ -216,7 +216,9 @@ class MultiplyArray(wiring.Component):
         return m
 
     def _lanes(self, o: int) -> range:
-        """The lanes of array row `o`: one, or with the extension `fold` one for each of the most groups of rows."""
+        """The lanes of array row `o`: one lane or, with the extension `fold`, one for each group when the array has the
+        largest number of groups.
+        """
         return range(o, self.config.block_out, self.config.columns)
 
     def _lane_at(self, o: int, i: int) -> int:

@@ -100,8 +100,8 @@ class Row(wiring.Component):
     weights.
 
     Members: `vectors`: [batch][block_in] of `ArrayShape.factor_bits` bits, first element lowest. `weights`: int8, a
-    cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`, `apart`: as in
-    Column. `sums`: signed, `sum_bits` each, those of a column next to each other.
+    cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`, `apart`: see
+    Column. `sums`: signed, `sum_bits` each; the sums of a column are adjacent.
     """
 
     def __init__(self, *, config: Config) -> None:

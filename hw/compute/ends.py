@@ -26,7 +26,8 @@ def ends_layout(config: Config) -> data.StructLayout:
 
 
 class Ends(wiring.Component):
-    """A shift register of coming ends, as long as the pipeline of GEMM, which moves by one place a cycle.
+    """A shift register with the coming ends of instructions, as long as the pipeline of GEMM; its contents move by one
+    place in each cycle.
 
     Place k has the numbers of instructions that end gemm_latency - k cycles from now.
 
@@ -63,7 +64,7 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Each place but the last may be the youngest; joining instructions are added to it as it moves."""
+        """Joining instructions may be added to each place but the last, as its contents move."""
         m = Module()
         length = gemm_latency(self.config)
         layout = ends_layout(self.config)

@@ -28,10 +28,10 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 
 
 def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
-    """The lane's control inputs that depend on the ALU operation, with the operations that set each.
+    """The lane's control inputs that depend on the ALU operation, by name, each with the operations that set it to 1.
 
-    If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. Inputs that no operation of the machine
-    sets are left out.
+    If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. An input that no operation of the
+    machine sets is left out.
     """
     there = alu_opcodes(config)
     chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
@@ -39,7 +39,7 @@ def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
 
 
 CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
-"""Cycles from the operand to the result of operations that take several; must agree with isa/alu.py."""
+"""Cycles from the operand to the result, for operations that take more than one; must agree with isa/alu.py."""
 
 RESULTS = ("writing", "written_1", "written_2")
 """Names of the results that may replace an operand: the result of the previous cycle, which is written in this cycle,

@@ -56,8 +56,8 @@ def src_bits(config: Config) -> int:
 
 
 def offset_layout(config: Config) -> data.StructLayout:
-    """Layout of the offsets (base register plus factors) that are added to a micro-op's dst, src and wgt; for
-    DEPTHWISE, wgt is an index of rows of weights.
+    """Layout of the offsets that are added to dst, src and wgt of a micro-op; an offset is the base register plus
+    factors times loop indices. For DEPTHWISE, wgt is an index of rows of weights.
     """
     return data.StructLayout(
         {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}
@@ -65,7 +65,7 @@ def offset_layout(config: Config) -> data.StructLayout:
 
 
 class Operations(wiring.Component):
-    """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, an operation a step.
+    """Walks over y in iter_out, x in iter_in and the micro-ops uop_bgn .. uop_end; each step is one operation.
 
     `start` in cycle b takes the loops of an instruction, which must have operations. An operation issues every `extra`
     + 1 cycles, or `extra` + 2 with `two`, from b + 1 on. `start` may come in the cycle of `last`, but not earlier.

@@ -79,8 +79,9 @@ class Pipeline(wiring.Component):
     shift executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue at such distances that each
     finds the result of the one before. GEMM and ALU operations are never in the pipeline at the same time.
 
-    MIN and MAX do not take the result of the operation just before. With an immediate they need not: it did the same to
-    the same accumulator (min(min(a, i), i) = min(a, i)). Without, the operation just before wrote a cycle earlier.
+    MIN and MAX do not take the result of the operation just before. With an immediate this is not needed: the operation
+    before did the same to the same accumulator (min(min(a, i), i) = min(a, i)). Without an immediate, the operation
+    just before wrote its result a cycle earlier.
 
     Members
     -------

@@ -37,7 +37,9 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """The instructions that are executing are in `operations`, `ends`, `exclusive` and `configuring`."""
+        """Connects the parts of the unit. Instructions that are executing are in `operations`, `ends`, `exclusive` and
+        `configuring`.
+        """
         m = Module()
         config = self.config
         m.submodules.issue = issue = Issue(config=config)

@@ -63,20 +63,20 @@ _BANKED = {"inp", "chain"}
 """Scratchpads that have banks on machines with the extension `taps`."""
 
 _COPIED = {"table", "planes"}
-"""Memories of which each lane of STORE.POST has a copy."""
+"""Memories that exist once for each lane of STORE.POST."""
 
 _BY_PART = {"par": "par_depth", "rows": "row_depth"}
-"""Maps memories whose elements have two parts to the field of their depth. The RTL has all first parts in one memory,
-all second parts in another.
+"""Memories whose elements have two parts, and the configuration field of their depth. The RTL has all first parts in
+one memory and all second parts in another.
 """
 
 _CHUNK = 200_000
-"""Cycles between two calls of `on_progress`, at which an interrupt can take effect."""
+"""Number of cycles between two calls of `on_progress`; an interrupt takes effect at these calls."""
 
 
 class RtlError(Exception):
-    """The RTL did not finish a program, or broke a rule of the memory port. `status`: register STATUS (control.py) at
-    the end of the run, None if the run did not end.
+    """Raised if the RTL did not finish a program, or broke a rule of the memory port. `status`: register STATUS
+    (control.py) at the end of the run, None if the run did not end.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -151,7 +151,7 @@ def _library(config: Config, optimize: Optimize) -> ctypes.CDLL:
 
 class Machine:
     """An accelerator in the harness, from power-up on. Several programs may run on it one after the other, with or
-    without resets between them. A context manager; `close` frees it.
+    without resets between them. It is a context manager; `close` frees its memory.
     """
 
     def __init__(
@@ -199,8 +199,8 @@ class Machine:
         self._library.vdla_reset(self._harness)
 
     def fill_scratchpads(self, contents: Contents) -> None:
-        """Sets scratchpads to `contents` (`isa.scratchpads`); those that it does not name become zero. Raises
-        ProgramError.
+        """Sets scratchpads to `contents` (`isa.scratchpads`); scratchpads that `contents` does not name become zero.
+        Raises ProgramError.
         """
         arrays = typed_scratchpads(self._config, contents)
         arrays["planes"] = arrays["table"][self._config.tables :]
@@ -255,7 +255,9 @@ class Machine:
         return self._config.out_bytes // self._config.post_passes if kind in _COPIED else 1
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes in bytes of the RTL's memories by name. The tables for ROWS are a memory of their own, `planes`."""
+        """Sizes in bytes of the RTL's memories by name. The byte planes of the table for ROWS are a separate memory,
+        `planes`.
+        """
         sizes = scratchpad_sizes(self._config)
         if "rows" in sizes:
             sizes["planes"] = PLANES * TABLE_BYTES
@@ -263,7 +265,7 @@ class Machine:
         return sizes
 
     def watch_ports(self) -> None:
-        """Drops the records of ports and records them in each cycle from now on."""
+        """Starts recording the ports in each cycle; drops earlier records."""
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
@@ -418,7 +420,7 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """For each unit the name of the counter that counts now, its activity or cause of stall."""
+        """For each unit, the name of its counter that counts now: its activity or cause of stall."""
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
         return {
@@ -452,10 +454,10 @@ def simulate_rtl(
 ) -> RtlResult:
     """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up.
 
-    `scratchpads`: contents at launch (`isa.scratchpads`); those that it does not name are zero. `random_state`: seed of
-    random bits in registers and queues before the reset. `optimize`: goal of the library's compilation. `surroundings`:
-    addresses of memory, and initial counters. `Machine` runs several programs one after the other; its `run` also takes
-    an address at which memory fails and a function that is called with the progress.
+    `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. `random_state`: seed
+    of random bits in registers and queues before the reset. `optimize`: goal of the library's compilation.
+    `surroundings`: addresses of memory, and initial counters. `Machine` runs several programs one after the other; its
+    `run` also takes an address at which memory fails and a function that is called with the progress.
 
     The first run of a configuration builds its library. Raises BuildError if a tool is missing, RtlError if the RTL
     does not finish within `cycle_limit` cycles, is deadlocked, is stopped by memory or breaks a rule of the memory

@@ -9,7 +9,7 @@ from vdla.isa.config import Memory
 from vdla.isa.parameters import declared
 
 TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
-"""Fields of `isa.config.Memory` that the memory model takes, in this order: all but the width of the bus."""
+"""Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus."""
 
 PLACES = 16
 """Largest number of address ranges at which the memory appears."""

@@ -17,7 +17,7 @@ _PAGE: Final = 4096
 
 
 class SurroundingsError(UserError):
-    """An address, initial counter value or seed is out of range."""
+    """Raised if an address, an initial counter value or a seed is out of range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Surroundings:
     reads instructions at the first origin, and instructions may access any. `counts`: initial values of the performance
     counters, in the order of COUNTERS, and of CYCLES, or empty for zeros; the harness adds them to the registers after
     the launch has cleared these, and subtracts them from the values read, modulo 2^COUNTER_BITS. `manners`: seed of
-    random pauses on the control bus, 0 for none.
+    random pauses on the control bus; 0 for no pauses.
     """
 
     base: int = 0

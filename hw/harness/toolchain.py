@@ -15,7 +15,7 @@ TIMEOUT = 3600
 
 
 class BuildError(UserError):
-    """A tool is missing or failed; the message names it and the package to install."""
+    """Raised if a tool is missing or failed; the message names the tool and the package to install."""
 
 
 def require(*tools: str, user: str) -> tuple[str, ...]:

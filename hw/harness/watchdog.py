@@ -14,7 +14,7 @@ from ..counters import CYCLE_COUNTERS
 
 
 def stall_counters(unit: Unit) -> tuple[str, ...]:
-    """Names of the counters of `unit`, for its activities and its causes of stall."""
+    """Names of the counters of `unit`: of its activities, then of its causes of stall."""
     return tuple(name for owner, _, name in CYCLE_COUNTERS if owner is unit)
 
 
@@ -27,8 +27,8 @@ def describe(
 ) -> str:
     """The message: one clause for each unit, then whether the program lacks a FINISH.
 
-    `begin`, `end` int64 (n,): cycles of each instruction, -1 for an event that did not happen. `moving`: for each unit
-    the name of the counter that still counts, from which its cause of stall follows.
+    `begin`, `end` int64 (n,): first and last cycle of each instruction, -1 for an event that did not happen. `moving`:
+    for each unit the name of the counter that still counts, from which its cause of stall follows.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

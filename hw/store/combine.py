@@ -1,5 +1,6 @@
-"""Stage B of the store pipeline for one lane: combines two int8 values (`vdla.isa.arithmetic`: combine_add,
-combine_multiply, rescale)."""
+"""Stage B of the store pipeline for one lane: the operation after requantization (stage A), which combines two int8
+values (`vdla.isa.arithmetic`: combine_add, combine_multiply, rescale).
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
@@ -55,7 +56,9 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number`: index of the lane; it selects the lane's copy of each select signal that all lanes share."""
+        """`number`: index of the lane; the lane uses the copy of this number of each select signal that all lanes
+        share.
+        """
         self._number = number
         super().__init__()
 

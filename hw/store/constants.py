@@ -1,4 +1,6 @@
-"""Constants that all lanes of stage B share: the configuration registers in the form in which the lanes use them."""
+"""Constants that all lanes of stage B (the operation after requantization) share: the configuration registers in the
+form in which the lanes use them.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -16,7 +18,9 @@ PRODUCT_BITS = 32
 """Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""Bits of the inner sum below the last bit of a product (PRODUCT_BITS): two, and a sticky bit for all lower ones."""
+"""Number of bits of the inner sum below the last bit of a product (of PRODUCT_BITS): two bits, and a sticky bit for all
+lower ones.
+"""
 
 _ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding
 
@@ -24,10 +28,11 @@ SUM_BITS = _ABOVE + floats.MANTISSA_BITS
 INNER_BITS = SUM_BITS + 1
 
 POINT = 37
-"""Fraction bits of the fixed-point numbers that the last sum adds; the last one is sticky: the OR of all lower bits.
+"""Number of fraction bits of the fixed-point numbers that the last sum adds; the last bit is sticky: the OR of all
+lower bits.
 
-If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a
-mantissa's last bit is 2^-23 of its first, and the integer factor is below 2^9.
+If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a mantissa's
+last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
@@ -67,16 +72,16 @@ def constants_layout() -> data.StructLayout:
 
 
 class Constants(wiring.Component):
-    """Computes the constants that all lanes share; among them the aligned offset, since the shift distance between
-    offset and product depends only on the ratio.
+    """Computes the constants that all lanes share. One of them is the aligned offset: the shift distance between offset
+    and product depends only on the ratio.
 
     Members: `ratio_self`, `ratio_operand`, `offset` (bits of finite float32), `zero_point` of the result, `multiply`,
     `operand_used`, `swap`, `unsigned`. Fields of `constants`, CONSTANTS_CYCLES later: `mantissa_a` to `sign_b`: the
     ratios in the order of combine_add's inputs (with `multiply`, both are `ratio_self`); `offset`; `addend`: its
-    mantissa, aligned with the product of an input and ratio b; `inner_exponent`: that of a normalized inner sum or
-    integer product; `scaled_exponent`: added to it for a scaled product; `distance`: right shift that converts the
-    second term of the last sum to fixed point; `zero_magnitude`, `zero_sign`: this term, if it is the zero point of the
-    result; `last_addend`: the number added after the last rounding.
+    mantissa, aligned with the product of an input and ratio b; `inner_exponent`: exponent of a normalized inner sum or
+    integer product; `scaled_exponent`: added to that exponent for a scaled product; `distance`: right shift that
+    converts the second term of the last sum to fixed point; `zero_magnitude`, `zero_sign`: this term, if it is the zero
+    point of the result; `last_addend`: the number added after the last rounding.
     """
 
     ratio_self: In(32)

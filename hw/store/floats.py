@@ -129,8 +129,8 @@ def round_up(kept: Value, guard: Value, sticky: Value) -> Value:
 
 
 def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
-    """(Mantissa, carry): the normalized (or zero) `kept` rounded to nearest, ties to even; with `carry`, the exponent
-    is one more.
+    """(Mantissa, carry): the normalized (or zero) `kept` rounded to nearest, ties to even; if `carry` is 1, the
+    exponent is one larger.
     """
     total = Signal(MANTISSA_BITS + 1, name=name)
     m.d.comb += total.eq(kept + round_up(kept, guard, sticky))

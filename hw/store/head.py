@@ -17,8 +17,8 @@ from .rows import row_flags
 
 
 def running_layout(config: Config) -> data.StructLayout:
-    """Fields of the store whose accumulators are read, or were read last; older stores in flight have equal fields.
-    `chain` (on machines with a chain memory): the store writes the chain memory.
+    """Fields of the store whose accumulators are being read, or were read last; older stores in flight have equal
+    fields. `chain` (on machines with a chain memory): the store writes the chain memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(
@@ -30,8 +30,9 @@ def running_layout(config: Config) -> data.StructLayout:
 
 
 def starting_layout(config: Config) -> data.StructLayout:
-    """Decoded head instruction: `store`, the fields of a store; `entry`, those of any instruction; `plain`, it is a
-    plain store; `is_table`, it loads look-up tables."""
+    """The decoded head instruction: `store`: fields of a store; `entry`: fields of any instruction; `plain`: whether it
+    is a plain store (`Head.is_plain`); `is_table`: whether it loads look-up tables.
+    """
     parts = StoreParts.of(config)
     return data.StructLayout(
         {"store": running_layout(config), "entry": entry_layout(), "plain": 1}
@@ -124,7 +125,7 @@ class Head:
         reader: Reader,
         in_flight: InFlight,
     ) -> Value:
-        """Whether the head instruction may begin while earlier ones are in flight, provided that `in_flight` has a free
+        """Whether the head instruction may begin while earlier instructions are in flight, if `in_flight` has a free
         entry.
 
         The head may have arrived in this cycle, so it is decoded here; the registers of `decode` come a cycle later.

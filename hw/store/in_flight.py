@@ -1,4 +1,6 @@
-"""Queues of the store unit: instructions that have begun and not ended, and stores whose vectors are to be written."""
+"""Queues of the store unit: of instructions that have begun and not ended, and of stores whose vectors are still to be
+written.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,8 @@ def job_layout(config: Config) -> data.StructLayout:
 
 
 class Jobs(wiring.Component):
-    """A queue of stores that have begun, for the writer of their vectors; into an empty queue, without latency.
+    """A queue of stores that have begun, for the writer of their vectors; a store passes an empty queue without
+    latency.
 
     Members: `put`: a store that begins in this cycle, always accepted; `job`: the oldest store that is not written yet.
     """

@@ -1,4 +1,6 @@
-"""One lane of STORE.POST: the window reduction plus bias, and stage B with its bypass."""
+"""One lane of STORE.POST: the window reduction plus bias; and stage B (the operation after requantization) with its
+bypass.
+"""
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -12,7 +14,9 @@ REDUCTION = "reduction_lane"
 """Name of the Verilog module that the reductions of all lanes share."""
 
 STAGE_B = "stage_b_lane"
-"""Prefix of the names of the Verilog modules for stage B: one for each of the KINDS of copies of select signals."""
+"""Prefix of the names of the Verilog modules for stage B. There are KINDS of them, one for each kind of copy of the
+select signals.
+"""
 
 
 class Reduction(wiring.Component):
@@ -44,13 +48,16 @@ class Reduction(wiring.Component):
 
 
 class StageB(wiring.Component):
-    """Stage B of one lane, and a bypass that delays `value` by as many cycles.
+    """Stage B of one lane, and a bypass that delays `value` by the same number of cycles.
 
-    Members: those of `combine.Combine`, and `combine`: `result` is that of stage B, else the delayed `value`.
+    Members: those of `combine.Combine`, and `combine`: if it is 1, `result` is that of stage B, else the delayed
+    `value`.
     """
 
     def __init__(self, *, number: int) -> None:
-        """`number`: index of the lane; it selects the lane's copy of each select signal that all lanes share."""
+        """`number`: index of the lane; the lane uses the copy of this number of each select signal that all lanes
+        share.
+        """
         self._stages = Combine(number=number % KINDS)
         super().__init__({"combine": In(1), **self._stages.signature.members})
 

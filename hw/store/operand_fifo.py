@@ -14,11 +14,11 @@ from ..read_fifo import word_layout
 class OperandFifo(wiring.Component):
     """Words in order of arrival; a beat of cycle t is available from t + 1 on.
 
-    Members: `beat_*` as in `interfaces.read_client`; `words`: the head word, popped with `ready`. Or, read as
-    vectors: `start` sets the position of the first vector in its word (`offset`, in vectors) and the distance
-    from row to row (`pitch`, modulo the word); `vector`: the next vector, valid if `vector_valid`; `take` pops
-    it, with `run_ends` also the rest of its word. A vector wider than the bus is popped whole. `release`: the
-    number of words of a burst, in the cycle in which its last word is popped.
+    Members: `beat_*`: see `interfaces.read_client`; `words`: the head word, popped with `ready`. Or, read as vectors:
+    `start` sets the position of the first vector in its word (`offset`, in vectors) and the distance from row to row
+    (`pitch`, modulo the word); `vector`: the next vector, valid if `vector_valid`; `take` pops it, with `run_ends` also
+    the rest of its word. A vector wider than the bus is popped whole. `release`: the number of words of a burst, in the
+    cycle in which its last word is popped.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -1,4 +1,6 @@
-"""Memories of the STORE.POST pipeline (parameters, look-up tables, entries of rows), and the loads that fill them."""
+"""Memories of the STORE.POST pipeline (parameters, look-up tables, statistics of rows), and the loads
+that fill them.
+"""
 
 from __future__ import annotations
 
@@ -137,8 +139,8 @@ class Parameters:
         ]
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
-        """Adds the entries of rows to the pipeline, and computes the row of each vector: register ROWS' `first` plus
-        the vector's index within a row of the reader.
+        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the row of each
+        vector: field `first` of register ROWS plus the vector's index within a row of the reader.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

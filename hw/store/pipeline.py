@@ -1,4 +1,4 @@
-"""Registers of a pipeline's data, without reset, so that synthesis may map delays to shift registers."""
+"""Registers for data in a pipeline; they have no reset, so that synthesis may map delays to shift registers."""
 
 from amaranth.hdl import Module, Signal, Value
 

@@ -1,4 +1,5 @@
-"""The STORE.POST pipeline: window reduction and bias in every lane, then stages A and B of `vdla.isa.arithmetic`.
+"""The STORE.POST pipeline: window reduction and bias in every lane, then stage A (requantization to int8) and stage B
+(rescale, add or multiply) of `vdla.isa.arithmetic`.
 
 Stages A and B are large, so a configuration may have fewer of them than lanes: a vector then goes through them in
 passes.
@@ -53,10 +54,10 @@ def flags_layout(config: Config) -> data.StructLayout:
 
 
 def scales_after_biases(config: Config) -> int:
-    """Cycles from a vector's biases to its scales: stage A multiplies by the scale that much later than the bias is
-    added.
+    """Cycles from a vector's biases to its scales: the number of cycles from the addition of the bias to the
+    multiplication by the scale in stage A.
 
-    One cycle less where a pass is a part of a row, because the selection of parts takes a cycle.
+    It is one cycle less if a pass is a part of a row, because the selection of parts takes a cycle.
     """
     # With the extension `rows` the biases are selected by part, too.
     return SCALE_STAGE + 1 - (_in_parts(config) and not StoreParts.of(config).rows)
@@ -97,7 +98,7 @@ class PostPipeline(wiring.Component):
     `post_passes` cycles apart.
 
     Members: `read`: a read in cycle r, `first` or `last` of its window; `data`: the accumulators, in r + 2. `operand`:
-    the operand vector of the window, taken with the first read if the flag `operand` is set. `biases`: those of a
+    the operand vector of the window, taken with the first read if the flag `operand` is set. `biases`: the biases for a
     window, valid `biases_after_reads` cycles after the second cycle after its last read. `scales`: valid
     `scales_after_biases` cycles later, stable for all passes of the window. `flags` and the registers (by lower-case
     name) are stable until all vectors have left. `put` with `vector`: post_latency - 1 cycles after a window's last
@@ -295,8 +296,8 @@ class PostPipeline(wiring.Component):
         return totals
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
-        """For each lane of a pass, whether it has no element: in a row's last vector, these are the lanes from
-        `elements`, the field `lanes` of register ROWS, on; none if it is 0.
+        """For each lane of a pass, whether it has no element. In a row's last vector, these are the lanes from
+        `elements` on, which is the field `lanes` of register ROWS; none if the field is 0.
         """
         beyond = register(
             m,

@@ -26,8 +26,8 @@ def windows_layout() -> data.StructLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """A loop of the reader. `ends`: the iteration is its last; `all_end`: so is the iteration of every inner loop;
-    `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
+    """A loop of the reader. `ends`: this is the loop's last iteration; `all_end`: this and every inner loop are in
+    their last iterations; `at_start`, `after_read`: the next values of `all_end` at a start and after a read.
     """
 
     ends: Signal
@@ -120,9 +120,9 @@ class Reader(wiring.Component):
         return m
 
     def _wrapped(self, place: Value, stride: Value) -> Value:
-        """`place` + `stride`, modulo the depth of the accumulators.
+        """`place` + `stride` modulo the depth of the accumulators.
 
-        If the depth is no power of two, `stride` is less than the depth (isa/README.md).
+        If the depth is no power of two, `stride` must be less than the depth (isa/README.md).
         """
         depth = self._config.acc_depth
         if is_power_of_two(depth):

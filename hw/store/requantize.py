@@ -18,13 +18,13 @@ SCALE_STAGE = 4
 """Cycles from `total` to the use of `scale`."""
 
 _PLACES = 7
-"""Fraction bits of a rounded product before its alignment shift; 18 integer bits are above them."""
+"""Number of fraction bits of a rounded product before its alignment shift; it has 18 integer bits."""
 
 
 class Requantize(wiring.Component):
     """clamp(rne(float32(total) * scale) + zero_point, low, high), a new `total` every cycle.
 
-    Members: `total` (int32); `scale` (bits of a finite float32); `zero_point`, `low`, `high`. All inputs but `total`
+    Members: `total` (int32); `scale` (bits of a finite float32); `zero_point`, `low`, `high`. All inputs except `total`
     are stable while a total is in the pipeline. `result`: for the total of cycle t, in cycle t + REQUANTIZE_STAGES.
     """
 

@@ -1,5 +1,6 @@
-"""The factor of a row, from its sums: a reciprocal or a reciprocal square root; a new row every cycle
-(`vdla.isa.rows`)."""
+"""Computes the factor of a row from the row's sums: a reciprocal or a reciprocal square root; accepts a new row every
+cycle (`vdla.isa.rows`).
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring

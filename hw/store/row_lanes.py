@@ -1,5 +1,6 @@
-"""One lane of the extension `rows`: computes from an accumulator its element of a row's sum, or its share of the row
-(`vdla.isa.rows`)."""
+"""One lane of the extension `rows` (softmax and normalizations): computes from an accumulator its element of a row's
+sum, or its share of the row (`vdla.isa.rows`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Entries of rows: sums over lanes and vectors, the values and factors computed from the sums, and the memory of both
-(`vdla.isa.rows`)."""
+"""Statistics of rows, one entry for each row: sums over lanes and vectors, the values and factors computed from the
+sums, and the memory of both (`vdla.isa.rows`).
+"""
 
 from __future__ import annotations
 
@@ -18,18 +19,20 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""Cycles from the cycle in which a vector's row is valid (one after its last read) to its first pass in the lanes."""
+"""Cycles from the cycle in which a vector's row is valid (the cycle after the vector's last read) to its first pass in
+the lanes.
+"""
 
 
 def row_flags() -> data.StructLayout:
     """Flags of an instruction on rows. `shares`: it scales by the factors of rows (STORE.POST); `counts`: it computes
-    entries (ROWS); `maximum`: its field of this name.
+    entries (ROWS); `maximum`: the instruction's field `maximum`.
     """
     return data.StructLayout({"shares": 1, "counts": 1, "maximum": 1})
 
 
 class Rows(wiring.Component):
-    """The entries of all rows, and their computation.
+    """The entries (statistics) of all rows, and their computation.
 
     Members: `flags` and `setting` (register ROWS) are stable. `row`, with `row_first` and `row_last` (its vector is the
     first or last one of the row), is valid from the cycle after a vector's last read until the last read of the next

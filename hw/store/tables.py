@@ -1,4 +1,6 @@
-"""Look-up tables between stages A and B of STORE.POST; every lane has a copy, because each reads a different entry."""
+"""Look-up tables between stages A and B of STORE.POST; every lane has a copy of them, because each lane reads a
+different entry.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,8 @@ class TableLane(wiring.Component):
 
 
 class Tables(wiring.Component):
-    """The look-up tables of all lanes. Members: those of `TableLane`, but `values` and `results` are concatenations
-    over the lanes, lane 0 lowest.
+    """The look-up tables of all lanes. Members: those of `TableLane`, except that `values` and `results` are
+    concatenations over the lanes, lane 0 lowest.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -1,7 +1,8 @@
 """The store unit: executes STORE.OUT, STORE.POST, loads of its tables, and writes of its configuration registers.
 
-Reader, pipeline and writer may work on different stores. The reader works on the youngest one, whose settings equal
-those of all older stores in flight, so one set of settings is valid for the whole pipeline (hw/README.md section 8).
+Reader, pipeline and writer may work on different stores. The reader works on the youngest store. Its settings equal
+those of all older stores in flight, so that one set of settings is valid for the whole pipeline (hw/README.md section
+8).
 """
 
 from __future__ import annotations
@@ -167,8 +168,8 @@ class StoreUnit(wiring.Component):
         return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
-        """Sets `runs` to the rows of `head` from element `base` on, in elements of 2^shift bytes; a single run if there
-        are no gaps between rows (hw/README.md section 3).
+        """Sets `runs` to the rows of `head` from element `base` on, in elements of 2^shift bytes; as a single run if
+        there are no gaps between rows (hw/README.md section 3).
         """
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [

@@ -14,7 +14,9 @@ from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
 _DISTRIBUTED = {"ram_style": "distributed"}
-"""Attribute of memories whose output goes to the bus in the same cycle; that of a block memory comes a cycle late."""
+"""Attribute of memories whose output goes to the bus in the same cycle; the output of a block memory would come a cycle
+late.
+"""
 
 
 class Writer(wiring.Component):
@@ -193,8 +195,8 @@ class Writer(wiring.Component):
     def _narrow_vectors(
         self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
     ) -> None:
-        """Data path for bus words of two or more vectors: consecutive vectors are in different banks, so those of a
-        word are read in the same cycle.
+        """Data path for bus words of two or more vectors: consecutive vectors are in different banks, so that the
+        vectors of a word can be read in the same cycle.
         """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes

@@ -23,7 +23,7 @@ def load(name: str, suffix: str) -> bytes | None:
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Caches `data` as entry `name`; if the user's cache cannot be written, for this process only."""
+    """Stores `data` as entry `name`; if the user's cache cannot be written, only for the duration of this process."""
 
     def write(path: Path) -> None:
         path.write_bytes(gzip.compress(data, 1, mtime=0))

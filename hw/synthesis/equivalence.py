@@ -18,13 +18,13 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds that Yosys has to write MITER: several times the seconds for the largest part."""
+"""Seconds that Yosys may take to write MITER: several times as long as for the largest part."""
 
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""Names of the files that ABC writes: MITER with equal signals merged; its status after the search of the first cycles,
-and after the search of all states.
+"""Names of the files that ABC writes: MITER with equal signals merged; ABC's status after the search of the first
+cycles; its status after the search of all states.
 """
 
 
@@ -43,7 +43,8 @@ class Comparison:
     """Result of comparing the instance `part` with and without a mutation.
 
     `opaque`: inner instances without the mutation had arbitrary outputs, and their inputs were compared. `how`: the
-    method of a proof, or the reason why the result is undecided. `cycle`: a cycle, from 0, in which the two differ.
+    method of a proof, or the reason why the result is undecided. `cycle`: number, from 0, of a cycle in which the two
+    differ.
     """
 
     part: str
@@ -84,8 +85,8 @@ def prove_equivalent(
 
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """(part, whether its instances are opaque) for each comparison: `module` opaque, if it has instances; `module`
-    whole; then the modules around it, opaque.
+    """The comparisons to make, as (part, whether its instances are opaque): `module` opaque, if it has instances;
+    `module` whole; then the modules around it, opaque.
     """
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True
@@ -130,7 +131,7 @@ module \any
   end
 end
 """
-"""RTLIL of a module that Yosys passes to ABC; ABC then reads MITER instead."""
+"""RTLIL of a module that Yosys passes to ABC; the script makes ABC read MITER instead."""
 
 
 def _abc_script(seconds: float) -> str:
@@ -156,7 +157,7 @@ def _abc_script(seconds: float) -> str:
 
 
 def _yosys(work: Path, script: str, seconds: float) -> str | None:
-    """Runs `script` for up to `seconds`; returns None, or the reason of a failure."""
+    """Runs `script` by Yosys for up to `seconds`; returns None, or the reason of a failure."""
     (work / SCRIPT).write_text(script, encoding="utf-8")
     command = [*yosys_command(), "-q", SCRIPT]
     with subprocess.Popen(command, cwd=work, stderr=subprocess.PIPE, text=True) as process:

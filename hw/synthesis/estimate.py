@@ -134,7 +134,9 @@ def _names(module: Mapping[str, Any]) -> dict[Net, str]:
 
 
 def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
-    """The nets of the longest path to `net`, from its start; `before`: the net before each net on its longest path."""
+    """The nets of the longest path to `net`, from its start; `before`: for each net, the net before it on its longest
+    path.
+    """
     way = [net]
     while way[-1] in before:
         way.append(before[way[-1]])

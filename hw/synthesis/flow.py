@@ -53,7 +53,7 @@ class MappedDesign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """A resource of which the design needs more than the device has."""
+    """A resource that the design needs more of than the device has: the `needed` and the `available` amount."""
 
     needed: int
     available: int
@@ -69,8 +69,9 @@ class Synthesis:
     """Resources and clock of a configuration on a family.
 
     `total`, `units`: amounts of `families.RESOURCES` that the accelerator takes, without the module around it.
-    `multipliers`: numbers by instance path. `shortages`: by resource, empty if the device holds the design or the
-    family has no device. `placements`: one result for each seed; empty without a device and with shortages.
+    `multipliers`: number of multipliers by instance path. `shortages`: by resource, empty if the device holds the
+    design or the family has no device. `placements`: one result for each seed; empty without a device and with
+    shortages.
     """
 
     config: Config
@@ -91,7 +92,7 @@ class Synthesis:
 
     @property
     def mhz(self) -> float | None:
-        """The median clock of the seeds, in MHz; None if the placement of any seed failed."""
+        """The median clock over the seeds, in MHz; None if the placement with any seed failed."""
         clocks = [placement.mhz for placement in self.placements if placement.mhz is not None]
         return statistics.median(clocks) if clocks and len(clocks) == len(self.placements) else None
 

@@ -25,7 +25,7 @@ _OPEN, _CLOSE, _END, _LAST = ("{", False), ("}", False), (";", False), (")", Fal
 
 
 class LibertyError(UserError):
-    """The file is no Liberty file, or lacks a group or attribute that is needed."""
+    """Raised if a file is no Liberty file, or lacks a group or attribute that is needed."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
-"""Makes mutations of the generated Verilog by Yosys: one netlist has all, and a number selects one at the start of a
-simulation.
+"""Makes mutations of the generated Verilog by Yosys: one netlist contains all of them, and a number selects one at the
+start of a simulation.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|
 
 
 def _keep_counters(verilog: str) -> str:
-    """`verilog` in which the register of each counter has its original name, which Yosys has given to the mutated
+    """`verilog` in which the register of each counter has its original name again, which Yosys has moved to the mutated
     signal. The harness sets these registers by name.
     """
 

@@ -15,7 +15,7 @@ from .units import UNITS, unit_of_path
 
 
 class NetlistError(UserError):
-    """The netlist is empty, has cells that Yosys did not map, or is not well-formed."""
+    """Raised if a netlist is empty, has cells that Yosys did not map, or is not well-formed."""
 
 
 def plain_path(name: str) -> str:
@@ -80,8 +80,8 @@ def _claim(
     known: dict[str, str],
     tables: frozenset[str],
 ) -> None:
-    """Adds to `known` the look-up `tables` that are not in it: the instances of the `sinks` that they drive, directly
-    or by other tables, breadth first.
+    """Adds to `known` the look-up `tables` that it lacks, each with the instance of a sink in `sinks` that it drives,
+    directly or through other tables; breadth first.
     """
     level = dict(sinks)
     while level:
@@ -133,7 +133,7 @@ def count_modules(
 
 
 def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sum of several amounts of resources, by resource."""
+    """The sum of several amounts of resources, for each resource."""
     total: dict[str, float] = dict.fromkeys(RESOURCES, 0.0)
     for one in counts:
         for resource, amount in one.items():
@@ -149,7 +149,7 @@ def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 
 
 def memory_kinds(log: str, top: str) -> dict[str, str]:
-    """The kind of each memory of the design, by path, as Yosys' log has it: block RAM, LUT RAM or flip-flops.
+    """The kind of each memory of the design, by path, as stated in Yosys' log: block RAM, LUT RAM or flip-flops.
 
     Tables of constants, which Yosys makes of case statements and maps to logic, are left out.
     """

@@ -1,4 +1,4 @@
-"""Makes a module around the accelerator with which its clock is measured."""
+"""Makes the module around the accelerator that is used to measure its clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ..verilog import TOP, Port
 
 PINS_TOP: Final = "vdla_pins"
-"""Name of this module."""
+"""Name of the module around the accelerator."""
 
 INSTANCE: Final = "design"
 """Name of the accelerator's instance in this module."""

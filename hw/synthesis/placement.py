@@ -51,7 +51,7 @@ class Placement:
     """Result of nextpnr with one seed.
 
     `mhz`: clock; None, with the reason in `problem`, if the design could not be placed. `used`: resources of the device
-    that are used, with the shift registers of `vdla_pins`.
+    that are used, including the shift registers of `vdla_pins`.
     """
 
     seed: int
@@ -123,7 +123,9 @@ def _used(log: str) -> dict[str, int]:
 
 
 def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> CriticalPath | None:
-    """The slowest path within the clock domain, split into a segment for each instance along it."""
+    """The slowest path inside the clock domain, split into one segment for each instance that it passes; None if there
+    is none.
+    """
     inside = [
         path["path"]
         for path in document.get("critical_paths", [])

@@ -30,11 +30,13 @@ _CACHE = "yowasp"
 
 
 class ToolError(UserError):
-    """A synthesis tool is missing or failed; the message names the package to install or has the tool's last lines."""
+    """Raised if a synthesis tool is missing or failed; the message names the package to install or has the tool's last
+    lines.
+    """
 
 
 class ToolFailure(ToolError):
-    """A tool ended with an error; `log`: its whole output, whose end is in the message."""
+    """Raised if a tool ended with an error; `log`: its whole output, whose end is in the message."""
 
     def __init__(self, tool: str, code: int, log: str) -> None:
         self.log = log

@@ -1,4 +1,6 @@
-"""Finds the unit of an instance in reports by its path. Does not import Amaranth, so that area models can use it."""
+"""Finds the unit that an instance belongs to in reports, by the instance's path. Does not import Amaranth, so that area
+models can use it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _UNITS: Final = (
     ("wgt", "weight scratchpad"),
     ("chain", "chain memory"),
 )
-"""(prefix of instance paths, unit in reports); the first prefix that matches counts. Other paths belong to `top`."""
+"""(prefix of instance paths, unit in reports); the first prefix that matches decides. Paths without a matching prefix
+belong to `top`.
+"""
 
 UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)
 

@@ -1,7 +1,7 @@
 """Yosys as a program: `python -m vdla.hw.synthesis.yosys [-q] [-l LOG] [-p COMMANDS] [SCRIPT ...]`.
 
-The package pyosys has Yosys as a native library, and no program. The options are Yosys' own: `-q` prints errors alone,
-`-l` writes the log to a file, `-p` gives commands instead of a script's file. The exit code is 1 after an error.
+The package pyosys has Yosys as a native library only, not as a program. The options are Yosys' own: `-q` prints errors
+alone, `-l` writes the log to a file, `-p` gives commands instead of a script's file. The exit code is 1 after an error.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from .sram import macro_figures, scale_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitArea:
-    """Area of a unit in square micrometres: `logic`, all its cells, of which `registers` are flip-flops; `memory`, its
-    memory macros. Numbers of cells, of flip-flops, and of bits in macros.
+    """Area of a unit in square micrometres: `logic`: all cells; `registers`: the flip-flops among them; `memory`:
+    memory macros. Then the numbers of cells, of flip-flops, and of bits in macros.
     """
 
     logic: float = 0.0
@@ -68,7 +68,7 @@ def module_area(design: CellDesign, name: str) -> UnitArea:
 
 
 def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
-    """For each module, by plain path ("compute.pipeline.array"): (number of instances, area of one of them)."""
+    """For each module, by plain path ("compute.pipeline.array"): (number of instances, area of one instance)."""
     found: dict[str, tuple[int, UnitArea]] = {}
     for name in design.modules:
         path = plain_path(name.partition(".")[2])
@@ -80,7 +80,7 @@ def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
 
 
 def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
-    """Areas of the hardware by unit, the units of FPGA reports; all instances of a module count."""
+    """Area of each unit, with the unit names of FPGA reports; all instances of a module are included."""
     return units_of(area_by_module(design))
 
 

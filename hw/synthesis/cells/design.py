@@ -4,8 +4,8 @@
     design = map_design(config, library, report=print)
     text = netlist(design)                             # netlist.py: hierarchical Verilog
 
-`design.modules` has each module once, `design.counts` its number of instances. Instances of modules have the names and
-the hierarchy of the RTL ("compute.pipeline.array"), so signals of the netlist are found by instance.
+`design.modules` has each module once, `design.counts` the number of instances of each. Instances of modules have the
+names and the hierarchy of the RTL ("compute.pipeline.array"), so that signals of the netlist can be found by instance.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class MappedModule:
 
     @cached_property
     def kinds(self) -> Counter[str]:
-        """Numbers of instances in the module itself, by kind: cells, macros and modules."""
+        """Number of instances of each kind directly in the module: cells, macros and modules."""
         return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
 
     @cached_property
     def instances(self) -> tuple[Instance, ...]:
-        """All instances in the module itself; cells are named g0, g1, ..."""
+        """All instances directly in the module; cells are named g0, g1, ..."""
         cells = (*self.text.cell_instances(), *self.buffers)
         named = (Instance(name=f"g{i}", kind=cell.kind, pins=cell.pins) for i, cell in enumerate(cells))
         return (*self.boxes, *named)
@@ -81,7 +81,7 @@ class CellDesign:
 
     @cached_property
     def cells(self) -> Counter[str]:
-        """Numbers of the library's cells in the whole design, by kind."""
+        """Number of instances of each cell of the library in the whole design."""
         total: Counter[str] = Counter()
         for name, module in self.modules.items():
             for kind, number in module.kinds.items():
@@ -116,8 +116,8 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 
 def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps generated Verilog, flattened to one module first, so that optimization works across modules. It takes many
-    times as long as `map_verilog`, and designs share no results.
+    """Maps generated Verilog, flattened to one module first, so that optimization works across modules. This takes many
+    times as long as `map_verilog`, and the cache has no results that two designs share.
     """
     text = whole(top, verilog)
     mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
@@ -220,7 +220,7 @@ class _Assembly:
         return found
 
     def _drivers(self) -> dict[Net, float]:
-        """The output resistance of each net's driver; nets of input ports have none."""
+        """The output resistance of the driver of each net; nets of input ports are left out."""
         found: dict[Net, float] = {**self._mapped.drives}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
@@ -271,8 +271,8 @@ class _Assembly:
 
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
-    """Splits `sinks`, in order, into groups whose load is at most `most`; a group has at least two unless it is the
-    last.
+    """Splits `sinks`, in order, into groups whose total load is at most `most`; each group except the last has at least
+    two members even if they exceed it.
     """
     groups: list[list[_Sink]] = [[]]
     load = 0.0
@@ -286,10 +286,10 @@ def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
 
 
 def buffer_load(library: Liberty) -> float:
-    """The input capacitance of the library's buffer, in its unit."""
+    """The input capacitance of the library's buffer, in the library's unit."""
     return library.buffer.pins[buffer_pins(library.buffer)[0]].capacitance
 
 
 def macro_load(library: Liberty) -> float:
-    """The input capacitance of a macro's pin, taken to be that of two buffers."""
+    """The input capacitance of a macro's pin, assumed to equal that of two buffers."""
     return 2 * buffer_load(library)

@@ -19,8 +19,9 @@ from ..liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A pin of a cell. `capacitance`: of an input, in the file's unit. `resistance`: of an output, increase of the
-    delay per unit of load, the worst of its tables; 0 without tables. `function`: text of the file.
+    """A pin of a cell. `capacitance`: of an input pin, in the file's unit. `resistance`: of an output pin: increase of
+    the delay per unit of load, the largest over its tables; 0 without tables. `function`: text of the attribute in the
+    file.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Cell:
 
     @property
     def inverts_or_buffers(self) -> str:
-        """The text `buffer` or `inverter` if the cell has one input and one output and is one; else an empty text."""
+        """ "buffer" or "inverter" if the cell has one input and one output and is such a cell; else an empty text."""
         outputs = [pin for pin in self.pins.values() if not pin.inward]
         inputs = [pin for pin in self.pins.values() if pin.inward]
         if len(outputs) != 1 or len(inputs) != 1 or self.register:
@@ -91,7 +92,7 @@ class Liberty:
 
     @property
     def inverter_ns(self) -> float:
-        """Increase of an inverter's delay by the load of another inverter, in nanoseconds."""
+        """Increase, in nanoseconds, of the delay of an inverter when another inverter is its load."""
         return _effort(self.inverter) * self.time_ns
 
     @property
@@ -117,8 +118,8 @@ class Liberty:
         return _output(cell).resistance
 
     def may_drive(self, resistance: float) -> float:
-        """Largest load for an output of `resistance`: its delay equals that of `buffer` with a load of
-        eight buffers.
+        """Largest load that an output of `resistance` may drive: its delay then equals the delay of `buffer` with a
+        load of eight buffers.
         """
         most = 8 * _effort(self.buffer)
         return most / resistance if resistance > 0 else most / _output(self.buffer).resistance

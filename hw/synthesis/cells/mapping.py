@@ -43,8 +43,8 @@ class MappedText:
     """A canonical module after mapping by Yosys.
 
     `ports`: nets by port. `boxes`: instances of macros and modules. `cells`: number of instances by cell. `macros`:
-    memories by name. For nets of ports and boxes: `loads`, capacitance of the cells that a net drives, and `drives`,
-    resistance of the cell that drives it. `next_net`: first unused number of a net. `entry`: name in the cache.
+    memories by name. For nets of ports and boxes: `loads`: capacitance of the cells that the net drives; `drives`:
+    resistance of the cell that drives the net. `next_net`: first unused number of a net. `entry`: name in the cache.
     """
 
     ports: Mapping[str, Sequence[Net]]
@@ -57,7 +57,7 @@ class MappedText:
     entry: str
 
     def cell_instances(self) -> tuple[Instance, ...]:
-        """The instances of cells, read from the cache. Raises ToolError if the cache no longer has them."""
+        """The instances of cells, read from the cache. Raises ToolError if they are no longer in the cache."""
         if not self.cells:
             return ()
         kept = cache.load(self.entry, _CELLS)
@@ -73,8 +73,8 @@ def map_modules(
 ) -> dict[str, MappedText]:
     """Maps `modules` to cells of `library`; returns the results by the same keys.
 
-    Modules of equal text are mapped once. With `flatten`, a text also has its inner modules, which are merged into it.
-    Raises ToolError and NetlistError.
+    Modules of equal text are mapped once. With `flatten`, a text also contains the inner modules, which are merged into
+    the outer one. Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}

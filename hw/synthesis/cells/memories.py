@@ -1,4 +1,4 @@
-"""Memory macros: black boxes for synthesis in place of memories."""
+"""Memory macros: black boxes that replace memories in synthesis."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ amplifiers of a macro would be larger than its storage cells.
 """
 
 PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
-"""Names of a macro's ports, those of Yosys' memory cell. Several read or write ports are concatenated, the first in the
-lowest bits."""
+"""Names of a macro's ports: those of Yosys' memory cell. If there are several read or write ports, their bits are
+concatenated, the first port in the lowest bits.
+"""
 OUTPUTS: Final = frozenset({"RD_DATA"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
-    """A memory of `words` words of `width` bits. `reads`, `writes`: numbers of ports, each with an address of
-    `address_bits` bits; a write port has an enable for each bit. `clocked`: read ports sample their address at the
-    clock edge; else they are combinational.
+    """A memory of `words` words of `width` bits. `reads`, `writes`: number of read ports and of write ports, each with
+    an address of `address_bits` bits; a write port has an enable for each bit. `clocked`: read ports sample their
+    address at the clock edge; else they are combinational.
     """
 
     words: int

@@ -3,7 +3,7 @@ r"""Splits generated Verilog into modules, each with a canonical text that does 
 Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In the canonical
 text of a module, numbers count from 0 in order of appearance, the module is called `m`, and inner modules are black
 boxes `child_0`, `child_1`, ... So equal modules of two designs have the same text, and results of tools are cached by
-its hash.
+the hash of this text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Module:
 
 @dataclass(frozen=True, kw_only=True)
 class CanonicalModule:
-    """A module's canonical text, with stubs of its inner modules before it. `numbers[i]`: original number of `$i`.
+    """A module's canonical text, preceded by stubs of its inner modules. `numbers[i]`: original number of `$i`.
     `children[i]`: name of the module that is called `child_i`.
     """
 
@@ -70,7 +70,7 @@ class CanonicalModule:
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """The original of `name`, a name in the canonical text: with the module's own numbers."""
+        """The original of the name `name` in the canonical text, with the numbers of the generated Verilog."""
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 
 
@@ -140,7 +140,7 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
 
 
 def whole(top: str, verilog: str) -> CanonicalModule:
-    """Generated Verilog as one canonical text of all its modules, for flattening; numbers stay unchanged."""
+    """Generated Verilog as one canonical text of all its modules, for flattening; numbers in names stay unchanged."""
     modules = split_modules(verilog)
 
     def placed(found: re.Match[str]) -> str:

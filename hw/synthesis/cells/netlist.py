@@ -13,8 +13,8 @@ from .modules import written
 
 
 def netlist(design: CellDesign, *, memories: bool = True) -> str:
-    """Verilog of all modules, the top last. With `memories`, models of the memory macros come first; models of cells
-    are in the library's own Verilog.
+    """Verilog of all modules, the top module last. With `memories`, models of the memory macros come first; models of
+    cells are in the library's own Verilog.
 
     Modules, ports and instances have the names of the RTL, with an underscore for each character that is no letter or
     digit.

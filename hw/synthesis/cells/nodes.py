@@ -1,6 +1,6 @@
-"""The technology node of a library of cells in nm, as its maker gives it if that is known.
+"""The technology node in nm of a library of cells, as its maker states it; if that is not known, an estimate.
 
-`sram.Scale`, which scales areas, has another number: the node at which the smallest flip-flop of the Nangate library
+`sram.Scale`, which scales areas, uses another number: the node at which the smallest flip-flop of the Nangate library
 would be as large as that of this library. For the 180 nm library it is 207 nm.
 """
 

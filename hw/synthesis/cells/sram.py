@@ -1,10 +1,10 @@
 """Area, delay and energy of memory macros: a table that CACTI computed for 45 nm, scaled to the node of a library.
 
 `sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
-(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side; the width is
-that of the least total area. Between the table's numbers of words and below the smallest, values are interpolated
-linearly in logarithms; above the largest, a memory has several macros. With more than two ports, area grows in
-proportion to their number.
+(`benchmarks/sram_table.py` writes it). A memory consists of macros of one of these widths side by side, of the width
+with the least total area. Between the table's numbers of words and below the smallest, values are interpolated linearly
+in logarithms; above the largest, a memory has several macros. With more than two ports, area grows in proportion to
+their number.
 
 Scaling to another node, relative to the Nangate 45 nm open cell library: area by the areas of the smallest flip-flops,
 delay by that of an inverter that drives an inverter, energy by an inverter's capacitance and the square of the voltage.
@@ -26,8 +26,8 @@ from .memories import Macro
 FLIP_FLOP_UM2: Final = 4.522
 """Area of flip-flop DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V, in square micrometres."""
 INVERTER_NS: Final = 0.00425
-"""Delay of inverter INV_X1 of the Nangate library that drives another, in ns: delay over load (2.5 ns/pF) times input
-capacitance.
+"""Delay in ns of an inverter INV_X1 of the Nangate library that drives another INV_X1: delay per load (2.5 ns/pF) times
+input capacitance.
 """
 INVERTER_FF: Final = 1.70
 VOLTAGE: Final = 1.1
@@ -65,7 +65,7 @@ class _Table:
     source: str
     words: tuple[int, ...]
     rows: Mapping[int, Mapping[str, tuple[float, ...]]]
-    """Figures by width, then by name of the figure: a value for each number of words in `words`."""
+    """Figures by width, then by name of the figure: one value for each number of words in `words`."""
 
 
 def scale_of(library: Liberty) -> Scale:

@@ -1,8 +1,9 @@
 """The longest paths of a mapped design, by the static timing tool OpenSTA (Debian: `opensta`, program `sta`).
 
 The clock is ideal, wires have no resistance and no capacitance of their own, and no path starts or ends at a port of
-the accelerator. Of several equal instances in a module (rows and columns of the array, lanes), the first is timed; the
-others only load their drivers. Memory macros have the delay of `sram.py`; their setup time is a fifth of it.
+the accelerator. Of several equal instances in a module (rows and columns of the array, lanes), only the first is timed;
+the others only load their drivers. Memory macros have the delay of `sram.py`; their setup time is a fifth of that
+delay.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """For each end (nanoseconds, start) of the longest path to it.
+    """For each end point of paths, (nanoseconds, start point) of the longest path to it.
 
     Ends and starts are plain paths of modules; equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
@@ -263,7 +264,9 @@ def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
 
 
 def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
-    """The name, as in `longest_by_end`, of the module that has the instance at path `where`; `pin`: the path's pin."""
+    """The name (see `longest_by_end`) of the module that contains the instance at path `where`; `pin`: pin at which the
+    timing path begins or ends.
+    """
     path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
     return f"{path}:" if pin in PORTS else path
 

@@ -38,7 +38,7 @@ BEFORE_MEMORIES: Final = (
     "memory_collect",
 )
 FLATTEN: Final = ("flatten", "opt_clean", "opt_expr", "opt_clean", "opt -fast")
-"""Yosys' steps between the two lists for a job that is a whole design to be merged into one module."""
+"""Yosys' steps between the two lists, for a job that merges a whole design into one module."""
 AFTER_MEMORIES: Final = (
     "memory_map",
     "opt -fast",
