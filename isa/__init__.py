@@ -1,7 +1,7 @@
 """The instruction set: configuration, encodings, programs, reference semantics and the static checker.
 
-Simulator, compiler and RTL derive all properties of a machine from this package. isa/README.md defines the
-instructions.
+Simulator, compiler and RTL derive all properties of a machine (an accelerator with one configuration) from this
+package. isa/README.md defines the instructions.
 """
 
 from importlib import import_module

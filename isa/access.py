@@ -48,8 +48,8 @@ class Resource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of an instruction: a read or, if `write`, a write of `elements`, a slice or array of indices, of
-    `resource`.
+    """One access of an instruction to `resource`: a read or, if `write`, a write. `elements`: the accessed elements, a
+    slice or an array of indices.
     """
 
     resource: Resource
@@ -58,19 +58,21 @@ class Access:
 
 
 class AccessError(ProgramError):
-    """An access out of bounds; the message names the field that leads to it, and the caller adds the instruction."""
+    """Raised for an access out of bounds; the message names the field that causes it, and the caller adds the
+    instruction.
+    """
 
 
 class UnknownMicroOps(AccessError):
-    """An instruction uses micro-ops that were loaded from DRAM which the program wrote, so their indices
+    """Raised if an instruction uses micro-ops that were loaded from DRAM which the program wrote, so that their indices
     are unknown.
     """
 
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """State after the instructions so far, in program order: `registers`, fields by name of the register, and micro-op
-    scratchpad `uop`. `image`: DRAM at launch.
+    """State after the instructions so far, in program order: `registers`: field values by name of the register; `uop`:
+    the micro-op scratchpad. `image`: DRAM at launch.
 
     `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
     the DRAM granules that stores have written. `index_sets`: cache of operand indices.
@@ -150,7 +152,7 @@ def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
     """DRAM granules that contain `rows` runs of `length` bytes, `pitch` bytes apart, the first at byte `start`. Raises
-    AccessError, in whose message field `what` `verb` (reads or writes) these bytes.
+    AccessError, whose message says that field `what` `verb` ("reads" or "writes") these bytes.
     """
     if rows <= 0 or length <= 0:
         return
@@ -277,7 +279,7 @@ def _steps(count: int, stride: int) -> Indices:
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
     """The distinct indices of operand `name` over all operations; `column`: its position in a micro-op (dst, src, wgt).
-    `base`: base register. Raises AccessError for an index from `limit` on; `of`: name of an element in the message.
+    `base`: base register. Raises AccessError for an index of `limit` or more; `of`: name of an element in the message.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
@@ -376,7 +378,9 @@ def _outputs(trace: Trace, values: Values) -> Iterator[Elements]:
 def _vectors(
     trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
 ) -> Iterator[Elements]:
-    """DRAM granules of `rows` rows of `width` output vectors, `pitch` apart, the first with index `first`."""
+    """DRAM granules of `rows` rows of `width` output vectors; the first row begins at vector `first`, and rows begin
+    `pitch` vectors apart.
+    """
     size = trace.config.out_bytes
     return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)
 

@@ -2,7 +2,7 @@
 
 **Stored domain.** Activations are stored as int8. An int8 tensor is stored unchanged. A uint8 tensor is stored as
 ``value - 128`` and its zero point as ``zero_point - 128``; functions to which this matters have a parameter
-``unsigned``. It matters only to a float operation on the value itself instead of its distance from the zero point:
+``unsigned``. It matters only to float operations on the value itself, in place of its distance from the zero point:
 float32 sums round differently after a shift by 128.
 
 **The store pipeline** of the accelerator, which turns accumulators into activations, has two stages:
@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from vdla.util.errors import UserError
 
 CONSTANT_BITS = 16
-"""Binary logarithm of the largest magnitude of ratios and offset in stage B, for which the accelerator's sums are wide
-enough. A larger ratio of two scales would saturate every value except the zero point.
+"""Binary logarithm of the largest magnitude of ratios and offset in stage B for which the sums of the accelerator are
+wide enough. A larger ratio of two scales would saturate every value except the zero point.
 """
 
 Int8Array = NDArray[np.int8]
@@ -48,7 +48,7 @@ LARGEST_RATIO = 2.0**24
 
 
 class ScaleError(UserError):
-    """A scale, ratio or zero point is out of range for the arithmetic."""
+    """Raised if a scale, ratio or zero point is out of range for the arithmetic."""
 
 
 def wrap_int32(values: NDArray[np.int64]) -> Int32Array:
@@ -154,8 +154,8 @@ def combine_multiply(
     """Stage B, MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_c), low, high)``.
 
     Operands and their `zero_points` (of a, of b) are in the stored domain. The product of the differences is an exact
-    integer. The multiplication by `ratio` rounds to float32, then the addition of the output's zero point does, which
-    is in the model's own dtype and before the rounding to an integer, as in ONNX Runtime.
+    integer. The multiplication by `ratio` rounds to float32; then the addition of the output's zero point (in the
+    model's own dtype) rounds to float32, before the rounding to an integer, as in ONNX Runtime.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])

@@ -31,7 +31,9 @@ LEAST_COLUMNS = 4
 
 
 def swept(config: Config) -> int:
-    """Number of operations in a sweep whose positions are multiplied together, limited by the multipliers of a lane."""
+    """Number of operations in a sweep whose positions are multiplied together: SWEPT, unless a lane has too few
+    multipliers.
+    """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
 
@@ -71,7 +73,9 @@ class ArrayMode:
     folds: bool = False
 
     def position_vectors(self, config: Config) -> int:
-        """Number of input vectors in a position; the index of a position's first vector is a multiple of it."""
+        """Number of input vectors in a position; the index of a position's first vector is a multiple of
+        this number.
+        """
         return config.position_inputs if self.by_lane else 1
 
     def vectors(self, config: Config) -> int:
@@ -93,8 +97,8 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group, the rows of an operation for all parts of input vectors; a group begins
-        at a multiple of it.
+        """Number of weight indices in a group: the rows of weights of an operation, for all parts of input vectors; a
+        group begins at a multiple of this number.
 
         In a mode that `holds`, an index in the upper half of a group means that the operation only holds its positions.
         """
@@ -106,8 +110,8 @@ class ArrayMode:
 
     def row(self, config: Config, place: int, part: int) -> int:
         """Index within a group of the row of weights for input vector `place` of the multiplied positions. If an input
-        vector fills the lanes several times, the row is that for its part `part`: the rows of the parts alternate or,
-        in a mode that `holds`, are in separate groups.
+        vector fills the lanes several times, the row is the one for part `part` of the vector: rows of different parts
+        alternate or, in a mode that `holds`, are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 
@@ -151,9 +155,9 @@ def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> Arr
 class ArrayShape:
     """The hardware that all modes of a machine's array need together.
 
-    `by_lane`: the array can multiply lane by lane. `positions`: most positions that an operation reads. `holds`: it
-    holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9 bits.
-    `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
+    `by_lane`: the array can multiply lane by lane. `positions`: largest number of positions that an operation reads.
+    `holds`: the array holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9
+    bits. `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
     """
 
     by_lane: bool
@@ -176,8 +180,8 @@ class ArrayShape:
 
     @property
     def banks(self) -> int:
-        """Number of banks of input scratchpad and chain memory, so that neighbouring positions are read
-        in one cycle.
+        """Number of banks of the input scratchpad and of the chain memory: one for each position that is read in the
+        same cycle.
         """
         return self.positions
 
@@ -214,7 +218,7 @@ ARRAY_REGISTERS = (
         refusal=lambda config, shape: f"means {1 << shape} groups, of which {config.folds} are the most",
     ),
 )
-"""Registers of the compute unit that affect the array: zero points, and the registers of modes."""
+"""Registers of the compute unit that affect the array: zero points, and registers that select modes."""
 
 
 # --- extensions of the array ----------------------------------------------------------------------------
@@ -279,8 +283,8 @@ def _taps(config: Config) -> Block:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Bytes of registers: for the vectors after the banks, and for an element of the other vectors at
-    each multiplier.
+    """Storage that `taps` adds, in bytes by name: registers for the vectors after the banks, and registers at each
+    multiplier for an element of the other vectors.
     """
     position, lanes = config.inp_bytes * config.position_inputs, config.batch * config.block_out
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
@@ -343,7 +347,9 @@ def _sweep(config: Config) -> Block:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Bytes of registers: the vectors that are held for later operations, and copies at the multipliers."""
+    """Storage that `sweep` adds, in bytes by name: registers for the vectors that are held for later operations, and
+    their copies at the multipliers.
+    """
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * config.batch * config.block_out}
 
 

@@ -33,7 +33,7 @@ _FIXED = ("opcode", "memory_type")
 
 @lru_cache(maxsize=64)
 def _table(config: Config) -> dict[tuple[int, int], Format]:
-    """The format of each instruction by its (bits 0..2, bits 7..9): opcode and memory type."""
+    """The format of each instruction, by the values of its bits 0..2 (opcode) and bits 7..9 (memory type)."""
     table = {}
     for item in formats(config).values():
         kinds = range(8) if item.memory_type is None else (item.memory_type,)
@@ -42,7 +42,7 @@ def _table(config: Config) -> dict[tuple[int, int], Format]:
 
 
 def format_of(config: Config, low: int) -> Format | None:
-    """The format of the instruction whose lowest word is `low`; None if it is no instruction."""
+    """The format of the instruction whose lowest word is `low`; None if the word is no instruction."""
     return _table(config).get((low & 7, low >> 7 & 7))
 
 
@@ -82,7 +82,7 @@ def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]
 
 
 def instruction_text(config: Config, *words: int) -> str:
-    """The assembler line of an instruction, given as its 64-bit `words`; raises no errors."""
+    """The assembler line of the instruction with the 64-bit `words`; raises no errors."""
     word = join_words(words)
     layout = format_of(config, words[0])
     if layout is None or word & ~used_bits(layout.fields):

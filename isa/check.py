@@ -50,7 +50,8 @@ _OURS = (*EXTENSION_OF, "CONFIG")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One mistake in a program. `kind`: encoding, extension, value, finish, bounds, token, deadlock, race or unchecked.
-    `severity`: error or warning. `instructions`: indices of the instructions that it concerns, the one at fault first.
+    `severity`: error or warning. `instructions`: indices of the instructions that the finding concerns, the one at
+    fault first.
     """
 
     kind: str

@@ -1,4 +1,5 @@
-"""The configuration of a machine, from which instruction set, simulator, RTL and compiler are derived.
+"""The configuration of a machine (one accelerator), from which instruction set, simulator, RTL and compiler are
+derived.
 
 A configuration is read from TOML (`load_config`) or is a preset (`vta`, `osdi18`, `edge8`, `tiny`). Derived quantities
 (depths, field widths, latencies) are computed in `sizes.py` and `timing.py` only.
@@ -28,8 +29,8 @@ from .sizes import Sizes
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 
 CLOCK_IS = "assumed"
-"""Status of `clock_mhz`: no machine has been placed and timed at this clock. Each output of a time or rate in seconds
-has this word.
+"""Source of `clock_mhz`: a configuration's clock is assumed, since no machine has been placed and timed at it. Each
+output of a time or rate in seconds has this word.
 """
 
 KIB = 1024
@@ -170,14 +171,14 @@ class Config(Sizes):
         check_machine(self)
 
     def fifo_bytes(self, fifo: str) -> int:
-        """Size in bytes of the FIFO `fifo` (load, compute, operand or store): the configured one, else one that is
-        large enough to keep the bus busy.
+        """Size in bytes of the FIFO `fifo` (load, compute, operand or store): the configured size or, without one, a
+        size that is large enough to keep the bus busy.
         """
         given = getattr(self, f"{fifo}_fifo_bytes")
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """This machine with another `memory` of the same bus width. The FIFOs keep their sizes, also if these were
+        """This machine with another `memory` of the same bus width. FIFOs keep their sizes, even sizes that were
         derived from the memory.
         """
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
@@ -190,9 +191,7 @@ class Config(Sizes):
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage in addition to the four scratchpads, in bytes by name; part of every listing of a
-        machine's storage.
-        """
+        """Storage in addition to the four scratchpads, in bytes by name; reports on a machine's storage list it."""
         listing = {
             "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
             "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,
@@ -208,7 +207,7 @@ class Config(Sizes):
 
     @property
     def chose_extensions(self) -> bool:
-        """Whether the extensions were derived from the machine's shape, since none were given."""
+        """Whether the extensions were derived from the machine's shape, because none were given."""
         return isinstance(self.extensions, ByShape)
 
     # --- identity ---------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Left out: fields that are None, and fields declared `later` (parameters.py) that have their default.
+        Fields that are None, and fields declared `later` (parameters.py) that have their default, are left out.
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -244,7 +243,7 @@ class Config(Sizes):
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values` without those that are None and those declared `later` that have their default."""
+    """The fields of `values`, except fields that are None and fields declared `later` that have their default."""
     later = later_defaults(type(values))
     return {
         item.name: value
@@ -303,8 +302,8 @@ def parse_config(text: str, where: str) -> Config:
 
 
 def toml_text(config: Config, *, as_given: bool = False) -> str:
-    """`config` as TOML text for `load_config`. With `as_given`, extensions that were derived from the shape are left
-    out; `load_config` derives them again.
+    """`config` as TOML text for `load_config`. With `as_given`, the extensions are left out if they were derived from
+    the shape; `load_config` derives them again.
     """
     values = config.to_dict()
     if as_given and config.chose_extensions:
@@ -325,8 +324,8 @@ def _toml_value(value: object) -> str:
 
 
 def load_config(name_or_path: str | Path, *, pipes: bool = True) -> Config:
-    """Reads a preset (`vta`, `osdi18`, `edge8`, `tiny`) or the TOML file at a path. `pipes`: the path may be that of a
-    named pipe, for whose data the call waits. Raises ConfigError.
+    """Reads a preset (`vta`, `osdi18`, `edge8`, `tiny`) or the TOML file at a path. `pipes`: the path may name a pipe,
+    whose data the call waits for. Raises ConfigError.
     """
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Checks a configuration: raises ConfigError, with a way to correct it, for a machine that cannot be
+"""Checks a configuration: raises ConfigError, whose message says how to correct it, for a machine that cannot be
 encoded or built.
 """
 
@@ -65,8 +65,8 @@ def _check_post_lanes(config: Config, value: object) -> None:
 
 
 def _check_chain(config: Config) -> None:
-    """Checks the size of the chain memory; before other memories, because the widths of input indices and micro-ops
-    depend on it.
+    """Checks the size of the chain memory. This comes before checks of other memories, because the widths of input
+    indices and micro-ops depend on it.
     """
     value, word = config.chain_buffer_bytes, config.chain_word_bytes
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

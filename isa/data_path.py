@@ -1,4 +1,6 @@
-"""Types for the tables of optional hardware: a block of the data path, and an extension."""
+"""Types for the tables of optional hardware: a block of the data path (an array or a set of lanes), and
+an extension.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of the data path: numbers of lanes and of multipliers, descriptions of its multiplier and of its memory
+    """A block of the data path: number of lanes, number of multipliers, descriptions of a multiplier and of the memory
     ports, and bytes of storage.
     """
 
@@ -36,8 +38,9 @@ def _accept(config: Config) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension. `meaning`: description. `unit`: the unit that has it. `block`: its block of the data path.
-    `default`: machines for which no extensions are given have it. `needs`: the extension that it needs, or None.
+    """One extension. `meaning`: description. `unit`: the unit that it belongs to. `block`: makes its block of the data
+    path. `default`: whether machines have it for which no extensions are given. `needs`: another extension that it
+    needs, or None.
 
     `storage`: bytes by name that it adds to `Config.extra_storage`. `check` raises ConfigError for a machine whose
     shape or fields do not allow the extension, `check_memories` for a machine whose memories do not. `check` is called

@@ -1,4 +1,6 @@
-"""Writes the instruction set of a configuration as a C header and as a Markdown reference, from the tables."""
+"""Describes the instruction set of a configuration, as a C header and as a Markdown reference, from the tables of this
+package.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ EXTENSION_TABLE: dict[str, Extension] = {
     "fold": array_modes.FOLD,
     "rows": store_stages.ROWS,
 }
-"""All extensions by name: hardware that VTA does not have."""
+"""All extensions (hardware that VTA does not have), by name."""
 
 EXTENSIONS = tuple(EXTENSION_TABLE)
 """Names of all extensions."""
@@ -95,15 +95,15 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that `suited` derived from a machine's shape, since none were given; `dataclasses.replace` derives
-    them again.
+    """The extensions that `suited` derived from a machine's shape because none were given; `dataclasses.replace`
+    derives them again.
     """
 
     __slots__ = ()
 
 
 def suited(config: Config) -> ByShape:
-    """The extensions of a machine for which none are given: the default ones that its shape allows.
+    """The extensions of a machine for which none are given: the default extensions that its shape allows.
 
     `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of whole positions of
     input vectors (`array_modes.holds_positions`). If a machine has neither, `depthwise` is left out.

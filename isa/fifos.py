@@ -73,7 +73,9 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
-    """Like `read_rate`, for writes from a store FIFO of `words` bus words, `outstanding` writes at a time."""
+    """Share of cycles in which writes from a store FIFO of `words` bus words keep the bus busy, with `outstanding`
+    writes at a time; relative to the same share and under the same assumptions as in `read_rate`.
+    """
     memory = config.memory
     longest = most_write_beats(config)
     burst = longest_burst(words, longest)
@@ -93,8 +95,8 @@ def least_bytes(config: Config, fifo: str) -> int:
 
 
 def default_bytes(config: Config, fifo: str) -> int:
-    """The default size of `fifo` in bytes: the smallest power of two that keeps the bus busy for DEFAULT_RATE of the
-    cycles.
+    """The default size of `fifo` in bytes: the smallest power of two with which the bus is busy in the share
+    DEFAULT_RATE of cycles.
     """
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
     size = least_bytes(config, fifo)

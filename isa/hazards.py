@@ -35,12 +35,12 @@ READERS = {
     Resource.CHAIN: (Unit.COMPUTE,),
     Resource.DRAM: (Unit.LOAD, Unit.COMPUTE),
 }
-"""The units that read each shared memory, without the one that writes it."""
+"""For each shared memory, the units that read it, except the unit that writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A conflict of an access with instruction `earlier` of unit `unit`, which accessed the same `element` of
+    """A conflict of an access with an earlier one: instruction `earlier` of unit `unit` accessed the same `element` of
     `resource`. `kind`: RAW (read after write) or WAR (write after read).
     """
 
@@ -116,7 +116,7 @@ def unseen_store(last: LastAccess, touched: tuple[Access, ...], waited: int) -> 
     """The last store that writes an element which a LOAD.PAR reads, if the store may still be in flight; else None.
 
     `touched`: accesses of the LOAD.PAR. `waited`: index of the store unit's last instruction that waited for all
-    earlier ones, or -1.
+    earlier instructions of the unit, or -1.
     """
     for item in touched:
         for found in _latest(last.writes[item.resource], "RAW", item, Unit.STORE):

@@ -45,11 +45,13 @@ class Format:
 FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _COMMON = (Field("opcode", 0, 3), *pack(3, *((name, 1) for name in FLAGS)))
 FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
-"""Number of the bit of each token flag, the same in all formats."""
+"""Position (number of the bit) of each token flag, the same in all formats."""
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""Names of a load's fields for padding, numbers of pads around the data; 4 bits each from bit 112 on."""
+"""Names of a load's padding fields: numbers of pads before and after the data in y and in x; 4 bits each, from bit 112
+on.
+"""
 _PADS = pack(112, *((name, 4) for name in PADS))
 _POST = pack(
     112,
@@ -75,7 +77,7 @@ def _post(config: Config) -> tuple[Field, ...]:
 
 
 def _statistics(config: Config) -> tuple[Field, ...]:
-    """Fields of ROWS, which accesses no memory but the accumulators."""
+    """Fields of ROWS, which accesses no memory except the accumulators."""
     head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
     return (*head, *pack(64, ("y_size", 16), ("x_size", 16)))
 
@@ -170,8 +172,8 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs for its format, its ALU operation or the register that it sets, or None.
-    Single fields may need other extensions (`lacking`).
+    """The extension that an instruction needs for its format, for its ALU operation or for the register that it sets;
+    None if it needs none. Single fields may need other extensions (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
@@ -182,8 +184,8 @@ def extension_of(name: str, values: Mapping[str, int]) -> str | None:
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
-    """The error message, less its subject, for a feature that an instruction of format `name` needs and `config` lacks;
-    None if it lacks none.
+    """The error message, without its subject, for an extension that an instruction of format `name` needs and `config`
+    lacks; None if `config` lacks none.
     """
     extension = extension_of(name, values)
     if extension is not None and not config.has(extension):

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Opcodes, bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS are additions to VTA's."""
+    """Opcodes, bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS are not in VTA."""
 
     LOAD = 0
     STORE = 1
@@ -19,8 +19,8 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Memory types, bits 7..9 of LOAD and STORE. Additions to VTA's: 6 is PAR in a LOAD and POST in a STORE, 7 is
-    PATCH, 4 is TABLE in a LOAD, 3 is ROWS in a STORE.
+    """Memory types, bits 7..9 of LOAD and STORE. Types that VTA does not have: 6 is PAR in a LOAD and POST in a STORE,
+    7 is PATCH, 4 is TABLE in a LOAD, 3 is ROWS in a STORE.
     """
 
     UOP = 0

@@ -1,4 +1,4 @@
-"""Executes the dependence tokens of a program without time: decides whether it ends, and which instructions are
+"""Executes the dependence tokens of a program without timing: decides whether it ends, and which instructions are
 ordered.
 
 Fetch and units wait only for conditions that stay true once they are true (a token in a queue, or room that no other
@@ -33,8 +33,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A unit that is deadlocked, or, with `unit` None, fetch, which waits for room in a command queue; `instruction`:
-    the instruction that cannot go on.
+    """A deadlocked unit; or, if `unit` is None, fetch, which waits for room in a command queue. `instruction`: the
+    instruction that cannot go on.
 
     `queue`: the token queue that has no token or, if `full`, no room; None for fetch and for FINISH. `pop_number`:
     number of the pop of `queue`, from 1. `never`: the whole program pushes fewer tokens to `queue` than `pop_number`.

@@ -48,7 +48,7 @@ class Parameter:
 
 
 def parameter(default: Any, doc: str, **declaration: Any) -> Any:
-    """A dataclass field with `default` and the declaration `Parameter(doc=doc, **declaration)`."""
+    """A dataclass field with the default `default` and the declaration `Parameter(doc=doc, **declaration)`."""
     return dataclasses.field(default=default, metadata={"parameter": Parameter(doc=doc, **declaration)})
 
 

@@ -29,8 +29,8 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A named part of the DRAM image: `address`, in bytes from the start of the image, and `size` in bytes. `kind`: a
-    word such as input, output, constant, uop or activation.
+    """A named part of the DRAM image: `address` in bytes from the start of the image, `size` in bytes. `kind`: its use,
+    a word such as input, output, constant, uop or activation.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """Instructions, DRAM image and names of one launch.
+    """Instructions, DRAM image and names of segments and layers, for one launch.
 
     `instructions`: uint64 (n, config.instruction_words), low word first. `image`: DRAM at launch, uint8, as long as the
-    memory that the program may access, with constants and micro-ops, else zeros. `group_of`: int32 (n,), for each
-    instruction the index of its layer in `groups` (unique layer names), or -1. The arrays become read-only. Raises
+    memory that the program may access; it has constants and micro-ops, and zeros elsewhere. `group_of`: int32 (n,), for
+    each instruction the index of its layer in `groups` (unique layer names), or -1. The arrays become read-only. Raises
     ProgramError if the parts contradict each other.
     """
 

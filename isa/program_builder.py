@@ -1,4 +1,5 @@
-"""Builds a program instruction by instruction; with any instructions, it has neither races nor deadlocks.
+"""Builds a program instruction by instruction; whatever the instructions are, the program has neither races nor
+deadlocks.
 
     build = start_builder(config, image)
     append(build, "LOAD.INP", {"y_size": 1, "x_size": 4, "x_stride": 4, "push_next": 1})
@@ -6,8 +7,8 @@
     append(build, "FINISH", {})
     program = finish(build)
 
-Token flags among the values are requests: a pop is kept if its queue has a token at that point, a push if its queue has
-room. With `insist`, instructions or flags are added until the request can be met.
+Token flags among the values are requests: a pop flag stays set if its queue has a token at that point, a push flag if
+its queue has room. With `insist`, instructions or flags are added until the request can be met.
 
 There is no deadlock, with queues of any depth: an instruction that pops a token comes after the push in the program,
 and a push is placed only where its queue has room in program order. So an instruction waits only for earlier
@@ -33,7 +34,7 @@ from .program import Program, bare_program
 _OPERATIONS = names_of("matrix", "vector")
 
 CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
-"""For each unit the token carrier, an instruction that with x_size = 0 does nothing but pop and push tokens."""
+"""For each unit its token carrier: an instruction that with x_size = 0 only pops and pushes tokens."""
 
 Instruction = tuple[str, dict[str, int]]
 """An instruction: format name and field values."""
@@ -41,8 +42,8 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """The program so far, its registers and micro-ops (`trace`), the last accesses of elements (`last`), and the order
-    that its tokens enforce.
+    """The program so far, its registers and micro-ops (`trace`), the last accesses to each element (`last`), and the
+    order that its tokens enforce (`clocks`, `tokens`, `before`).
     """
 
     config: Config
@@ -147,7 +148,9 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """Estimated cycles of an instruction whose loops may be longer than scratchpads are large; 0 for others."""
+    """Estimated cycles of an instruction whose loops may have more iterations than scratchpads have elements; 0 for
+    other instructions.
+    """
     registers = build.trace.registers
     match name:
         case _ if name in _OPERATIONS:

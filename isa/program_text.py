@@ -7,7 +7,7 @@
     .groups ["conv1", "pool1"]                layer names
     .group "conv1"                            instructions that follow belong to this layer; `.group` alone: to none
 
-A file of instructions alone is a program with an empty image; its configuration is given by the caller.
+A file that has only instructions is a program with an empty image; the caller gives its configuration.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def from_text(text: str, where: str, config: Config | None = None) -> Program:
 
 
 def read_program(path: str | Path, config: Config | None = None) -> Program:
-    """Reads the program in the file `path`, in binary or text format, which its first bytes show. `config`: as in
+    """Reads the program in the file `path`; the first bytes show whether its format is binary or text. `config`: see
     `from_text`. Raises ProgramError, which names the file, if it is neither.
     """
     data = read_bytes(path)

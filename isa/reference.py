@@ -36,8 +36,8 @@ class ReferenceResult:
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
     block_out), bits of int32 biases and of float32 scales; `chain` int8 (chain_depth, batch, block_in); `table` int8
-    (table_depth, 256); `rows` uint32 (row_depth, 2), packed factors and values of ROWS. `executed`: number of
-    instructions, with FINISH.
+    (table_depth, 256); `rows` uint32 (row_depth, 2), packed factors and values of ROWS. `executed`: number of executed
+    instructions, including FINISH.
     """
 
     memory: NDArray[np.uint8]
@@ -102,7 +102,7 @@ def run_reference(
 ) -> ReferenceResult:
     """Executes `instructions`, uint64 (n, words), up to FINISH on a copy of `memory`, the whole DRAM image, uint8.
 
-    `scratchpads`: contents at launch (`isa.scratchpads`); those that it does not name are zero. Raises ProgramError,
+    `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. Raises ProgramError,
     which names the index and the field of an instruction, for an access to a memory or scratchpad out of bounds, a
     missing extension, an unknown encoding, and for a program without FINISH.
     """
@@ -335,7 +335,8 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 
 def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
     """For each lane, the sum of input times weight over the positions that an operation of `mode` multiplies: int64
-    (batch, block_out). The first position is that of input vector `s`; the weights are the group of weight row `row`.
+    (batch, block_out). The first position is that of input vector `s`; the weights are the group of rows that weight
+    row `row` belongs to.
 
     If an output vector has more elements than an input vector, a position is several input vectors and as many rows of
     weights. If it has fewer, the lanes multiply a part of an input vector; the low bits of `row` are the part's number.
@@ -363,8 +364,8 @@ def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDAr
 
 
 def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
-    """Row `row` of weights in the weight scratchpad, int8 (n,): as many as the shorter of input and
-    output vector has.
+    """Row `row` of weights in the weight scratchpad, int8 (n,), where n is the number of elements of the shorter of
+    input and output vector.
     """
     config = machine.config
     tile, place = divmod(row, config.tile_rows)
@@ -449,7 +450,9 @@ def _store_post(machine: _Machine, values: Values) -> None:
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
-    """Stage B for the int8 vector `q`; `operand_at`: index of its operand vector in DRAM."""
+    """Result of stage B (the operation after requantization) for the int8 vector `q`; `operand_at`: index of its
+    operand vector in DRAM.
+    """
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
     zero_point = first["table_zero_point" if values["table"] else "zero_point"]

@@ -1,5 +1,5 @@
-"""The reference semantics of the extension `rows` (ROWS, and STORE.POST with `rows`), element by element as in
-isa/README.md.
+"""The reference semantics of the extension `rows`, row statistics for softmax and normalizations (ROWS, and STORE.POST
+with `rows`), element by element as in isa/README.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The integer arithmetic of the extension `rows`, for all engines: reductions of rows (ROWS), and the scaling by their
-results (STORE.POST with `rows`), for softmax and normalizations.
+"""The integer arithmetic of the extension `rows`, for all engines: reductions of rows (instruction ROWS), and scaling
+by the results (STORE.POST with `rows`), for softmax and normalizations.
 
 A row has the elements of one position: the lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS. Of the last
 vector, only the first `lanes` may be elements (`elements_of_last`); results for the other lanes are 0. An element is a
@@ -50,7 +50,7 @@ TOTAL_BITS = 48
 """Width in bits of the integer whose reciprocal, or reciprocal square root, a factor is."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
-"""The reciprocal of a mantissa is floor(2^QUOTIENT_SHIFT / mantissa)."""
+"""Shift in the reciprocal of a mantissa, which is floor(2^QUOTIENT_SHIFT / mantissa)."""
 
 MAXIMUM, SUMS = 1, 0
 
@@ -58,7 +58,9 @@ Int64Array = NDArray[np.int64]
 
 
 def elements_of_last(lanes: int, block_out: int) -> int:
-    """Number of lanes of a row's last vector that are elements: field `lanes` of register ROWS, or all if it is 0."""
+    """Number of lanes of a row's last vector that are elements: `lanes` (a field of register ROWS), or all lanes if it
+    is 0.
+    """
     return min(lanes or block_out, block_out)
 
 
@@ -103,7 +105,7 @@ def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) 
 
 
 def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
-    """`w` (25 bits, signed) times a packed `factor`, rounded half up; the low 32 bits."""
+    """`w` (25 bits, signed) times a packed `factor`, rounded half up; the low 32 bits of the result."""
     product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
     shifted = product >> np.int64(factor >> FACTOR_BITS)
     return ((shifted >> 1) + (shifted & 1)).astype(np.int32)

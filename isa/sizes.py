@@ -1,4 +1,6 @@
-"""Sizes that are computed from a configuration: bytes of elements, depths of memories, widths of indices, array."""
+"""Sizes that are computed from a configuration: bytes of elements, depths of memories, widths of indices, size of the
+array.
+"""
 
 from __future__ import annotations
 
@@ -95,15 +97,15 @@ class Sizes:
 
     @property
     def columns(self) -> int:
-        """Number of columns of the array, and of rows of a weight tile: dot products of an operation for each batch
-        row.
+        """Number of columns of the array, and of rows of a weight tile: an operation computes this number of dot
+        products for each batch row.
         """
         return self.block_out // self.tile_parts
 
     @property
     def position_inputs(self) -> int:
-        """Number of input vectors in a position of DEPTHWISE and TAPS: as many as have the elements of an output
-        vector; 1 if an input vector has them.
+        """Number of input vectors in a position of DEPTHWISE and TAPS: enough to have as many elements as an output
+        vector; 1 if an input vector is not shorter.
         """
         return max(1, self.block_out // self.block_in)
 
@@ -231,7 +233,7 @@ class Sizes:
 
     @property
     def row_depth(self) -> int:
-        """Number of rows whose reductions (ROWS) the machine stores; 0 without the extension `rows`."""
+        """Number of rows whose reductions (results of ROWS) the machine can store; 0 without the extension `rows`."""
         return self.row_entries if self.has("rows") else 0
 
     @property

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .config import Config
 
 ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
-"""Bits of storage for a row of ROWS, a whole number of bytes: value, factor, shift, partial sum."""
+"""Bits of storage for the statistics of a row (ROWS): value, factor, shift and partial sum, rounded up to
+whole bytes.
+"""
 
 TABLE_BYTES = 256
 """Bytes of a look-up table: an int8 for each int8 value."""
@@ -32,10 +34,10 @@ TABLE_CYCLES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStage:
-    """A stage of the pipeline, through which every vector of a STORE.POST goes, and its cycles.
+    """A stage of the pipeline, through which every vector of a STORE.POST passes, and its number of cycles.
 
-    `extension`: the optional hardware with which all stores have the stage, whether they use it or not; None if all
-    machines have it.
+    `extension`: on machines with this optional hardware all stores have the stage, whether they use it or not; None if
+    all machines have it.
     """
 
     name: str
@@ -77,7 +79,7 @@ def cycles_before(config: Config, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreParts:
-    """The optional parts that a machine's store unit has: extensions, by their names, and the chain memory."""
+    """The optional parts of a machine's store unit: extensions, by their names, and the chain memory."""
 
     post: bool
     table: bool
@@ -131,7 +133,9 @@ def _table(config: Config) -> Block:
 
 
 def _table_storage(config: Config) -> dict[str, int]:
-    """Bytes of the look-up tables: lanes read different entries in the same cycle, so each lane has a copy."""
+    """Bytes of the look-up tables, by name: each lane has a copy, because lanes read different entries in the same
+    cycle.
+    """
     return {"look-up tables": config.tables * TABLE_BYTES * config.out_bytes // config.post_passes}
 
 

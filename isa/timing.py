@@ -1,6 +1,6 @@
 """Latencies and other timing constants, some computed from a configuration; hw/README.md has the rules that use them.
 
-They are the latencies of the RTL; the simulator has no parameters of its own.
+RTL and simulator both obey them; neither has timing constants of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ for two such bursts.
 """
 
 AXI_BOUNDARY = 4096
-"""No AXI4 burst crosses an address that is a multiple of this number of bytes."""
+"""Number of bytes of an AXI4 page: no burst crosses an address that is a multiple of it."""
 
 LOADS_IN_FLIGHT = 32
 """Largest number of loads in the load unit that have begun and not ended: the length of the writer's job queue."""
@@ -33,12 +33,12 @@ and not ended.
 """
 
 STORE_BYTES = 11
-"""Bytes of storage for each instruction in flight: a store's destination (base, sizes, stride), pushes and flags."""
+"""Bytes of storage for each instruction of the store unit in flight: a store's destination (base, sizes, stride), its
+pushes and flags.
+"""
 
 BEGIN_DELAY = 1
-"""Cycles from the cycle in which all conditions of an instruction hold to its begin, since the decision
-is registered.
-"""
+"""Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision passes a register."""
 
 FIFO_LATENCY = 3
 """Cycles from a read beat on the bus to its use: register at the port, write to the FIFO's memory, read."""
@@ -117,7 +117,9 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, another for a second accumulator operand, and those of its arithmetic."""
+    """Issue cycles of an ALU operation: one, one more for a second accumulator operand, and the extra cycles of its
+    arithmetic.
+    """
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
@@ -136,8 +138,8 @@ def post_latency(config: Config) -> int:
     """Cycles from the last accumulator read of a STORE.POST vector to its write to the store FIFO: all stages
     (`store_stages.py`), the write 1, and one for each pass after the first.
 
-    The stages of the extensions `table` (TABLE_CYCLES) and `rows` (ROW_CYCLES) count for all stores of a machine that
-    has them.
+    On a machine with the extensions `table` (TABLE_CYCLES) and `rows` (ROW_CYCLES), all stores pass the stages of
+    these.
     """
     return sum(item.cycles for item in stages_of(config)) + config.post_passes
 

@@ -1,4 +1,4 @@
-"""Widths of micro-ops and instructions: VTA's 32 and 128 bits if a machine's indices fit, else twice as many.
+"""Widths of micro-ops and instructions: VTA's 32 and 128 bits if a machine's indices fit, else twice these widths.
 
 The fields of a machine have as many bits as its memories need; `layout.py` has their positions. A machine with small
 scratchpads has VTA's widths and runs VTA's programs unchanged.

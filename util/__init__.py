@@ -1,1 +1,1 @@
-"""Modules that all other folders import: files, caches, processes, and the exception for a user's mistake."""
+"""Modules that all other folders import: files, caches, processes, and the exception for mistakes of users."""

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_ITEMS = 1000
-"""Number of items that are checked of a sequence or mapping: the first ones, if it has more."""
+"""Largest number of items of a sequence or mapping that are checked: its first ones."""
 
 _NUMBERS: Mapping[type, tuple[type, ...]] = {
     int: (int, np.integer),
@@ -66,8 +66,8 @@ class _Late:
 def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
     """A wrapper of `function` that raises UserError if an argument is missing, unknown, or does not fit its annotation.
 
-    Members of unions, literals, and items of sequences and mappings are checked. In messages the function is `name`; a
-    class in an annotation is its attribute `called`, if it has one, else its name.
+    Members of unions, literals, and items of sequences and mappings are checked. Messages call the function `name`, and
+    a class in an annotation by its attribute `called`, if it has one, else by its name.
     """
     signature = inspect.signature(function)
 

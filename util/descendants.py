@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 
 
 def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
-    """Maps each descendant's process number to its start time in clock ticks, which distinguishes it from a later
-    process of the same number. `of`: the process numbers of the ancestors, by default this process. Empty if the system
-    has no /proc.
+    """Maps the process number of each descendant to its start time in clock ticks, which distinguishes the process from
+    a later one with the same number. `of`: the process numbers of the ancestors, by default this process. Empty if the
+    system has no /proc.
 
     Multiprocessing's resource tracker is left out: it ends by itself after removing semaphores.
     """

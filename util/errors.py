@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake in something the user handed in: a file, a model, a configuration or a program.
+    """Raised for a mistake in the user's input: a file, a model, a configuration or a program.
 
-    The message names the file, node, field or instruction at fault, and how to correct it. The command line prints its
-    `lines` without a traceback and exits with 2.
+    The message names the file, node, field or instruction at fault, and how to correct it. The command line prints the
+    `lines` of the error without a traceback and exits with code 2.
     """
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of the message: one, unless there are several mistakes."""
+        """The lines of the message: a single line, unless there are several mistakes."""
         return (str(self),)
 
 
@@ -32,8 +32,9 @@ class LinesError(UserError):
 
 
 class CodeError(UserError):
-    """A mistake in Python code that uses the toolkit: in a schedule, a loop program, or a program that deadlocks.
+    """Raised for a mistake in Python code that uses the toolkit: in a schedule, a loop program, or a program that
+    deadlocks.
 
     The toolkit schedules its own kernels with the same functions. An error of this class that leaves a command, or a
-    kernel that no caller scheduled, is a defect of the toolkit: it keeps its traceback.
+    kernel that no caller scheduled, is a defect of the toolkit: the command prints its traceback.
     """

@@ -67,7 +67,9 @@ _COPY_BYTES = 2**22
 
 
 class WriteError(UserError):
-    """The system refused to write the file at `path`; `errno` is the code of the error and `reason` its text."""
+    """Raised if the system refused to write the file at `path`; `errno` is the code of the error and
+    `reason` its text.
+    """
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.path = path

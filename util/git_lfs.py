@@ -1,4 +1,6 @@
-"""Recognizes pointers of Git LFS: texts of three lines that a checkout has in place of files not yet downloaded."""
+"""Recognizes pointers of Git LFS: texts of three lines that a checkout has in place of files that are not downloaded
+yet.
+"""
 
 from __future__ import annotations
 

@@ -18,9 +18,11 @@ from .errors import UserError
 from .files import read_file
 
 PATIENCE = 1.0
-"""Seconds to wait for a file's lock. A process that a killed writer started may hold the lock for a moment."""
+"""Seconds to wait for the lock of a file. A process that a killed writer had started may still hold the lock for a
+moment.
+"""
 SYNC_INTERVAL = 1.0
-"""Seconds between two calls of fsync, at least.
+"""Least number of seconds between two calls of fsync.
 
 A killed process loses no written line; a power failure loses the lines written since the last call.
 """
@@ -29,7 +31,7 @@ _BLOCK = 1 << 16
 
 
 class RecordError(UserError):
-    """A file of records cannot be read or written; the message names the file and the cause."""
+    """Raised if a file of records cannot be read or written; the message names the file and the cause."""
 
 
 Made = TypeVar("Made")
@@ -100,7 +102,7 @@ class LineFile:
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Releases the file after a last `sync`. A second call does nothing."""
+        """Releases the file after a last `sync`, and removes it if it is empty. A second call does nothing."""
         if self._file < 0:
             return
         try:
@@ -164,7 +166,9 @@ def _lock(file: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether the open file is still the one at `path`; another process may have replaced it before it was locked."""
+    """Whether the open file `file` is still the file at `path`; another process may have replaced it before it was
+    locked.
+    """
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -178,7 +182,7 @@ def _is_torn(file: int) -> bool:
 
 
 def _whole_bytes(file: int) -> int:
-    """Number of bytes of a file up to the end of its last complete line."""
+    """Number of bytes from the beginning of a file to the end of its last complete line."""
     end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - _BLOCK)

@@ -1,4 +1,6 @@
-"""Prints a message on standard error, once in a process, if compilation by numba takes more than SILENCE seconds."""
+"""Prints a message on standard error, at most once in a process, if compilation by numba takes more than SILENCE
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,9 @@ class LongCompilation:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Context for a call of numba's compiler; nested, since numba compiles the functions that a function calls
-        within it."""
+        """A context for a call of numba's compiler; contexts may be nested, since numba compiles the functions that a
+        function calls inside its own context.
+        """
         with self._lock:
             self._depth += 1
         try:

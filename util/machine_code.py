@@ -54,10 +54,12 @@ def _tell_of_compiling(code: Any) -> None:
 
 
 class _Nowhere(NullCache):
-    """A cache that stores nothing."""
+    """A numba cache that stores nothing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:
-        """Called by numba before it compiles; there is no cached code."""
+        """Called by numba before it compiles: starts the timer of the message on long compilation; returns None, since
+        there is no cached code.
+        """
         long_compilation.begins()
 
 
@@ -93,7 +95,9 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """A list, the same for each call, of the folder whose error `number` this process has reported; empty before."""
+    """A list that is the same object for each call with `number`: it holds the folder whose error `number` this process
+    has reported, or nothing.
+    """
     return []
 
 

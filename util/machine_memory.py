@@ -16,8 +16,8 @@ def memory_problem(size: int) -> str | None:
 
 
 def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """Bytes of main memory that this process may use: the lesser of the machine's and the limit in the file `group` of
-    its control group; None if neither is known.
+    """Bytes of main memory that this process may use: the machine's memory or the limit of its control group (in the
+    file `group`), whichever is less; None if neither is known.
     """
     found: list[int] = []
     with contextlib.suppress(ValueError, OSError):

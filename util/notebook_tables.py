@@ -1,4 +1,4 @@
-"""HTML tables, by which a notebook shows the last value of a cell."""
+"""HTML tables; a notebook shows them as the value of a cell."""
 
 from __future__ import annotations
 

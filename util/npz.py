@@ -1,4 +1,4 @@
-"""Reads .npz files in two steps: the arrays' headers, which callers can check, then the data.
+"""Reads .npz files in two steps: first the headers of the arrays, which callers can check, then the data.
 
 A file of a few megabytes may decompress to gigabytes of zeros, so callers see shapes and dtypes first. Pickled objects
 are never read.
@@ -43,11 +43,11 @@ _DAMAGED = (
 
 
 class NpzError(Exception):
-    """The file is no .npz archive of plain arrays, is damaged, or has more data than the machine has memory."""
+    """Raised if a file is no .npz archive of plain arrays, is damaged, or has more data than the machine has memory."""
 
 
 class StoredArrays:
-    """The arrays of an .npz archive: `headers` has their shapes and dtypes, `read` reads the data of one."""
+    """The arrays of an .npz archive: `headers` has their shapes and dtypes, `read` reads the data of one array."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 MOST_CHARACTERS = 2000
-"""Number of characters that are printed at most; some models have names of megabytes."""
+"""Largest number of characters that are printed; some models have names of megabytes."""
 _LAST = 500
-"""Number of characters at the end of a longer text that are printed, since error messages end with advice."""
+"""Number of characters printed from the end of a longer text, because error messages end with advice."""
 
 
 def printable(text: object, most: int | None = MOST_CHARACTERS) -> str:

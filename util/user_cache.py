@@ -28,7 +28,7 @@ from .own_folders import check_own_file, make_own_folder
 
 
 class CacheError(UserError):
-    """The cache directory cannot be used: others may write there, this user may not, or the disk is full."""
+    """Raised if the cache directory cannot be used: others may write there, this user may not, or the disk is full."""
 
 
 def cache_directory(part: str) -> Path:
@@ -39,11 +39,12 @@ def cache_directory(part: str) -> Path:
 def cached(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """The path of entry `name` of the cache's section `part`. `build` creates the entry, a file or folder, at a path.
+    """The path of entry `name` of the cache's section `part`. `build` creates the entry, a file or folder, at the path
+    that it gets.
 
     `build` is not called if the entry exists, its seal matches and `valid` accepts it. If several processes call at
     once, one builds and the others wait; the lock is released when the builder's process ends. Raises CacheError if the
-    directory cannot be used, and every error of `build`, after which the entry is as before the call.
+    directory cannot be used, and every error of `build`, after which the cache is as before the call.
     """
     return _cached_in(cache_directory(part), name, build, valid)
 
@@ -51,9 +52,8 @@ def cached(
 def cached_or_made(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """Like `cached`, but if the user's cache cannot be used, builds the entry in a folder for this process alone.
-
-    Then prints a warning on standard error, once in a process.
+    """Like `cached`, but if the user's cache cannot be used, builds the entry in a folder that exists only for this
+    process and prints a warning on standard error, once in a process.
     """
     try:
         return cached(part, name, build, valid)
@@ -182,7 +182,7 @@ def _for_this_process() -> Path:
 
 @functools.cache
 def say_not_kept(why: str) -> None:
-    """Prints on standard error, once in a process, that a cache cannot be used."""
+    """Prints on standard error, once in a process, that nothing can be stored in the cache, and why."""
     print(f"warning: nothing is kept for later runs: {why}", file=sys.stderr)
 
 

@@ -17,7 +17,7 @@ from vdla.util.files import read_file
 
 
 class FileError(UserError):
-    """A file that cannot be read, or a path that cannot be written to."""
+    """Raised for a file that cannot be read, or a path that cannot be written to."""
 
 
 def read_whole(path: Path, what: str) -> bytes:
