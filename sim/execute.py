@@ -147,8 +147,8 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
-    """Executes the LOAD.UOPs alone and fills `trace` with the words that each writes; returns the index of one that
-    writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
+    """Executes the LOAD.UOPs alone and fills `trace` with the words that each writes; returns the index of a LOAD.UOP
+    that writes `buffer`, the micro-op scratchpad, out of bounds, or -1.
     """
     used = 0
     for i in range(len(rows)):

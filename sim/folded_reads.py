@@ -1,6 +1,7 @@
 """Counts operations that add to accumulators although their GEMM has `overwrite` (extension `fold`).
 
-With `fold`, an operation multiplies one part of an input vector; only that of the first part overwrites.
+With `fold` (fewer columns than vectors have lanes), an operation multiplies one part of an input vector; only the
+operation on the first part overwrites.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _clients(config: Config) -> Array:
 
 def _bursts_kept(config: Config) -> int:
     """Length of the ring buffers of bursts: a power of two above the number of bursts that a client may have in flight,
-    since each takes at least one bus word of the client's FIFO.
+    since a burst takes at least one bus word of the client's FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes

@@ -91,7 +91,8 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fills B; returns the copies of micro-ops, uint64, in which B_UOPS is the index of an instruction's first.
+    """Fills B; returns the copies of micro-ops, uint64, in which column B_UOPS of B is the index of an instruction's
+    first micro-op.
 
     `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
     the micro-op scratchpad at launch.

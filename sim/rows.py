@@ -63,7 +63,7 @@ def _root(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _factor(total, root):  # type: ignore[no-untyped-def]
-    """`isa.rows.reciprocal_root` of `total` if `root`, else `isa.rows.reciprocal`."""
+    """The factor of ROWS for the sum `total`: `isa.rows.reciprocal_root` if `root`, else `isa.rows.reciprocal`."""
     total, places = max(total, np.int64(1)), np.int64(0)
     step = 2 if root else 1
     while total << step < np.int64(1) << TOTAL_BITS:
@@ -78,7 +78,7 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 @compiled()
 def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
     """Number of lanes of a vector that are elements of the reduced row; `register`: value of register ROWS. All
-    `lanes`, except for the row's last vector (`is_last`) if the register has a number for it.
+    `lanes`, except for the row's last vector (`is_last`) if the register sets a number for that vector.
     """
     wanted = register >> 53 & 0xFF
     return min(wanted, lanes) if is_last and wanted > 0 else lanes

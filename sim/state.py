@@ -79,7 +79,9 @@ MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
 POSITIONS = tuple(
     max((mode.positions for mode in MODES if mode.instruction == name), default=0) for name in KIND_NAMES
 )
-"""For each kind of instruction, the number of input positions that an operation reads; 0 if it is not the array's."""
+"""For each kind of instruction, the number of input positions that an operation reads; 0 for kinds that the array does
+not execute.
+"""
 BY_LANE = tuple(any(mode.by_lane for mode in MODES if mode.instruction == name) for name in KIND_NAMES)
 """For each kind of instruction, whether it multiplies each lane by its own weight (DEPTHWISE, TAPS)."""
 OPERATIONS = tuple(KIND_NAMES.index(name) for name in names_of("matrix", "vector"))

@@ -335,8 +335,8 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
-    """Takes the operand out of the FIFO in `cycle` if the current vector is the last to use it; frees the room of
-    bursts whose last bytes it has.
+    """Takes the operand out of the FIFO in `cycle` if the current vector is the last to use it; frees the room of the
+    bursts whose last bytes this operand has.
     """
     c = STORE_CLIENT
     if (V[V_INDEX] + 1) % V[V_REPEAT]:

@@ -33,7 +33,7 @@ def ones(value):  # type: ignore[no-untyped-def]
 @compiled()
 def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
     """Number of values in the adder tree of an array row: its `block_in` products and the sums of all levels. A level
-    has half as many sums as the level before, but at least `folds`.
+    has half as many sums as the level before, but at least `folds`, the number of output lanes of an array row.
     """
     size, pairs = block_in, block_in // 2
     while pairs > 0:
