@@ -48,8 +48,8 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in order of completion; in the order of `points` if a point occurs twice (it is then compiled
-        once).
+        """The results in order of completion; in the order of `points` if a point occurs twice (such a point is
+        compiled once).
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]

@@ -55,7 +55,9 @@ STALL_SECONDS = 900.0
 _LOOK_SECONDS = 1.0
 """Seconds between checks of the connection."""
 _LOSSES = 3
-"""How often a chunk is submitted again after the scheduler gave it up because too many of its workers died."""
+"""Number of times that a chunk is submitted again after the scheduler gave it up because too many of its
+workers died.
+"""
 
 
 class MissingExtraError(UserError):
@@ -282,7 +284,7 @@ class _Batch:
     """The trials of one call: running futures with the indices of their trials, finished futures, and the time of the
     last result.
 
-    `losses`: how often each chunk was lost.
+    `losses`: number of times that each chunk was lost.
     """
 
     description: Description

@@ -29,9 +29,9 @@ machine."""
 PATIENCE = 10.0
 """Interval in seconds without an answer after which `notify` receives a line on the state of each process."""
 _ENDS = 2
-"""How many processes may end during one candidate before the candidate counts as failed."""
+"""Number of processes that may end during one candidate before the candidate counts as failed."""
 _STARTS = 3
-"""How many processes in succession may end before any measurement; then trials cannot continue."""
+"""Number of processes in succession that may end before any measurement; after that, trials cannot continue."""
 
 
 class _Other(Enum):
@@ -218,8 +218,8 @@ class LocalWorkers(Backend):
 
 
 class _Batch:
-    """The trials of one call: indices that are `waiting`, how often a process has ended during each trial (`ends`), and
-    how many trials have no result yet (`left`).
+    """The trials of one call: indices that are `waiting`, the number of processes that have ended during each trial
+    (`ends`), and the number of trials without a result (`left`).
     """
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:

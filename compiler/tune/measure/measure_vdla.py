@@ -25,7 +25,9 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""Most copies of each buffer in a template's default, and number of copies of the parameter table in all candidates."""
+"""Largest number of copies of a buffer in a template's default, and number of copies of the parameter table in every
+candidate.
+"""
 SCHEDULES = 256
 """Number of scheduled programs that a task caches: most candidates of a search share their schedule with one of the
 last few hundred.
@@ -40,7 +42,7 @@ class AcceleratorTask:
     """A workload to be tuned on one machine; `program`: its tensor expression.
 
     `scheduled(values)`: the program scheduled with the values of a point, with a cache of `SCHEDULES` results:
-    candidates with equal schedules differ in copies, or in knobs without effect.
+    candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without effect.
     """
 
     config: Config

@@ -1,7 +1,7 @@
-"""Trials in place: a layer's candidates measured within the whole network, whose layers overlap.
-
-The cycles of a layer alone include the wait for its first inputs and its last store. In a network the neighbouring
-layers hide both, but the layer may delay them. The candidate that is best alone is therefore only a starting point.
+"""Trials in place: candidates of a layer measured within the whole network, in which neighbouring layers overlap. The
+cycles of a layer alone include the wait for its first inputs and for its last store. In a network the neighbouring
+layers hide both waits, but the layer may delay its neighbours. The candidate that is best alone is therefore only a
+starting point.
 """
 
 from __future__ import annotations

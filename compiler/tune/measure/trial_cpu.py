@@ -37,7 +37,7 @@ thousand terms.
 LEAST_SAMPLE = 2e-4
 """Least seconds between two readings of the clock; faster kernels run several times in between."""
 SAMPLES = (3, 25)
-"""Least and most number of readings."""
+"""Least and largest number of readings of the clock."""
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:

@@ -18,7 +18,7 @@ from ...ir.visit import free_vars, walk
 
 
 def tracked(program: Program) -> frozenset[str]:
-    """The variables on which the extents of loops and copied boxes depend."""
+    """The variables on which the extents of loops and of copied regions depend."""
     names: set[str] = set()
     for node in walk(program):
         if isinstance(node, For) and not isinstance(node.extent, Const):
@@ -32,8 +32,8 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Enumerated iterations of loops with dependent extents: values of their variables, an array each; `weights`: the
-    number of executions that each entry stands for.
+    """Enumerated iterations of loops with dependent extents: `values` has an array of values for each of their
+    variables; `weights`: number of executions that each entry stands for.
     """
 
     values: Mapping[str, np.ndarray]
@@ -46,7 +46,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a place in the program is executed: `factor` times the product of the groups' totals."""
+    """Number of executions of a place in the program: `factor` times the product of the groups' totals."""
 
     factor: int = 1
     groups: tuple[_Group, ...] = ()

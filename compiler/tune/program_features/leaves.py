@@ -53,8 +53,8 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A loop around a statement. `iterations`: executions of the loop's body in all; `extent`: iterations of its
-    longest run.
+    """A loop around a statement. `iterations`: executions of the loop's body in the whole program; `extent`: iterations
+    of its longest run.
     """
 
     loop: For
@@ -68,9 +68,9 @@ class AccessFeatures:
 
     `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
     inwards; the last entry is for a single execution. Exact if each dimension's index is a sum of loops whose steps
-    neither overlap nor leave gaps, and no loop is in two dimensions; else an upper bound. A loop of varying length
-    counts with its largest. `stride`: elements between neighbouring iterations of the innermost loop (of the vectorized
-    loop, if there is one).
+    neither overlap nor leave gaps, and no loop variable is in the indices of two dimensions; else an upper bound. A
+    loop of varying extent counts with its largest extent. `stride`: elements between neighbouring iterations of the
+    innermost loop (of the vectorized loop, if there is one).
     """
 
     buffer: Buffer
@@ -102,8 +102,8 @@ class Leaf:
 
 @dataclass(slots=True)
 class Counted:
-    """All leaves in program order, the number of executed commits and waits, and the most bytes allocated at a time, by
-    scope.
+    """All leaves in program order, the number of executed commits and waits, and the largest number of bytes allocated
+    at a time, by scope.
     """
 
     leaves: list[Leaf] = field(default_factory=list)
@@ -154,7 +154,9 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """(buffer, elements touched in all, elements touched by one execution) for each access, in `accesses`' order."""
+    """(buffer, elements touched by the whole program, elements touched by one execution) for each access, in
+    `accesses`' order.
+    """
     extents = {level.loop.name: level.extent for level in leaf.levels}
     found: list[tuple[Buffer, int, int]] = []
     for buffer, starts, sizes, _ in places(leaf.statement, extents):

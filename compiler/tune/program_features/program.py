@@ -108,7 +108,7 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """The counts named in `_SUMS` for a leaf. Each execution accesses every element of a box once."""
+    """The counts named in `_SUMS` for a leaf. Each execution accesses every element of its regions once."""
     n, own = leaf.executions, leaf.arithmetic
     return (
         n,
@@ -224,8 +224,8 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
     """Features of one step of the register tile: the innermost unrolled and vectorized loops, counted in vectors.
 
-    Contiguous elements take one load for each vector, a broadcast element one in all, scattered elements one for each
-    lane.
+    Contiguous elements take one load for each vector, a broadcast element takes one load, scattered elements take one
+    load for each lane.
     """
     start = len(leaf.levels)
     while start and leaf.levels[start - 1].loop.kind in ("unroll", "vectorize"):

@@ -16,11 +16,11 @@ from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features
 
 KEPT = 1 << 14
-"""Most points in a reader's cache; the features of a point take some kilobytes."""
+"""Largest number of points in a reader's cache; the features of a point take some kilobytes."""
 
 
 def kept(read: Read) -> Read:
-    """`read` with a least-recently-used cache of `KEPT` points."""
+    """The reader `read` with a least-recently-used cache of `KEPT` points."""
 
     @lru_cache(maxsize=KEPT)
     def of(items: tuple[tuple[str, int], ...]) -> np.ndarray:

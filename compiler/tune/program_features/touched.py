@@ -1,4 +1,6 @@
-"""Elements that statements touch: the boxes they access, and the number of elements that loops reach."""
+"""Elements that statements touch: the regions (rectangles of elements) that a statement accesses, and the number of
+elements that loops reach.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from ...ir.visit import free_vars, operands
 def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
-    """(buffer, first index, size of the box, whether it is written) for each access of a statement; of equal accesses
-    only one.
+    """(buffer, first index, extents of the region, whether the access is a write) for each access of a statement; of
+    equal accesses only one.
     """
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:
@@ -65,7 +67,7 @@ class Dimension:
     """One dimension of an access.
 
     `steps`: coefficient of each loop variable in the index. `parts`: opaque terms (a quotient, a remainder) with their
-    coefficients. `size`: number of elements from the index on.
+    coefficients. `size`: number of elements that one access touches from the index on.
     """
 
     steps: dict[str, int]
@@ -74,7 +76,7 @@ class Dimension:
 
     @staticmethod
     def of(index: Expr, size: int) -> Dimension:
-        """The dimension of a box that starts at `index`, with `size` elements."""
+        """The dimension of a region that starts at `index` and has `size` elements in it."""
         if isinstance(index, Var):
             return Dimension({index.name: 1}, (), size)
         if isinstance(index, Const):
@@ -192,7 +194,7 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Length of a box's contiguous runs in its buffer, in elements."""
+    """Number of elements in a contiguous run of `region` in its buffer."""
     run = 1
     sizes = _sizes(region, extents)
     for size, length in zip(reversed(sizes), reversed(region.buffer.shape), strict=True):

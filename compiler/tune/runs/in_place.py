@@ -159,8 +159,8 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch, up to a trial of another
-    node.
+    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch; trials from the first
+    one of another node on are left out.
     """
     found = {}
     for index in range(BATCH):
@@ -181,7 +181,8 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if they do not fit.
+    """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if the recorded trials cannot be
+    part of this batch.
 
     Batches are always whole, so that a longer run begins like a shorter one. Only the `last` known batch may be
     incomplete: if an earlier batch is, lines of the file were lost, and its missing trials may be recorded under other

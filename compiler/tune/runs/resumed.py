@@ -16,8 +16,9 @@ from ...templates.space import Space
 class Resumed:
     """The `trials` of a search by number, and how many of its records are unused.
 
-    `duplicates`: further records of a trial; `foreign`: records with knobs that are no point of the space; `illegal`:
-    with points that are not legal; `stale`: of another version of the compiler, whose costs may have changed.
+    `duplicates`: further records of a trial that already has one; `foreign`: records with knobs that are no point of
+    the space; `illegal`: records whose points are not legal; `stale`: records of another version of the compiler, whose
+    costs may have changed.
     """
 
     trials: Mapping[int, Record]

@@ -51,8 +51,8 @@ class Job:
 class Plan:
     """Settings of a run.
 
-    `trials`: number in all, known ones included, in batches of `batch`. `strategy` and `compiler` are fields of the
-    records. `patience`: trials without improvement after which a task ends (None: never).
+    `trials`: number of trials of all jobs, known ones included, in batches of `batch`. `strategy` and `compiler` are
+    fields of the records. `patience`: trials without improvement after which a task ends (None: never).
     """
 
     trials: int
@@ -152,8 +152,8 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """(points [n, axes] of the batch that begins at trial `number`, its known records by index, the number after its
-    last trial).
+    """(points [n, axes] of the batch that begins at trial `number`, known records of these points by index, number
+    after the batch's last trial).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal point.

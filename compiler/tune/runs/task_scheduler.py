@@ -1,10 +1,10 @@
 """Distributes trials over a network's tasks (its distinct layers): the next trials go to the task with the largest
 expected gain.
 
-The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a
-weighted mean of the gain by the last trials and of the gain if as many trials again reached the floor, times the task's
-number of occurrences. Tasks that compute the same layer in different ways are rivals: only a cost below the rivals'
-counts as gain.
+The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is the
+task's number of occurrences times a weighted mean of two gains of a trial: by the last trials, and if as many trials
+again lowered the cost to its floor (a lower bound). Tasks that compute the same layer in different ways are rivals:
+only a cost below the rivals' counts as gain.
 """
 
 from __future__ import annotations

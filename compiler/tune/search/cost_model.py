@@ -42,9 +42,9 @@ class Samples:
 class CostModel:
     """Parameters of training, named as in xgboost.
 
-    `pairs`: pairs drawn for each sample in each round. `columns`: share of the features, drawn at random, among which
-    each split is chosen. `lean`: the trees correct an initial score that needs no data, which rises by `lean` for every
-    halving of a point's estimate.
+    `pairs`: number of samples drawn in each round for each sample, to be ranked against it. `columns`: share of the
+    features, drawn at random, from which each split of a tree is chosen. `lean`: the trees correct an initial score
+    that needs no data, which rises by `lean` for every halving of a point's estimate.
     """
 
     objective: str = "rank:pairwise"
@@ -88,8 +88,8 @@ class CostModel:
 
 
 THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
-"""Training takes two to three times as long, and predicts better if the initial score is poor
-(benchmarks/cost_model.py).
+"""Parameters with which training takes two to three times as long as with the defaults, and which predict better if the
+initial score is poor (benchmarks/cost_model.py).
 """
 
 

@@ -16,7 +16,7 @@ from .selection import select_diverse
 from .walks import Evolution, walk_starts
 
 RANDOM = 2
-"""Random trials at the start of a search: with fewer there would be nothing to compare."""
+"""Number of random trials at the start of a search: with fewer there would be nothing to compare."""
 SHARE = 0.125
 """Share of a batch that follows the estimate once there is a model."""
 STARTS = 1024
@@ -30,7 +30,7 @@ def first_points(
 ) -> np.ndarray:
     """The first `count` points [count, axes] of a search: RANDOM random ones, then points with low estimates.
 
-    Without an estimate all are random. Fewer only if there are no more new points.
+    Without an estimate all points are random. Returns fewer only if there are no more new points.
     """
     random = max(0, RANDOM - len(history)) if measured.estimated else count
     drawn = examine(space, random_new(space, generator, min(random, count), measured.programs))
@@ -61,8 +61,8 @@ def best_guesses(
 ) -> Candidates:
     """Up to `count` new points with low estimates, different from each other and from the points `known`.
 
-    Once there are measurements they are taken from `found`, the points of a model's walk; before that, a walk from
-    `STARTS` points finds them.
+    Once there are measurements, the new points are taken from `found`, the points of a model's walk; before, a walk
+    from `STARTS` points finds them.
     """
     if count == 0:
         return known.take(slice(0))
@@ -86,7 +86,7 @@ def with_guesses(
     """A batch of `count` points [count, axes]: the model's `chosen` points, `guesses` points by the estimate, and
     random ones.
 
-    Fewer only if there are no more. `found`: all points of the model's walk.
+    Returns fewer only if there are no more new points. `found`: all points of the model's walk.
     """
     known = join([measured, chosen])
     guessed = best_guesses(space, history, known, generator, guesses, found)

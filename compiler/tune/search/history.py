@@ -47,6 +47,6 @@ class Strategy(Protocol):
     ) -> np.ndarray:
         """Up to `count` legal points [n, axes] to measure next, none of them (nor an equal program) measured before.
 
-        Fewer only if the space is exhausted.
+        Returns fewer only if the space is exhausted.
         """
         ...

@@ -34,7 +34,8 @@ DIVERSITY = 0.3
 def likely_points(space: Space, count: int) -> np.ndarray:
     """Up to `count` legal points [n, axes] of different programs, the most promising first.
 
-    Fewer only if the beam search found no more. Their estimates are low, and they differ from one another.
+    Their estimates are low, and they differ from one another. Returns fewer points only if the beam search found no
+    more.
     """
     points = _seeds(space)
     costs, programs = _costs(space, points)
@@ -78,8 +79,8 @@ def _seeds(space: Space) -> np.ndarray:
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimated costs of points (inf: they do not fit), and the numbers of their programs.
 
-    Points excluded by search limits get a penalty of `BEHIND`, but stay in the beam, because better points may be
-    beyond them.
+    Points that a search may not try (`Space.allowed`) get a penalty of `BEHIND`, but stay in the beam, because better
+    points may be beyond them.
     """
     account = space.account(space.columns(points))
     fits = np.logical_and.reduce(list(account.limits.values()))

@@ -10,7 +10,7 @@ from ...templates.space import Space
 from .point_features import Candidates, examine
 
 SAMPLES = 16
-"""How often legal points are sampled in search of new programs before the whole space is enumerated."""
+"""Number of times that legal points are sampled in search of new programs before the whole space is enumerated."""
 CHUNK = 1 << 14
 """Points examined at a time when a space is enumerated."""
 MOST_POINTS = 1 << 22
@@ -30,7 +30,7 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
     """`count` random legal points [count, axes] of distinct programs, none of which is in `taken`, uint64 [m].
 
-    Fewer only if there are no more. Raises EmptySpaceError if no point is legal.
+    Returns fewer only if there are no more. Raises EmptySpaceError if no point is legal.
     """
     found = [np.empty((0, len(space.axes)), np.int64)]
     missing = count

@@ -23,7 +23,8 @@ SMALLEST = 2.0**-40
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """n points [n, axes] (int64) with legality, program numbers and features, all from one call of the cost model.
+    """n points [n, axes] (int64) with legality, program numbers and features, all from one evaluation of the space
+    (`Space.account`).
 
     `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names];
     column GUESS is the template's estimate of cycles if `estimated`, else its lower bound.
@@ -59,7 +60,7 @@ class Candidates:
 
 
 def examine(space: Space, points: np.ndarray) -> Candidates:
-    """The Candidates of `points` int64 [n, axes], legal or not, from one evaluation of the space's account."""
+    """The Candidates of `points` int64 [n, axes], legal or not, from one evaluation of the space (`Space.account`)."""
     account = space.account(space.columns(points))
     return Candidates(
         points=points,
@@ -128,8 +129,8 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values` shifted so that the axis' least value is at least 1 (for axes that are switches or permutations), for
-    logarithms.
+    """`values` shifted so that the axis's least value is at least 1: logarithms of axes that are switches or
+    permutations exist only then.
     """
     return values + max(0, 1 - min(possible))
 

@@ -1,8 +1,8 @@
 """The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
 
-Walks need thousands of points, for which a space's account gives features without lowering. Of the points found, a
-multiple of the number to be measured is lowered, at a fraction of a trial's cost each; a second model ranks them by the
-account's features and by features of their programs.
+Walks need thousands of points, for which the space computes features without lowering (`Space.account`). Of the points
+found, a multiple of the number to be measured is lowered, which takes a fraction of a trial's time; a second model
+ranks them by the space's features and by features of their programs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""Most trials of a history, the best ones, on which the second model is trained; all of them must be lowered again
-after a restart.
+"""Largest number of trials of a history, the best ones, on which the second model is trained; all of them must be
+lowered again after a restart.
 """
 
 
@@ -56,7 +56,7 @@ class ShortList:
 
 
 def joined(space: Space, candidates: Candidates, read: Read) -> np.ndarray:
-    """The account's features of n candidates, followed by the features of their programs: float64 [n, names].
+    """The space's features of n candidates, followed by the features of their programs: float64 [n, names].
 
     Program features are NaN if a candidate cannot be lowered; trees treat NaN as a value of its own.
     """

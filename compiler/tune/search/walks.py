@@ -18,7 +18,7 @@ from .moves import cross, mutate
 from .point_features import Candidates, choose, examine, join
 
 WALKS_EACH = 8
-"""Number of walks that start at the same random point."""
+"""Number of walks that start at each random point."""
 Score = Callable[[np.ndarray], np.ndarray]
 """A function from features, float64 [n, f], to scores, float64 [n]."""
 
