@@ -1,4 +1,5 @@
-"""The protocol of targets, and all backends by the first word of their targets; each is imported at its first use.
+"""The protocol of targets (`Backend`), and all backends by the first word of their targets; each is imported at its
+first use.
 
 No code outside a backend depends on which backend it is.
 """
@@ -60,23 +61,23 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The first word of its targets."""
+        """The first word of this backend's targets."""
         ...
 
     def compile(self, model: Source, options: CompileOptions) -> Executable:
-        """An ONNX model, compiled. Raises UserError, which names the node and what to do."""
+        """An ONNX model, compiled. Raises UserError, which names the node at fault and says what to do."""
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """A scheduled tensor expression, compiled; a program without a schedule gets the backend's default schedule.
 
-        Its inputs are the parameters that it reads, its outputs those that it writes. UserError where the schedule does
-        not fit this target.
+        Its inputs are the parameters that it reads, its outputs those that it writes. Raises UserError if the schedule
+        does not fit this target.
         """
         ...
 
     def load(self, path: Path, options: CompileOptions) -> Executable:
-        """The network that `vdla compile` saved for this target. UserError for any other file."""
+        """The network in a file that `vdla compile` saved for this target. Raises UserError for any other file."""
         ...
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
@@ -89,15 +90,15 @@ class KernelBackend(Backend, Protocol):
     """A backend whose networks are sequences of kernels, which `vdla compile` saves and `vdla run` times."""
 
     def compiler(self, options: CompileOptions) -> KernelCompiler:
-        """The compiler into archives; this machine needs no device of the target."""
+        """The compiler of networks into archives; it needs no device of the target."""
         ...
 
     def open(self, options: CompileOptions) -> KernelDevice:
-        """A device of this machine. UserError where there is none, or it cannot run code for the target."""
+        """A device of this computer. Raises UserError if there is none, or if it cannot run code for the target."""
         ...
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """The network of an archive in this user's cache, on a device from `open`, which the network closes."""
+        """The network of an archive in this user's cache, on a device from `open`; the network closes the device."""
         ...
 
 
@@ -110,11 +111,11 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )
-"""Names of modules with a `BACKEND`, by the first word of the target."""
+"""Names of modules with a variable `BACKEND`, by the first word of the target."""
 
 
 def gpu_of(path: Path) -> str | None:
-    """The kind of GPU, a key of `GPUS`, of an archive; None for other files, and for unreadable ones."""
+    """The kind of GPU (a key of `GPUS`) that an archive is for; None for other files, and for unreadable ones."""
     from ..runtime.archive import first_member
 
     names = {gpu.member: name for name, gpu in GPUS.items()}
@@ -123,7 +124,7 @@ def gpu_of(path: Path) -> str | None:
 
 
 def kernel_backend(target: str) -> KernelBackend:
-    """The backend of a target that runs networks kernel by kernel. UserError for others."""
+    """The backend of a target that runs networks kernel by kernel. Raises UserError for other targets."""
     backend = backend_of(target)
     if not isinstance(backend, KernelBackend):
         raise UserError(f'target "{target}": runs whole programs, not kernels')
@@ -131,7 +132,9 @@ def kernel_backend(target: str) -> KernelBackend:
 
 
 def backend_of(target: str) -> Backend:
-    """The backend of a target as a user writes it: "vdla", "llvm -mcpu=...", "vdla,llvm". UserError for others."""
+    """The backend of a target as a user writes it: "vdla", "llvm -mcpu=...", "vdla,llvm". Raises UserError for unknown
+    targets.
+    """
     name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
     if name not in BACKENDS:
         raise UserError(f'target "{target}": there are {", ".join(BACKENDS)}')

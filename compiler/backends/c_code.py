@@ -17,7 +17,9 @@ CODE = (".o", ".so")
 
 
 def code_files(output: Path) -> tuple[Path, ...]:
-    """The files that `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
+    """The files that `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError for
+    another suffix.
+    """
     if output.suffix in (".tar", ""):
         return (output,)
     if output.suffix not in CODE:
@@ -39,7 +41,7 @@ def function_name(output: Path) -> str:
 
 
 def write_code(network: NetworkCode, output: Path) -> None:
-    """An object or a shared library, its header and a driver, each whole. Raises UserError."""
+    """Writes an object or a shared library, its header and a driver; no file is ever incomplete. Raises UserError."""
     from ..codegen.cpu.ahead_of_time import write_shared_library
     from ..codegen.cpu.c_header import driver_text
     from ..runtime.network_object import emit_network

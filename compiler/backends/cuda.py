@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: kernels in CUDA C++, on a device, or the same kernels emulated on this processor."""
+"""The backend of NVIDIA GPUs: kernels in CUDA C++, on a device, or the same kernels emulated on this processor."""
 
 from __future__ import annotations
 
@@ -43,46 +43,48 @@ QUANTIZED = "quantized model: computed in float32 with the roundings of its Quan
 
 @dataclass(frozen=True)
 class CudaCompiler:
-    """Networks for the GPU `text` ("cuda ..."), as files. See `kernels.KernelCompiler`."""
+    """The compiler of networks into files for the GPU that the target `text` ("cuda ...") names. See
+    `kernels.KernelCompiler`.
+    """
 
     text: str
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The GPU."""
+        """The description of the GPU that `text` names."""
         return parse_target(self.text)
 
     @property
     def label(self) -> str:
-        """The architecture."""
+        """The name of the GPU's architecture, such as sm_90."""
         return self.target.arch
 
     @property
     def full_label(self) -> str:
-        """The architecture."""
+        """The name of the GPU's architecture, such as sm_90."""
         return self.target.arch
 
     archive = CUBINS
-    """Its files."""
+    """The kind of archive that `save` writes."""
 
     def describe(self) -> dict[str, Any]:
-        """The GPU."""
+        """The description of the GPU (`describe_target`)."""
         return self.describe_target(self.target)
 
     def describe_target(self, target: GpuTarget) -> dict[str, Any]:
-        """Architecture, and whether products may round their inputs to tf32."""
+        """The target's architecture, and whether its products may round their inputs to tf32."""
         return {"arch": target.arch, "tf32": target.tensor_float}
 
     def decided(self) -> Mapping[str, Any]:
-        """The GPU, and the version of NVIDIA's compiler."""
+        """The GPU's description and the version of NVIDIA's compiler."""
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """Quantized models compute in float32."""
+        """The remark that a quantized model computes in float32; None for other models."""
         return QUANTIZED if is_quantized(model) else None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
-        """The knobs that records choose."""
+        """The knobs that the tuner's records choose; None without records."""
         if records is None:
             return None
         from ..records.apply import knobs_from
@@ -123,32 +125,36 @@ class CudaCompiler:
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """An archive."""
+        """The archive `output`, the only file that `save` writes. Raises UserError for another suffix."""
         if output.suffix not in (".tar", ""):
             raise UserError(f"-o {output}: code for GPUs goes into a FILE.tar, which `vdla run` runs")
         return (output,)
 
     def describe_saved(self, path: Path) -> Saved:
-        """Counts of an archive, whose checksum is verified."""
+        """The numbers of kernels and launches, and the bytes of arenas, of an archive, whose checksum is verified
+        first.
+        """
         return saved_of(check_cuda_network(path, self.archive), "modules")
 
 
 @dataclass(frozen=True)
 class CudaDevice(CudaCompiler):
-    """A GPU of this machine, opened as `gpu`. See `kernels.KernelDevice`."""
+    """A GPU of this computer, opened as `gpu`. See `kernels.KernelDevice`."""
 
     gpu: Device
     device: str
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The GPU, with the properties of the open device. UserError where code for `text` does not run on it."""
+        """The target `text` with the properties of the open device. Raises UserError if code for `text` does not run on
+        the device.
+        """
         target = device_target(self.text, self.gpu.properties)
         check_device(self.gpu, target)
         return target
 
     def describe_device(self) -> dict[str, Any]:
-        """The card and its driver."""
+        """The names of the device, the card and its driver."""
         card = self.gpu.properties
         return {
             "device": self.device,
@@ -174,11 +180,13 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
-        """Milliseconds of each run by the device's events, without copies."""
+        """Milliseconds of each of `repeat` runs by the device's events; copies of inputs and outputs are
+        not counted.
+        """
         return _on_gpu(network).time(inputs, repeat=repeat)
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The GPU that its code is for."""
+        """The GPU that the network's code is for."""
         return self.describe_target(_on_gpu(network).target)
 
     def profile_title(self, network: KernelNetwork) -> str:
@@ -192,7 +200,7 @@ class CudaDevice(CudaCompiler):
         return Peaks(operations=operations, bytes=float(target.memory_bandwidth))
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """Name and card."""
+        """The output line with the network's name, the device and its card, and the run time."""
         return f"{network.name} on {self.device}, {self.gpu.properties.name}: {milliseconds} by the device's clock"
 
     def close(self) -> None:
@@ -201,21 +209,23 @@ class CudaDevice(CudaCompiler):
 
 
 class EmulatedCudaDevice(CudaCompiler):
-    """A GPU's kernels on this processor: blocks and threads one after the other. See `kernels.KernelDevice`."""
+    """The kernels of a GPU on this processor, which runs blocks and threads one after the other. See
+    `kernels.KernelDevice`.
+    """
 
     device = f"cuda:{EMULATED}"
 
     @property
     def label(self) -> str:
-        """The architecture, and the word "emulated"."""
+        """The name of the GPU's architecture, and the word "emulated"."""
         return f"{self.target.arch}, {EMULATED}"
 
     def decided(self) -> Mapping[str, Any]:
-        """The GPU, and the processor that computes in its place."""
+        """The descriptions of the GPU and of the processor that computes in its place."""
         return {"device": EMULATED, "target": asdict(self.target), "host": asdict(host_target())}
 
     def describe_device(self) -> dict[str, Any]:
-        """There is no card."""
+        """The name of the device, with a card of None: there is no card."""
         return {"device": self.device, "emulated": True, "card": None}
 
     def save(
@@ -228,7 +238,7 @@ class EmulatedCudaDevice(CudaCompiler):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles the emulated kernels into an archive of this processor."""
+        """Compiles the emulated kernels into an archive for this processor."""
         from ..gpu_stages import gpu_emulated_ahead
         from ..pipeline import compile_kernels
 
@@ -256,7 +266,9 @@ class EmulatedCudaDevice(CudaCompiler):
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """The network that `save` wrote into the cache. UserError for a user's archive, which holds machine code."""
+        """The network that `save` wrote into the cache. Raises UserError for a user's archive, which holds machine code
+        of a GPU.
+        """
         if not trusted:
             raise UserError(
                 f"{path}: holds machine code of a GPU, which runs on --device cuda:0; for {self.device} give the model"
@@ -264,10 +276,10 @@ class EmulatedCudaDevice(CudaCompiler):
         return load_network(path, trusted=True)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
-        """None: there is no clock of a GPU."""
+        """None, because emulation has no clock of a GPU."""
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The GPU that is emulated."""
+        """The description of the GPU that is emulated."""
         return self.describe()
 
     def profile_title(self, network: KernelNetwork) -> str:
@@ -275,24 +287,26 @@ class EmulatedCudaDevice(CudaCompiler):
         return f"{network.name}, {EMULATED}"
 
     def peaks(self, network: KernelNetwork) -> None:
-        """None: emulated times say nothing about a GPU."""
+        """None, because emulated times say nothing about a GPU."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """Name, architecture, and the remark that the times say nothing about a GPU."""
+        """The output line with the network's name, the architecture, and the remark that the times say nothing about a
+        GPU.
+        """
         return (
             f"{network.name} for {self.target.arch}, emulated on this processor: the times say nothing about a GPU "
             f"({milliseconds})"
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: an emulated device holds no resources."""
 
 
 class OwningNetwork(CudaNetwork):
     """A network that also closes its device."""
 
     def close(self) -> None:
-        """Gives back the network's memory and the device."""
+        """Frees the network's memory and closes the device."""
         super().close()
         self.device.close()
 
@@ -304,11 +318,11 @@ class CudaBackend:
     name: str = "cuda"
 
     def compiler(self, options: CompileOptions) -> CudaCompiler:
-        """The compiler into archives, for any GPU."""
+        """The compiler of networks into archives, for any GPU."""
         return CudaCompiler(options.target)
 
     def open(self, options: CompileOptions) -> CudaDevice | EmulatedCudaDevice:
-        """A GPU of this machine, or its emulation. UserError where there is none."""
+        """A GPU of this computer, or its emulation. Raises UserError if there is none."""
         if options.device == EMULATED:
             return EmulatedCudaDevice(options.target)
         ordinal = options.device or "0"
@@ -320,7 +334,9 @@ class CudaBackend:
         return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
 
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
-        """A model as kernels of a GPU, in float32; quantized ones with the roundings of their QuantizeLinear nodes."""
+        """A model as kernels of a GPU, in float32; a quantized model keeps the roundings of its
+        QuantizeLinear nodes.
+        """
         device = self.open(options)
         knobs = device.knobs(options.records)
         if isinstance(device, EmulatedCudaDevice):
@@ -353,7 +369,7 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
-        """A network that `vdla compile --target cuda` wrote, on its device."""
+        """A network that `vdla compile --target cuda` wrote, on a device that it closes."""
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
             raise UserError(
@@ -370,7 +386,7 @@ class CudaBackend:
             return OwningNetwork(load_cuda_network(path, device.archive, trusted=True), device.gpu)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The GPU that the target names."""
+        """The description of the GPU that the target names."""
         return {"target": self.name, **asdict(self.compiler(options).target)}
 
 

@@ -1,4 +1,6 @@
-"""The accelerator and this processor together: the processor runs the nodes that the accelerator does not support."""
+"""The backend "vdla,llvm": a network partitioned between the accelerator and this processor, which runs the nodes that
+the accelerator does not support.
+"""
 
 from __future__ import annotations
 
@@ -34,23 +36,25 @@ from .backend import CompileOptions
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DividedExecutable(Readable):
-    """A network in regions: `division` says which nodes run where, and why."""
+    """A partitioned network, in regions of one target each; `division` says which nodes run on which
+    target, and why.
+    """
 
     division: Division
 
     @property
     def name(self) -> str:
-        """The model's own name."""
+        """The name of the model."""
         return self.division.network.name
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """The model's inputs."""
+        """The inputs of the model."""
         return self.division.network.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """The model's outputs."""
+        """The outputs of the model."""
         network = self.division.network
         known = {
             name: Port(name=name, dtype=array.dtype, shape=array.shape)
@@ -63,7 +67,7 @@ class DividedExecutable(Readable):
         return tuple([known[name] for name in network.outputs])
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One inference, the accelerator's regions simulated."""
+        """The outputs of one inference; the simulator runs the accelerator's regions."""
         return dict(self.division.network.run(inputs).outputs)
 
     def texts(self) -> Texts:
@@ -89,12 +93,12 @@ class DividedExecutable(Readable):
 
 @dataclass(frozen=True, slots=True)
 class DividedBackend:
-    """See `backend.Backend`."""
+    """The backend of targets such as "vdla,llvm", see `backend.Backend`."""
 
     name: str = "vdla,llvm"
 
     def compile(self, model: Source, options: CompileOptions) -> DividedExecutable:
-        """A model, divided: the accelerator runs the nodes that it supports."""
+        """A model, partitioned: the accelerator runs the nodes that it supports."""
         return DividedExecutable(
             compile_divided(
                 model,
@@ -108,14 +112,15 @@ class DividedBackend:
 
     @property
     def exact(self) -> bool:
-        """False: the processor's part computes floats."""
+        """False, because the processor's regions compute with floats."""
         return False
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """A divided network for inputs of one length, and the cycles of its accelerator regions, if there are any; time
-        of the host is not counted."""
+        """A partitioned network for inputs of one length, and the total cycles of its accelerator regions, if it has
+        any; time of the processor is not counted.
+        """
         division = self.compile(model, options).division
         cycles = [
             run_region(region, dict.fromkeys(region.inputs, np.empty(0)), data=False)[1]
@@ -145,21 +150,21 @@ class DividedBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[Executable]:
-        """Divided networks are not saved."""
+        """Raises UserError: partitioned networks are not saved."""
         raise UserError(
             f"{path}: a network divided between targets cannot be saved to a file; compile it from its ONNX model"
         )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """A kernel runs on one target."""
+        """Raises UserError: an expression runs on one target."""
         raise UserError(f'target "{options.target}": an expression runs on one target; take vdla or llvm')
 
     def load(self, path: Path, options: CompileOptions) -> Executable:
-        """Divided networks are not saved."""
+        """Raises UserError: partitioned networks are not saved."""
         raise UserError(f'{path}: target "{options.target}" has no files; compile the model instead')
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """Both targets."""
+        """The descriptions of both targets, by the names "vdla" and "llvm"."""
         return {
             "target": self.name,
             "vdla": vdla.BACKEND.describe(options),
@@ -168,7 +173,7 @@ class DividedBackend:
 
 
 def _llvm(options: CompileOptions) -> str:
-    """The processor's part of a target such as "vdla,llvm -mattr=+avx2"."""
+    """The processor's part of the target: from "llvm" on, in a target such as "vdla,llvm -mattr=+avx2"."""
     found = re.search(r"llvm\b.*", options.target)
     return found.group() if found else "llvm"
 

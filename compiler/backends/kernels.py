@@ -1,7 +1,7 @@
 """Protocols of targets that run networks kernel by kernel: processors and GPUs.
 
-A `KernelCompiler` needs no device: it writes archives, and names the settings that decide their bytes. A `KernelDevice`
-is a compiler with an open device of this machine: it also loads and runs networks.
+A `KernelCompiler` needs no device: it writes archives, and names the settings that determine the archives' bytes. A
+`KernelDevice` is a compiler with an open device of this computer: it also loads and runs networks.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ if TYPE_CHECKING:
     from ..templates.chosen_knobs import ChosenKnobs
 
 Progress = Callable[[int, int], object]
-"""Progress callback: gets the number of kernels done, and of all kernels."""
+"""Callback on progress: gets the number of compiled kernels and the number of all kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """Peak rates of a device: operations a second, and bytes a second from its memory."""
+    """Peak rates of a device: arithmetic operations a second, and bytes a second from its memory."""
 
     operations: float
     bytes: float
 
 
 class KernelTime(Protocol):
-    """Median time of one kernel over the runs; a dataclass, whose fields a report shows."""
+    """Median time of one kernel over several runs of the network; a dataclass, whose fields a report shows."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str:
-        """The node."""
+        """The name of the kernel's node."""
         ...
 
     @property
     def operator(self) -> str:
-        """The name of its operator."""
+        """The name of the node's operator."""
         ...
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The ONNX nodes in it."""
+        """The names of the ONNX nodes that the kernel computes."""
         ...
 
     @property
     def milliseconds(self) -> float:
-        """Time of one run."""
+        """The milliseconds of one run of the kernel."""
         ...
 
     @property
     def gflops(self) -> float:
-        """Operations a nanosecond; 0 if no operations are counted."""
+        """Arithmetic operations of the kernel in a nanosecond; 0 if its operations are not counted."""
         ...
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels. `again` compiles it once more if it comes from a file without sources."""
+    """A compiled network of kernels. `again` compiles the network once more if it comes from a file without sources."""
 
     again: Callable[[], Executable] | None
 
     def run(self, inputs: Arrays, *, threads: int = 1) -> dict[str, np.ndarray]:
-        """One inference on `threads` threads of a processor; GPUs ignore `threads`."""
+        """The outputs of one inference on `threads` threads of a processor; GPUs ignore `threads`."""
         ...
 
     def profile(self, inputs: Arrays, *, threads: int = 1, repeat: int = 20) -> Sequence[KernelTime]:
@@ -92,19 +92,19 @@ class KernelCompiler(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """The target as JSON documents have it."""
+        """The description of the target in JSON documents."""
         ...
 
     def decided(self) -> Mapping[str, Any]:
-        """The settings that decide an archive's bytes beside model, batch and records, as JSON values."""
+        """The settings that determine an archive's bytes beside model, batch and records, as JSON values."""
         ...
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user on this target's computation of a model; None if there is none."""
+        """A remark for the user on how this target computes a model; None if there is none."""
         ...
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[Any] | None:
-        """The knobs that records choose, for one compilation; None without records."""
+        """The knobs that the tuner's records choose, for one compilation; None without records."""
         ...
 
     def save(
@@ -121,16 +121,18 @@ class KernelCompiler(Protocol):
         ...
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """The files that `save` writes for `output`; a single file is an archive. UserError for an unknown suffix."""
+        """The files that `save` writes for `output`; a single file is an archive. Raises UserError for an unknown
+        suffix.
+        """
         ...
 
     def describe_saved(self, path: Path) -> Saved:
-        """Counts of an archive that `save` wrote."""
+        """The numbers of kernels and launches, and the bytes of arenas, of an archive that `save` wrote."""
         ...
 
 
 class KernelDevice(KernelCompiler, Protocol):
-    """A target with a device of this machine. Its networks must be closed before the device."""
+    """A target with a device of this computer. The device's networks must be closed before the device."""
 
     @property
     def device(self) -> str:
@@ -138,15 +140,17 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def describe_device(self) -> dict[str, Any]:
-        """The device as JSON documents have it, `device` among the keys."""
+        """The description of the device in JSON documents, with its name under the key "device"."""
         ...
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The description of the target that a network (perhaps from an archive) was compiled for, as `describe`."""
+        """The description, as by `describe`, of the target that a network (perhaps from an archive) was
+        compiled for.
+        """
         ...
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """The title of a profile."""
+        """The title of a network's profile."""
         ...
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
@@ -162,7 +166,7 @@ class KernelDevice(KernelCompiler, Protocol):
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> KernelNetwork:
-        """Compiles a model and loads it. Raises UserError."""
+        """Compiles a model and loads the network on the device. Raises UserError."""
         ...
 
     def load(self, path: Path, *, trusted: bool = False) -> KernelNetwork:

@@ -1,7 +1,9 @@
-"""Choice of rungs, the lengths that get an executable of their own: few, with a bounded cost of pads for all lengths.
+"""Choice of rungs: the input lengths, in tokens, that get an executable of their own. An input of another length is
+padded to the next rung; there are few rungs, and the cost of pads is bounded for all lengths.
 
-Machines work in blocks of powers of two, so that round lengths cost less than their neighbours, often less than shorter
-lengths: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 for 500. So rungs are round if possible.
+Targets work in blocks of powers of two, so that round lengths cost less than their neighbours, often less than shorter
+lengths: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 million for 500. So rungs are round numbers
+if possible.
 """
 
 from __future__ import annotations
@@ -10,16 +12,22 @@ from collections.abc import Callable
 from math import ceil, isqrt
 
 TOLERANCE = 0.03
-"""Default tolerance with exact costs: extra cost of a length on its rung, as a share of its own executable's cost."""
+"""Default tolerance with exact costs: extra cost of a length padded to its rung, as a share of the cost of an
+executable for that length alone.
+"""
 LADDER_TOLERANCE = 0.025
-"""Default tolerance without exact costs; padding and cropping take about as much again of a short length's time."""
+"""Default tolerance without exact costs; padding inputs and cropping outputs take about as much again of a short
+length's time.
+"""
 FIXED = 4
-"""Without exact costs, the cost of a length is taken as its tokens plus this number, since reading the weights does not
-depend on tokens. Small: weights in a cache cost little, and tiles of kernels make steps of short lengths."""
+"""Tokens added to a length to estimate its cost where exact costs are unknown, since reading the weights does not
+depend on tokens. The number is small: weights in a cache cost little, and tiles of kernels make the cost of short
+lengths a staircase.
+"""
 
 
 def roundest(least: int, most: int) -> int:
-    """The multiple of the greatest power of two in `least` .. `most`; `most` if `most` <= `least`."""
+    """The multiple of the largest possible power of two in `least` .. `most`; `most` if `most` <= `least`."""
     if most <= least:
         return most
     power = 1 << (most - least).bit_length()
@@ -29,11 +37,12 @@ def roundest(least: int, most: int) -> int:
 
 
 def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: float) -> list[int]:
-    """Rungs between `least` and `most`, ascending, by the exact `cost` of a length, which is evaluated for few lengths.
+    """Rungs for the lengths from `least` to `most`, ascending, by the exact `cost` of a length, which is evaluated for
+    few lengths.
 
-    Lengths from `low` to `high` share the rung `high` if it costs at most `tolerance` more than `low` and than the
-    two roundest lengths below `high`. Else the range is split near its geometric middle. At last a rung is dropped if
-    the next rung is within `tolerance` for all evaluated lengths that would use it.
+    Lengths from `low` to `high` share the rung `high` if the cost of `high` is at most 1 + `tolerance` times the cost
+    of `low` and of the two roundest lengths below `high`. Else the range is split near its geometric middle. At last a
+    rung is dropped if the next rung's cost is within the tolerance for all evaluated lengths that would use that rung.
     """
     known: dict[int, int] = {}
 
@@ -68,8 +77,9 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
 
 
 def rungs_by_ratio(least: int, most: int, tolerance: float) -> list[int]:
-    """Rungs, ascending, for the estimated cost of a length, its tokens plus `FIXED`. They include powers of two, unless
-    the range needs none."""
+    """Rungs, ascending, by an estimate of the cost of a length: its tokens plus `FIXED`. The rungs include the powers
+    of two, unless the range is so short that one rung is enough.
+    """
     rungs = [most]
     while True:
         # `low`: the least length for which the rung above is cheap enough; the next rung must hold `low` - 1.

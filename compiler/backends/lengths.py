@@ -1,7 +1,8 @@
 """compile_lengths: one executable of a model for inputs of any length in a range, on a target that compiles networks.
 
-The model is compiled for a few lengths (`length_rungs`), which share constants. Pads must not change the outputs of
-real tokens: this is tested on a few lengths, each against its own executable, before the result is returned.
+The model is compiled for a few lengths, the rungs (`length_rungs`), whose executables share constants. Pads must not
+change the outputs of real tokens: before the result is returned, this is tested on a few lengths, each against an
+executable for that length alone.
 """
 
 from __future__ import annotations
@@ -28,37 +29,41 @@ from .backend import Backend, CompileOptions, backend_of
 from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_ratio
 
 FLOAT_DIFFERENCE = 1e-5
-"""Tolerance of float outputs, relative to the greatest value: kernels of different lengths round differently."""
+"""Tolerance of float outputs, relative to the output's largest magnitude: kernels of different lengths round
+differently.
+"""
 SEED = 0
 Progress = Callable[[int], object]
-"""Called with each length that is compiled."""
+"""Callback on progress: gets each length that is compiled."""
 
 
 @runtime_checkable
 class LengthsBackend(Backend, Protocol):
-    """A backend that compiles models for lengths in a range."""
+    """A backend that compiles models for all input lengths in a range."""
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The model, of fixed shapes, as the rung of `length`; its constants are `shared`. Raises UserError."""
+        """The model, of fixed shapes, as the rung (executable) of `length`; its constants are in `shared`. Raises
+        UserError.
+        """
         ...
 
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> Sequence[Executable]:
-        """The executables that `Rung.describe` described, given their fields and all arrays. ArchiveError."""
+        """The executables that `Rung.describe` described, given their fields and all arrays. Raises ArchiveError."""
         ...
 
     @property
     def exact(self) -> bool:
-        """Whether it computes integers alone, so that masked pads must not change any bit."""
+        """Whether the target computes with integers alone, so that masked pads must not change any bit."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """Compiled lengths by length, a cache: each length is compiled once."""
+    """Rungs (executables) by length, a cache: each length is compiled once."""
 
     sized: Callable[[Mapping[str, int]], Source]
     backend: LengthsBackend
@@ -78,7 +83,7 @@ class _Work:
         return self.compiled[length]
 
     def cycles(self, length: int) -> int:
-        """Cycles of the accelerator's part for a length; 0 if it has no part."""
+        """Cycles of the accelerator's part of the executable for a length; 0 if it has no such part."""
         return self.rung(length).cycles or 0
 
 
@@ -92,12 +97,12 @@ def compile_lengths(
     pads: Mapping[str, float] | None = None,
     told: Progress | None = None,
 ) -> LengthsExecutable:
-    """Compile an ONNX model whose dimension `lengths.symbol` is a symbol, for all these lengths.
+    """Compiles an ONNX model whose dimension `lengths.symbol` is a symbol, for all sizes of the dimension in `lengths`.
 
-    `tolerance`: largest extra cost of a length against its own executable, by exact cycles where the target has them
-    (defaults in `length_rungs`). `pads`: values of inputs behind their real tokens, default 0. `told` is called with
-    each length that is compiled.
-    Raises UserError for an unsupported target or model, and where outputs of real tokens depend on pads.
+    `tolerance`: largest extra cost of a length on the executable of a longer one, relative to an executable for that
+    length alone; costs are exact cycles where the target has them (defaults in `length_rungs`). `pads`: values of
+    inputs behind their real tokens, default 0. `told` is called with each length that is compiled. Raises UserError for
+    an unsupported target or model, and if outputs of real tokens depend on pads.
     """
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
@@ -142,7 +147,9 @@ def compile_lengths(
 
 
 def load_lengths(path: Path) -> LengthsExecutable:
-    """An executable that `save_lengths` wrote, for the target named in the file. ArchiveError for other files."""
+    """The executable in a file of `save_lengths`, for the target named in the file. Raises ArchiveError for other
+    files.
+    """
 
     def reader(target: str) -> Read:
         try:
@@ -167,7 +174,9 @@ def _check_range(lengths: Lengths, tolerance: float | None) -> None:
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
-    """The axes, by input and output, whose size is the length plus a constant: axes that differ between two rungs."""
+    """The axes, by input and output, whose size is the length plus a constant: axes that differ between two rungs.
+    Raises UserError for an axis that grows otherwise.
+    """
     axes: dict[str, tuple[int, ...]] = {}
     for what, ports, longer in (
         ("input", least.executable.inputs, most.executable.inputs),
@@ -201,8 +210,9 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
-    """UserError where outputs of real tokens depend on pads: for up to three rungs, the least length of the rung is run
-    with pads and by its own executable."""
+    """Raises UserError if outputs of real tokens depend on pads. The test runs up to three rungs: the least length of a
+    rung, padded, must give the outputs of an executable for that length alone.
+    """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]
     padded = [(low, high) for low, high in zip(lows, chosen, strict=True) if low < high]

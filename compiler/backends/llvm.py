@@ -1,4 +1,6 @@
-"""Processors, through LLVM: this one, or a lower level of it; archives for any other."""
+"""The backend of processors, through LLVM: this processor, or a subset of its instructions; archives for any other
+processor.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LlvmCompiler:
-    """Networks for the processor `text` ("llvm ..."), as files. See `kernels.KernelCompiler`."""
+    """The compiler of networks into files for the processor that the target `text` ("llvm ...") names. See
+    `kernels.KernelCompiler`.
+    """
 
     text: str
 
     @cached_property
     def target(self) -> CpuTarget:
-        """The processor."""
+        """The description of the processor that `text` names."""
         return parse_target(self.text)
 
     @property
@@ -51,11 +55,11 @@ class LlvmCompiler:
 
     @property
     def full_label(self) -> str:
-        """LLVM's name of the processor, and the triple."""
+        """LLVM's name of the processor, and its triple."""
         return f"{self.target.cpu} ({self.target.triple})"
 
     def describe(self) -> dict[str, Any]:
-        """Triple, name and bits of a vector."""
+        """The processor's triple, LLVM's name of it, and the number of bits in a vector."""
         target = self.target
         return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
 
@@ -64,11 +68,11 @@ class LlvmCompiler:
         return {"device": "cpu", "target": asdict(self.target)}
 
     def remark(self, model: Source) -> str | None:
-        """None: processors compute models without changes."""
+        """None, because processors compute models without changes."""
         return None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CpuWorkload] | None:
-        """The knobs that records choose."""
+        """The knobs that the tuner's records choose; None without records."""
         if records is None:
             return None
         from ..records.apply import knobs_from
@@ -86,7 +90,9 @@ class LlvmCompiler:
         dump_passes: Path | None = None,
         told: Progress | None = None,
     ) -> Saved:
-        """Compiles a model into an archive, whose kernels are also a static library for C; or into code for C."""
+        """Compiles a model into an archive, whose kernels are also a static library for C programs; or, by the suffix
+        of `path`, into code for C programs.
+        """
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_stages import cpu_ahead
         from ..pipeline import compile_kernels
@@ -110,11 +116,11 @@ class LlvmCompiler:
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """An archive, or code with its header and a driver."""
+        """The archive that `save` writes, or code with its header and a driver."""
         return code_files(output)
 
     def describe_saved(self, path: Path) -> Saved:
-        """Counts of an archive."""
+        """The numbers of kernels and launches, and the bytes of arenas, of an archive."""
         from ..runtime.archive import describe_saved, saved_of
 
         return saved_of(describe_saved(path), "kernels")
@@ -122,7 +128,9 @@ class LlvmCompiler:
 
 @dataclass(frozen=True)
 class LlvmDevice(LlvmCompiler):
-    """This processor, or a lower level of it. See `kernels.KernelDevice`. UserError for any other."""
+    """This processor, or a subset of its instructions. See `kernels.KernelDevice`. Raises UserError for any other
+    processor.
+    """
 
     device: str = "cpu"
 
@@ -136,7 +144,7 @@ class LlvmDevice(LlvmCompiler):
         )
 
     def describe_device(self) -> dict[str, Any]:
-        """The device's name."""
+        """The name of the device."""
         return {"device": self.device}
 
     def compile(
@@ -163,10 +171,10 @@ class LlvmDevice(LlvmCompiler):
         return load_network(path, trusted=trusted)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
-        """None: a processor has no clock of its own."""
+        """None, because a processor has no clock of its own."""
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """Triple and name of the processor that its code is for."""
+        """Triple and name of the processor that the network's code is for."""
         target = self._own(network).target
         return {"triple": target.triple, "cpu": target.cpu}
 
@@ -175,10 +183,10 @@ class LlvmDevice(LlvmCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> None:
-        """None: a processor's peak rates are not known."""
+        """None, because a processor's peak rates are not known."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """Name, processor and threads."""
+        """The output line with the network's name, the processor, the number of threads, and the run time."""
         workers = "1 thread" if threads == 1 else f"{threads} threads"
         return f"{network.name} on {self._own(network).target.cpu}, {workers}: {milliseconds}"
 
@@ -189,21 +197,21 @@ class LlvmDevice(LlvmCompiler):
         return network
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: a processor holds no resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlvmBackend:
-    """See `backend.Backend`."""
+    """The backend of processors, see `backend.Backend`."""
 
     name: str = "llvm"
 
     def compiler(self, options: CompileOptions) -> LlvmCompiler:
-        """The compiler into archives, for any processor."""
+        """The compiler of networks into archives, for any processor."""
         return LlvmCompiler(options.target)
 
     def open(self, options: CompileOptions) -> LlvmDevice:
-        """This processor."""
+        """This processor as a device."""
         return LlvmDevice(options.target)
 
     def compile(self, model: Source, options: CompileOptions) -> CpuNetwork:
@@ -215,7 +223,7 @@ class LlvmBackend:
 
     @property
     def exact(self) -> bool:
-        """False: kernels of different lengths sum floats in different orders."""
+        """False, because kernels of different lengths sum floats in different orders."""
         return False
 
     def compile_length(
@@ -243,7 +251,7 @@ class LlvmBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[CpuNetwork]:
-        """The networks of an archive, after a trial run of their code. ArchiveError."""
+        """The networks of an archive, after a trial run of their code. Raises ArchiveError."""
         from ..runtime.archive import ArchiveError
         from ..runtime.network_archive import read_network, run_once
         from ..runtime.network_description import named_array
@@ -273,13 +281,13 @@ class LlvmBackend:
         return compile_kernel(program, cpu_now(self.open(options).target))
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
-        """A network that `vdla compile --target llvm` wrote."""
+        """A network that `vdla compile --target llvm` wrote into a file."""
         from ..runtime.network_archive import load_network
 
         return load_network(path)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """A network from the cache; a processor need not be closed."""
+        """A network from the cache; a processor needs no closing."""
         return device.load(path, trusted=True)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""OpenCL devices of any maker: the GPU kernels in OpenCL C, which the device's own platform compiles."""
+"""The backend of OpenCL devices of any maker: the GPU kernels in OpenCL C, which the device's own platform compiles."""
 
 from __future__ import annotations
 
@@ -21,51 +21,55 @@ from .kernels import KernelNetwork
 
 @dataclass(frozen=True)
 class OpenClCompiler(CudaCompiler):
-    """Networks for the devices `text` ("opencl ..."), as files. See `kernels.KernelCompiler`."""
+    """The compiler of networks into files for the devices that the target `text` ("opencl ...") names. See
+    `kernels.KernelCompiler`.
+    """
 
     archive = KIND.archive
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The devices."""
+        """The description of the devices that `text` names."""
         return KIND.parse(self.text)
 
     def describe_target(self, target: GpuTarget) -> dict[str, Any]:
-        """The limits for kernels: threads of a group and bytes of local memory."""
+        """The limits for kernels: threads in a group and bytes of local memory."""
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
     def decided(self) -> Mapping[str, Any]:
-        """The limits and estimates."""
+        """The limits and estimates of the target's description."""
         return {"device": NAME, "target": asdict(self.target)}
 
 
 @dataclass(frozen=True)
 class OpenClDevice(OpenClCompiler, CudaDevice):
-    """An OpenCL device of this machine. See `kernels.KernelDevice`."""
+    """An OpenCL device of this computer. See `kernels.KernelDevice`."""
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target, with the device's limits where `text` sets none. UserError if its code does not run here."""
+        """The target `text`, with the device's limits where `text` sets none. Raises UserError if its code does not run
+        on the device.
+        """
         target = KIND.on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)
         return target
 
     def peaks(self, network: KernelNetwork) -> None:
-        """None: OpenCL does not report peak rates."""
+        """None, because OpenCL does not report peak rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenClBackend(CudaBackend):
-    """See `backend.Backend`."""
+    """The backend of OpenCL devices, see `backend.Backend`."""
 
     name: str = NAME
 
     def compiler(self, options: CompileOptions) -> OpenClCompiler:
-        """The compiler into archives, for any device."""
+        """The compiler of networks into archives, for any OpenCL device."""
         return OpenClCompiler(options.target)
 
     def open(self, options: CompileOptions) -> OpenClDevice:
-        """A device of this machine. UserError where there is none."""
+        """A device of this computer. Raises UserError if there is none."""
         ordinal = options.device or "0"
         if not (ordinal.isdecimal() and ordinal.isascii()):
             raise UserError(f'device "{ordinal}": OpenCL devices have numbers from 0 on')

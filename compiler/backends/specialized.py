@@ -1,4 +1,6 @@
-"""Models with inputs whose values decide shapes, compiled at run time for each set of values."""
+"""Networks for models with inputs whose values determine shapes: the model is compiled at run time for each set of
+values.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from ..runtime.specialized_network import SpecializedNetwork
 def specialized(
     model: Source, parameters: tuple[str, ...], compiled: Callable[[bytes], Executable], *, batch: int = 1
 ) -> SpecializedNetwork:
-    """A network that `compiled` compiles at run time, once values of `parameters`, inputs of the model, are given.
+    """A network that `compiled` compiles at run time, when values of the inputs `parameters` of the model are given.
 
     A symbolic first dimension of the inputs becomes `batch`. Raises ModelError for any other symbolic dimension.
     """

@@ -1,4 +1,4 @@
-"""The accelerator: networks and tensorized expressions become programs, which the simulator runs."""
+"""The backend of the accelerator: networks and tensorized expressions become programs, which the simulator runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VdlaBackend:
-    """See `backend.Backend`."""
+    """The backend of the accelerator, see `backend.Backend`."""
 
     name: str = "vdla"
 
@@ -51,13 +51,15 @@ class VdlaBackend:
 
     @property
     def exact(self) -> bool:
-        """True: the accelerator computes integers alone."""
+        """True, because the accelerator computes with integers alone."""
         return True
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of one length, with its cycles; its constants are `shared`, apart from the image."""
+        """The program for inputs of one length, with its cycles; its constants are in `shared`, except those in its
+        memory image.
+        """
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program
         from ..runtime.shared_arrays import share_constants
@@ -74,13 +76,15 @@ class VdlaBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[AcceleratorExecutable]:
-        """The programs of an archive."""
+        """The programs of an archive, as executables."""
         from ..runtime.program_description import read_program
 
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
-        """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic."""
+        """A scheduled expression as a program of its own; each of its leaves must be a copy into a scratchpad or an
+        intrinsic.
+        """
         config = options.machine
         program = schedule.program if isinstance(schedule, Schedule) else schedule
         try:
@@ -116,14 +120,14 @@ class VdlaBackend:
         )
 
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
-        """Raises UserError: a saved program lacks the types and shapes of its outputs; only the model has them."""
+        """Raises UserError: a saved program lacks the types and shapes of its outputs, which only the model has."""
         raise UserError(
             f"{path}: programs of the accelerator run with `vdla.simulate(vdla.load_program(path))`; outputs as arrays "
             "need the model: vdla.compile(model)"
         )
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The configuration's memories and array."""
+        """The accelerator's configuration, the depths of its scratchpads, its memory and its array."""
         config = options.machine
         return {
             "target": self.name,
