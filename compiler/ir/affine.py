@@ -16,7 +16,9 @@ from .visit import free_vars
 @quick_init
 @dataclass(frozen=True, slots=True)
 class LinearForm:
-    """sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never change `terms`."""
+    """A linear form: the sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never change
+    `terms`.
+    """
 
     terms: dict[Expr, int]
     constant: int

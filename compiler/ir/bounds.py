@@ -1,4 +1,6 @@
-"""Intervals of index expressions under loop ranges, dependent ones included."""
+"""Intervals that contain the values of index expressions under the ranges of loops, whose extents may depend on other
+loops.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Interval:
     high: int | None
 
     def hull(self, other: Interval) -> Interval:
-        """The least interval that contains both."""
+        """The least interval that contains both intervals."""
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Interval(low, high)
@@ -92,7 +94,7 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of a variable if its extent has a min or max that cancels one in `form`."""
+    """The greatest value of `var` as a form, if its extent has a min or max that cancels one in `form`; else None."""
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
         return None
@@ -141,7 +143,9 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on others; its bound contains only variables outside."""
+    """The innermost variable of a form whose range depends on others; its bound contains only variables of loops around
+    it.
+    """
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]

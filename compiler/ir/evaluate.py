@@ -1,9 +1,9 @@
 """Evaluates programs on numpy arrays, whole nests of loops at a time, thousands of times faster than the interpreter.
 
 An iteration space becomes axes of arrays. If several statements share a loop, each runs all iterations before the next
-one, provided that no iteration touches elements that another one writes; buffers allocated inside get an axis for the
-loop. Other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter, but sums are
-added up in float64 and rounded once, so that results are a reference for every order of summation.
+one, provided that no iteration touches elements that another one writes; buffers allocated inside the loop get an axis
+for the loop. All other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter,
+but sums are added up in float64 and rounded once, so that results are a reference for every order of summation.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Machine:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
     def independent(self, loop: For) -> bool:
-        """`is_independent` with a cache, for loops that are inside others."""
+        """`is_independent` with a cache, because a loop inside other loops is asked about many times."""
         if id(loop) not in self.loops:
             self.loops[id(loop)] = is_independent(loop)
         return self.loops[id(loop)]
@@ -105,7 +105,9 @@ class _Machine:
         self.memory.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
 
     def gather(self, node: Copy, place: Place) -> None:
-        """Runs a copy in all iterations at once; its boxes' dimensions are axes after the loops' axes."""
+        """Runs a copy in all iterations at once; the dimensions of the copied regions are axes after the
+        loops' axes.
+        """
         count = len(place.axes)
         read, written = self.box(node.source, place), self.box(node.destination, place)
         cell = self.memory.cells[node.source.buffer.name]
@@ -126,7 +128,9 @@ class _Machine:
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
     def box(self, region: Region, place: Place) -> list[np.ndarray]:
-        """The indices of a box in each dimension: arrays with the loops' axes, then an axis for each dimension."""
+        """The indices of a region in each of its dimensions: arrays with the loops' axes, then an axis for each
+        dimension.
+        """
         found: list[np.ndarray] = []
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             count = np.asarray(self.memory.value(extent, place))

@@ -1,8 +1,7 @@
 """Scalar expressions: immutable nodes, operators that build them, light constant folding.
 
-`==` between nodes is structural equality, as of any dataclass; use `equal` to build the expression "a ==
-b". Operators and the helper constructors fold constants and neutral elements; the classes themselves never
-do.
+`==` between nodes is structural equality, as of any dataclass; use `equal` to build the expression "a == b". Operators
+and the helper functions fold constants and neutral elements; the classes themselves never fold.
 """
 
 from __future__ import annotations
@@ -40,7 +39,9 @@ class Operand:
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
 
     called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
-    """The class's name in messages about arguments."""
+    """The class's name in messages about arguments ("of a tensor A an element" tells users of tensors
+    what to write).
+    """
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)
@@ -236,7 +237,9 @@ def _no_operand(value: object) -> OperandError:
 
 
 def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
-    """`left op right`, constants and neutral elements folded; a Python number takes the other's dtype."""
+    """The expression `left op right` with constants and neutral elements folded; a Python number takes the other side's
+    dtype.
+    """
     if isinstance(left, int | float):
         b = wrap(right, DType.INT64)
         a = Const(left) if type(b) is Var and type(left) is int else wrap(left, dtype_of(b))
@@ -269,12 +272,12 @@ def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
-    """The lesser of two."""
+    """The lesser of two values, as an expression."""
     return binary("min", a, b)
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
-    """The greater of two."""
+    """The greater of two values, as an expression."""
     return binary("max", a, b)
 
 
@@ -317,7 +320,7 @@ def negate(condition: Expr) -> Expr:
 
 
 def cast(value: Expr, dtype: DType) -> Expr:
-    """`value` as `dtype`; nothing if it already is, folded if it is an integer constant that fits."""
+    """`value` as `dtype`: unchanged if it has that type, folded if it is an integer constant that fits, else a Cast."""
     if dtype_of(value) is dtype:
         return value
     if isinstance(value, Const) and isinstance(value.value, int) and _holds(dtype, value.value):
@@ -366,7 +369,7 @@ def _rounded(value: int | float, dtype: DType) -> float:
 
 
 def _fold(op: Operator, a: Const, b: Const) -> Expr:
-    """Two constants combined; float arithmetic and division by zero are left to run time."""
+    """The result of an operator on two constants; float arithmetic and division by zero are left to run time."""
     x, y = a.value, b.value
     match op:
         case "<":

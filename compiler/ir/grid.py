@@ -31,8 +31,9 @@ def owners(scope: str) -> tuple[str, ...]:
 def distribution(alloc: Alloc) -> tuple[str | None, ...]:
     """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
 
-    It is the axis of the loop whose variable, and nothing else, is the index in every access inside a loop over that
-    axis. (Accesses outside are allowed until all loops are bound; `distribution_obstacle` finds them.)
+    A dimension is distributed over an axis if the variable of the loop over that axis, and nothing else, is the index
+    in every access inside such a loop. (Accesses outside are allowed until all loops are bound; `distribution_obstacle`
+    finds them.)
     """
     found: _Accesses = {}
     _record(alloc.body, (), found)
@@ -56,7 +57,8 @@ def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | Non
 def distribution_obstacle(alloc: Alloc) -> str | None:
     """The error in a buffer that is distributed over threads, once all loops are bound; None if there is none.
 
-    Outside of the loops over an axis only the first thread works, so accesses outside them must be to index 0.
+    Outside of the loops over an axis only the first thread works, so accesses outside of these loops must be to index
+    0.
     """
     buffer = alloc.buffer
     found: _Accesses = {}
@@ -121,7 +123,7 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
     """(error, loop at fault) for the grid loops of a program that has some; None if they are correct.
 
-    No axis is nested in itself, no block axis in a thread axis, and neither in a parallel or vectorized loop; extents
+    No axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop; extents
     have a constant bound (the number of blocks or threads launched); and a buffer in the private memory of a block
     (scope "shared") or a thread ("local", "register") is allocated within these loops, or distributed over them.
     """
@@ -131,7 +133,7 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
 
 
 _Held = tuple[Buffer, int, tuple[str | None, ...]]
-"""A buffer allocated outside, the number of loops that were around its allocation, and its distribution."""
+"""(buffer allocated outside of the present loop, number of loops around its allocation, its distribution)."""
 
 
 def _visit(

@@ -38,7 +38,9 @@ def structural_equal(a: Node, b: Node, *, alpha: bool = False) -> bool:
 
 
 def _serialize(node: Node, alpha: bool) -> list[object]:
-    """The tree in prefix order; a node leads with its kind and, where it varies, its number of children."""
+    """The tree in prefix order; a node begins with its kind and, for kinds with a varying number of children, that
+    number.
+    """
     out: list[object] = []
     variables: dict[str, str] = {}
     buffers: dict[str, str] = {}

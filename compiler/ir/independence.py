@@ -39,9 +39,9 @@ def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
 
 
 def _apart(loop: For, buffer: str) -> bool:
-    """Whether no iteration of the loop touches an element of the buffer that another one does.
+    """Whether no iteration of the loop touches an element of the buffer that another iteration touches.
 
-    True if, in one dimension, all indices are c times its variable plus something from 0 to c - 1.
+    True if, in one dimension, all indices are c times the loop's variable plus something from 0 to c - 1.
     """
     ranges: dict[str, Any] = {}
     touched: list[tuple[Expr, ...]] = []

@@ -59,10 +59,11 @@ def interpret(
 ) -> dict[str, np.ndarray]:
     """Runs `program` and returns every parameter's contents by name; `arrays` are not changed.
 
-    Parameters without an array start as zeros. With `poison`, reading unwritten elements of them or of an allocation is
-    an error, and so is touching elements of an asynchronous copy in flight; without, allocations start as zeros and
-    copied data stays invisible until its wait. InterpretError on these errors, on an index out of bounds, a missing
-    function, an array of the wrong shape or dtype, or copies that nothing waits for.
+    Parameters without an array start as zeros. With `poison`, reading unwritten elements of such a parameter or of an
+    allocation is an error, and so is touching elements of an asynchronous copy in flight. Without `poison`, allocations
+    start as zeros, and asynchronously copied data stays invisible until its wait. Raises InterpretError for these
+    errors, for an index out of bounds, a missing function, an array of the wrong shape or dtype, or copies that nothing
+    waits for.
     """
     machine = _Machine(functions=functions or {}, poison=poison)
     unknown = arrays.keys() - {p.name for p in program.parameters}
@@ -96,7 +97,7 @@ def interpret(
 
 @dataclass(slots=True)
 class _Cell:
-    """A buffer's contents, and per element _VALID, _UNDEFINED or _IN_FLIGHT (None: not tracked)."""
+    """A buffer's contents, and for each element _VALID, _UNDEFINED or _IN_FLIGHT (`state` None: not tracked)."""
 
     data: np.ndarray
     state: np.ndarray | None
@@ -341,7 +342,7 @@ class _Machine:
     def padded_view(
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """A copy of a box that may leave its buffer, for reading only."""
+        """A copy of the elements of a region that may extend beyond its buffer, for reading only."""
         cell = self.cells[region.buffer.name]
         inside = tuple(
             slice(min(max(s, 0), size), max(min(s + e, size), 0))
@@ -426,7 +427,7 @@ def _conversion(dtype: DType) -> Callable[[Any], Any]:
 
 
 def _operation(op: str, dtype: DType) -> Callable[[Any, Any], Any]:
-    """A binary operator on values of `dtype`, short-circuit ones aside."""
+    """The function of a binary operator on values of `dtype`; "and" and "or" are not among the operators."""
     if op in COMPARISONS:
         return _COMPARE[op]
     compute = _COMPUTE[op]

@@ -21,10 +21,12 @@ from .visit import children, expressions, loads_in, walk
 THREAD_AXES = ("thread.x", "thread.y", "thread.z")
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 WARP = 32
-"""Threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT Architecture")."""
+"""Number of threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT
+Architecture").
+"""
 WARPGROUP, WARPGROUP_FRAGMENT = 4 * WARP, "fragment.d"
-"""Threads of the four warps that execute some instructions together, and the scope of the accumulators of these
-instructions.
+"""Number of threads of the four warps that execute some instructions together, and the scope of the accumulators of
+these instructions.
 """
 
 
@@ -38,12 +40,12 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The name of its outermost loop over blocks."""
+        """The name of the kernel's outermost loop over blocks."""
         return self.blocks[0].name
 
     @property
     def around(self) -> tuple[For, ...]:
-        """The loops around its body, outermost first."""
+        """The loops around the kernel's body, outermost first."""
         return (*self.host, *self.blocks)
 
 
@@ -56,14 +58,14 @@ class Phase:
 
     @property
     def collective(self) -> bool:
-        """Whether warps, not threads, execute its statements: it holds an intrinsic and no loop over thread.x."""
+        """Whether warps, not threads, execute the phase's statements: it has an intrinsic and no loop over thread.x."""
         if any(loop.kind == "thread.x" for loop in self.threads):
             return False
         return any(isinstance(n, Intrinsic) for n in walk(self.body))
 
     @property
     def lanes(self) -> int:
-        """Number of threads along x that execute its statements together: 1, a warp or a warpgroup."""
+        """Number of threads along x that execute the phase's statements together: 1, a warp or a warpgroup."""
         uses = [n for n in walk(self.body) if isinstance(n, Intrinsic)] if self.collective else []
         group = any(r.buffer.scope == WARPGROUP_FRAGMENT for use in uses for r in use.operands)
         return WARPGROUP if group else WARP if uses else 1
@@ -71,7 +73,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A box of a buffer that a statement touches, in terms of the loops around it, outermost first."""
+    """A box (rectangle of elements) of a buffer that a statement touches; its bounds are in terms of `loops`, the loops
+    around the statement, outermost first.
+    """
 
     buffer: Buffer
     starts: tuple[Expr, ...]

@@ -1,4 +1,5 @@
-"""Limits of the compiler on sizes in a model, each checked before work begins.
+"""Limits of the compiler on sizes in a model; each constant is the largest size that is allowed, and is checked before
+work begins.
 
 ONNX allows dimensions of 2**63, and a file of 100 bytes can contain them.
 """
@@ -6,11 +7,13 @@ ONNX allows dimensions of 2**63, and a file of 100 bytes can contain them.
 from __future__ import annotations
 
 MOST_TENSOR_BYTES = 2**31
-"""Bytes of one tensor, also with the pads of a window operator: the size limit of an ONNX file."""
+"""Bytes of one tensor, including the pads of a window operator: the size limit of an ONNX file."""
 MOST_ARENA_BYTES = 2**34
 """Bytes of all activations that are live at the same time, on a processor or a GPU."""
 MOST_IMAGE_BYTES = 2**32
-"""Bytes of an accelerator's memory image: its stores address 2**32 vectors, AXI of the presets 2**32 bytes."""
+"""Bytes of an accelerator's memory image: the accelerator's stores address 2**32 vectors, AXI of the presets 2**32
+bytes.
+"""
 MOST_CONSTANT_BYTES = 2**29
 """Bytes of a constant that the importer computes."""
 MOST_LOOPED_ELEMENTS = 2**16
@@ -22,6 +25,6 @@ image.
 MOST_NUMBERS = 2**20
 """Elements of the result of a Range that is known before the model runs: positions in a text, pixels in a row."""
 MOST_RUNS = 4096
-"""Pieces of a tensor moved by one loop each (pads, parts of a slice), over all axes."""
+"""Pieces of a tensor that are moved by one loop each (pads, parts of a slice), over all axes of the tensor."""
 MOST_PHASES = 4096
 """Phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32 has 1024)."""

@@ -23,7 +23,7 @@ from .verify import VerifyError, verify
 
 MOST_BUFFERS, MOST_RANK = 256, 16
 MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
-"""Most elements of a dimension, and of a buffer."""
+"""Largest number of elements in a dimension, and in a buffer."""
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
@@ -66,7 +66,9 @@ _FIELDS = ("name", "parameters", "buffers", "nodes")
 
 
 class _Writer:
-    """Numbers buffers and nodes in the order of a walk over the program, children first."""
+    """Makes the document of a program: numbers buffers and nodes in the order of a walk over the program, children
+    first.
+    """
 
     def __init__(self, program: Program) -> None:
         self.nodes: list[list[Any]] = []

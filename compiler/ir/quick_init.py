@@ -1,4 +1,4 @@
-"""Faster creation of small objects, of which a compilation makes millions: `__init__` of frozen dataclasses."""
+"""A faster `__init__` of frozen dataclasses, for small objects of which a compilation makes millions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Boxes of buffers that statements touch, affine in the loops around them.
+"""Boxes (rectangles of elements) of buffers that statements touch, affine in the loops around the statements.
 
 Legality, cache placement, DMA, tokens and race checks all use this analysis. Boxes are conservative (they contain every
 touched element) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3 gives start 0,
-extent 9. They are not clamped to the buffer: a guarded or padded read may start below 0 (see `clamp`).
+extent 9. Boxes are not clamped to the buffer: a guarded or padded read may start below 0 (see `clamp`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
 
 Box = tuple[list[Expr], list[Expr]]
-"""First and last index in each dimension, both included."""
+"""A box of elements: first and last index in each dimension, both included."""
 
 
 def read_regions(
@@ -34,9 +34,9 @@ def read_regions(
 ) -> dict[Buffer, Region]:
     """The box of every buffer that `node` reads, over all iterations of the loops inside it and of those in `over`.
 
-    The result is in terms of the other loops around; `ranges` are their ranges and only sharpen the expressions.
-    Buffers allocated inside `node` are left out. A Reduce reads its target too, unless `targets` is False. `only`
-    restricts the analysis to one buffer, by name.
+    The result is in terms of the other loops around `node`; `ranges` are the ranges of these loops and only make the
+    result more precise. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless `targets`
+    is False. `only` restricts the analysis to one buffer, by name.
     """
     return _collect(node, over, ranges, reads=True, targets=targets, only=only)
 
@@ -127,7 +127,7 @@ def clamp(region: Region, ranges: Ranges = _NO_RANGES) -> Region:
 
 
 def union(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> Region:
-    """The least box that holds both regions of one buffer."""
+    """The least box that contains both regions of one buffer."""
     return _region(a.buffer, _hull(_box(a), _box(b), ranges), ranges)
 
 

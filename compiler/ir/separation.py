@@ -60,7 +60,7 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two accesses are equal, to single elements, with indices that determine all coordinates."""
+    """Whether two accesses are equal, each touches a single element, and their indices determine all coordinates."""
     if p.starts != q.starts or p.loops != q.loops or not coordinates:
         return False
     loops = {a for a, b in coordinates if a is not None and a == b}
@@ -86,7 +86,9 @@ def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interv
 def _boxes(
     access: Access, names: Mapping[str, Expr], ranges: Ranges
 ) -> Iterator[tuple[LinearForm, int | None]]:
-    """The first index and the greatest extent in each dimension."""
+    """(first index, greatest extent) of an access in each dimension, with loop variables renamed by `names`; None:
+    unknown extent.
+    """
     for start, extent in zip(access.starts, access.extents, strict=True):
         yield (
             linear_form(substitute_expr(start, names)),
@@ -120,7 +122,9 @@ def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
 
 
 def _width(first: int | None, second: int | None, weight: int) -> int | None:
-    """Elements from the first to the last of weight * (a box in one dimension) + (a box in another)."""
+    """Number of elements from the first to the last of weight * i + j, for i in a dimension of extent `first` and j in
+    a dimension of extent `second`; None if an extent is unknown.
+    """
     return None if first is None or second is None else weight * (first - 1) + second
 
 
@@ -155,7 +159,9 @@ class _Equations:
         self._values: dict[Var, LinearForm] = {}
 
     def add(self, a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> None:
-        """Assumes that a box of `width` elements from `a` and one of `other` from `b` overlap (None: unknown width)."""
+        """Assumes that `width` elements from index `a` on and `other` elements from `b` on overlap (None: unknown
+        number).
+        """
         if width is not None and other is not None:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))
 

@@ -103,7 +103,7 @@ def _number(high: Expr, low: Expr) -> list[Expr]:
 
 
 def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
-    """Whether two expressions provably are the same modulo a number."""
+    """Whether two expressions provably are equal modulo `modulus`."""
     difference = _without_remainders(linear_form(a), modulus).plus(
         _without_remainders(linear_form(b), modulus), -1
     )

@@ -1,4 +1,6 @@
-"""Statements: loops, allocations, element updates, box copies, hardware intrinsics, and the program around them."""
+"""Statements: loops, allocations, element updates, copies of regions, hardware intrinsics, and the
+program around them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """The box `starts[d] .. starts[d] + extents[d] - 1` of a buffer, in elements, one pair a dimension."""
+    """A box (rectangle of elements) of a buffer: elements `starts[d] .. starts[d] + extents[d] - 1` in each dimension
+    d.
+    """
 
     buffer: Buffer
     starts: tuple[Expr, ...]
@@ -42,7 +46,7 @@ class Region:
 class For:
     """Runs `body` for var = 0 .. extent - 1; `extent` may depend on outer loops (0 or less: no iteration).
 
-    `kind` says how iterations may run; running them in order is always right. The loop's name is its variable's name,
+    `kind` says how iterations may run; running them in order is always correct. The loop's name is its variable's name,
     unique in a program.
     """
 
@@ -64,7 +68,7 @@ class For:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seq:
-    """Statements in order. Empty: nothing."""
+    """Statements in order; an empty sequence does nothing."""
 
     statements: tuple[Stmt, ...]
 
@@ -94,8 +98,8 @@ class Assign:
 class Reduce:
     """buffer[indices] = value where `first` holds, else buffer[indices] op value.
 
-    Reassociating and reordering the iterations is legal by construction (so the initialisation is a
-    predicate, not a separate loop). `first` None: always combine.
+    Reassociating and reordering the iterations is legal by construction (so the initialisation is a predicate, not a
+    separate loop). With `first` None, every iteration combines.
     """
 
     name: str
@@ -187,7 +191,7 @@ Node: TypeAlias = Program | Stmt
 
 
 def seq(*statements: Stmt) -> Stmt:
-    """The statements in order, nested sequences flattened; a single statement is itself."""
+    """The statements in order as one Seq, with nested sequences flattened; a single statement is returned as it is."""
     flat: list[Stmt] = []
     for statement in statements:
         if isinstance(statement, Seq):
@@ -217,7 +221,7 @@ def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
 
 
 def region(buffer: Buffer, *dimensions: tuple[ExprLike, ExprLike]) -> Region:
-    """A region from one (start, extent) pair a dimension."""
+    """A region from one (start, extent) pair for each dimension."""
     return Region(
         buffer=buffer,
         starts=tuple(index(s) for s, _ in dimensions),
@@ -226,5 +230,5 @@ def region(buffer: Buffer, *dimensions: tuple[ExprLike, ExprLike]) -> Region:
 
 
 def whole(buffer: Buffer) -> Region:
-    """All of a buffer."""
+    """The region with all elements of a buffer."""
     return region(buffer, *((0, size) for size in buffer.shape))

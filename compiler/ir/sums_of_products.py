@@ -14,9 +14,9 @@ from .iteration_axes import Place
 from .stmt import Reduce
 
 MOST_FACTOR = 1 << 27
-"""Most elements of a factor of a sum that is computed as matrix products: a gigabyte in float64."""
+"""Largest number of elements of a factor in a sum that is computed as matrix products: a gigabyte in float64."""
 MOST_MATRICES = 256
-"""Most matrix products of a batch that are computed one by one; larger batches use one einsum."""
+"""Largest number of matrix products of a batch that are computed one by one; larger batches use one einsum."""
 
 Factor: TypeAlias = tuple[np.ndarray, list[int]]
 """A factor of products: an array, and the axis (loop) of each of its dimensions."""
@@ -25,8 +25,9 @@ Factor: TypeAlias = tuple[np.ndarray, list[int]]
 def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Factor] | None:
     """Both factors of a sum of products in float64, each with the axes that it depends on.
 
-    Factors are loads, or functions of a load (for example rounding). None for other sums, under guards, and if a factor
-    has more than MOST_FACTOR elements. An axis on which neither depends is assigned to the second factor.
+    Factors are loads, or functions of a load (for example rounding). None for other sums, for sums under guards, and if
+    a factor has more than MOST_FACTOR elements. An axis on which neither factor depends is assigned to the second
+    factor.
     """
     value = node.value
     if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
@@ -54,7 +55,9 @@ def sum_of_products(
     kept: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums over all axes but `kept`, an array of `shape`: one einsum, or one for each matrix of a small batch."""
+    """The sums over all axes but `kept`, an array of `shape`, computed by one einsum, or by one matrix product for each
+    matrix of a small batch.
+    """
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept]
     sizes = [shape[kept.index(k)] for k in each]

@@ -45,12 +45,12 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name, or ml_dtypes' of bfloat16 and of codes."""
+        """The numpy dtype of the same name; for bfloat16 and codes, the dtype of ml_dtypes."""
         return _ML_DTYPES[self] if self in _ML_DTYPES else np.dtype(self.value)
 
     @property
     def bits(self) -> int:
-        """Storage width in bits (bool and codes are stored in 8)."""
+        """Width in bits in memory (bool and codes take 8 bits)."""
         return _BITS.get(self, 8)
 
     @property

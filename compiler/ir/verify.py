@@ -43,7 +43,7 @@ class VerifyError(CodeError):
 
 
 def verify(program: Program) -> None:
-    """Checks all rules on a program; VerifyError on the first broken rule."""
+    """Checks all rules on a program; raises VerifyError for the first broken rule."""
     verifier = _Verifier(program.name)
     for parameter in program.parameters:
         verifier.declare(parameter)
@@ -56,7 +56,7 @@ def verify(program: Program) -> None:
 
 
 def verify_declaration(declaration: IntrinsicDeclaration) -> None:
-    """Checks the body of an intrinsic, in which FIRST may be used; VerifyError on the first broken rule."""
+    """Checks the body of an intrinsic, in which FIRST may be used; raises VerifyError for the first broken rule."""
     verifier = _Verifier(f"intrinsic {declaration.name}")
     for parameter in declaration.parameters:
         verifier.declare(parameter)
@@ -64,7 +64,7 @@ def verify_declaration(declaration: IntrinsicDeclaration) -> None:
 
 
 Facts = tuple[LinearForm, ...]
-"""Forms known to be at least 0 where an expression is evaluated."""
+"""Linear forms known to be at least 0 where an expression is evaluated."""
 
 
 class _Verifier:
@@ -302,7 +302,7 @@ def _widens(source: DType, destination: DType) -> bool:
 
 
 def wide(extents: Sequence[Expr]) -> list[Expr]:
-    """The extents that are not the constant 1, in order; a copy matches its two regions by them."""
+    """The extents that are not the constant 1, in order; the two regions of a copy must agree in them."""
     return [e for e in extents if not (isinstance(e, Const) and e.value == 1)]
 
 
@@ -320,7 +320,9 @@ def _facts(condition: Expr) -> Facts:
 
 
 def _of_loop(var: Var, extent: Expr) -> Facts:
-    """Facts of a loop's body, as forms >= 0: var < extent; for an extent a // c also c * var < c * (a // c) <= a."""
+    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
+    from c * var < c * (a // c) <= a.
+    """
     facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
     for fact in tuple(facts):
         for atom, coefficient in fact.terms.items():
@@ -331,7 +333,7 @@ def _of_loop(var: Var, extent: Expr) -> Facts:
 
 
 def _least(extent: Expr) -> Facts:
-    """The forms whose minimum an expression is."""
+    """The forms whose minimum is `extent`: several for a min, else one."""
     match extent:
         case Binary(op="min", a=a, b=b):
             return *_least(a), *_least(b)
@@ -368,6 +370,6 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
 
 
 def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
-    """Ratios of the coefficients of common atoms, of `of` to `to`, that are positive integers."""
+    """The ratios of coefficients in `of` to those in `to`, of atoms in both forms, that are positive integers."""
     pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
     return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

@@ -48,7 +48,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def map_operands(expr: Expr, rewrite: Rewrite) -> Expr:
-    """`expr` with `rewrite` applied to its direct sub-expressions; constants fold where something changed."""
+    """`expr` with `rewrite` applied to its direct sub-expressions; constants are folded where something changed."""
     match expr:
         case Var() | Const():
             return expr
@@ -70,7 +70,7 @@ def map_operands(expr: Expr, rewrite: Rewrite) -> Expr:
 
 
 def map_all(exprs: tuple[Expr, ...], rewrite: Rewrite) -> tuple[Expr, ...]:
-    """`rewrite` on each; the same tuple if none changed."""
+    """The results of `rewrite` on each expression; the same tuple if no expression changed."""
     new = tuple([rewrite(e) for e in exprs])
     for old, now in zip(exprs, new, strict=True):
         if old is not now:
@@ -79,7 +79,7 @@ def map_all(exprs: tuple[Expr, ...], rewrite: Rewrite) -> tuple[Expr, ...]:
 
 
 def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
-    """`rewrite` on every sub-expression, bottom-up."""
+    """The result of `rewrite` on every sub-expression, children before parents."""
     return rewrite(map_operands(expr, lambda e: map_expr(e, rewrite)))
 
 
@@ -157,14 +157,16 @@ _keep_variables = Operand.__dict__["kept_variables"].__set__
 
 
 def children(node: Node) -> tuple[Stmt, ...]:
-    """The direct sub-statements (not the bodies of intrinsic declarations)."""
+    """The direct sub-statements of a node (not the bodies of intrinsic declarations)."""
     if type(node) is For or type(node) is Alloc or type(node) is Program:
         return (node.body,)
     return node.statements if type(node) is Seq else ()
 
 
 def expressions(statement: Node) -> tuple[Expr, ...]:
-    """The top-level expressions a statement itself holds: extent, indices, value, predicate, corners."""
+    """The top-level expressions of a statement itself, not of its sub-statements: extent, indices, value, predicate,
+    starts and extents of regions.
+    """
     match statement:
         case For(extent=extent):
             return (extent,)
@@ -225,7 +227,7 @@ def _sequence(statements: tuple[Stmt, ...]) -> Seq:
 
 
 def map_stmt(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """`rewrite` on every statement, bottom-up."""
+    """The result of `rewrite` on every statement, children before parents."""
 
     def visit(statement: Stmt) -> Stmt:
         return rewrite(map_children(statement, visit))
@@ -234,7 +236,7 @@ def map_stmt(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
 
 
 def map_expressions(statement: Stmt, rewrite: Rewrite) -> Stmt:
-    """One statement with `rewrite` on the top-level expressions it holds, not those of its sub-statements."""
+    """One statement with `rewrite` applied to its own top-level expressions, not to those of its sub-statements."""
     match statement:
         case For(var=var, extent=extent, body=body, kind=kind):
             new = rewrite(extent)
@@ -276,7 +278,7 @@ def map_expressions(statement: Stmt, rewrite: Rewrite) -> Stmt:
 
 
 def map_region(region: Region, rewrite: Rewrite) -> Region:
-    """`rewrite` on the corners of a region."""
+    """A region with `rewrite` applied to its starts and extents."""
     starts, extents = map_all(region.starts, rewrite), map_all(region.extents, rewrite)
     if starts is region.starts and extents is region.extents:
         return region
@@ -284,7 +286,7 @@ def map_region(region: Region, rewrite: Rewrite) -> Region:
 
 
 def map_all_expressions(node: N, rewrite: Rewrite) -> N:
-    """`map_expressions` on every statement of a tree."""
+    """A tree with `map_expressions` applied to every statement."""
 
     def visit(statement: Stmt) -> Stmt:
         return map_expressions(map_children(statement, visit), rewrite)

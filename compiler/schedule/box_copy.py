@@ -1,4 +1,6 @@
-"""box_copy: turns loops around the copy of an element into one copy of a box."""
+"""box_copy: turns loops around the copy of one element into one copy of a box (a rectangle of elements,
+`ir.stmt.Region`).
+"""
 
 from __future__ import annotations
 

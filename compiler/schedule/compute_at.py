@@ -1,5 +1,5 @@
-"""compute_at: moves a buffer's producers under a loop of its consumers and shrinks them to the elements that the loop
-reads.
+"""compute_at: moves a buffer's producers (the statements that write it) under a loop of its consumers, and shrinks the
+producers and the buffer to the box (rectangle of elements) that one iteration of the loop reads.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
             for j in range(4):                 for j in range(4):
                 C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
 
-    The buffer shrinks to the box that one iteration of `loop` reads (its greatest size, if the size varies), and starts
-    at that box's first element; the producers' loops keep their names; a loop whose variable alone is an index of the
-    buffer shrinks to the box. Elements that neighbouring iterations both read are computed twice. All statements that
-    write the buffer move, in their order.
+    The buffer shrinks to the box that one iteration of `loop` reads (to its greatest size, if the size varies); element
+    0 of the buffer is then the box's first element; the producers' loops keep their names; a loop whose variable alone
+    is an index of the buffer shrinks to the box. Elements that neighbouring iterations both read are computed twice.
+    All statements that write the buffer move, in their order.
 
     Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
     `loop` that write nothing else and do not continue earlier sums (no Reduce without `first`), and no statement
@@ -103,8 +103,8 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements before the loop, in sequence with it or a loop around it, that write the buffer. Raises
-    LegalityError if one of them cannot be moved.
+    """The statements that write the buffer and stand before the loop, in one sequence with the loop or with a loop
+    around it. Raises LegalityError if one of them cannot be moved.
     """
     producers: list[Stmt] = []
     read: set[str] = set()
@@ -150,7 +150,9 @@ def _producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """The box of a buffer that a loop reads: first element and size in each dimension."""
+    """The box of a buffer that one iteration of a loop reads: first element and number of elements in
+    each dimension.
+    """
 
     starts: tuple[Expr, ...]
     extents: tuple[Expr, ...]
@@ -175,9 +177,9 @@ class _Nest:
     """A producer: its loops, outermost first, its statement, and the box that it writes.
 
     `variables[d]`: the loop whose variable alone runs through dimension d (None: the dimension cannot shrink).
-    `boxed[d]`: whether the statement itself writes a box in dimension d that may be cut. `starts` and `extents`: the
-    box written over all its loops; in dimensions with a variable or a cuttable box they are in terms of the loops
-    outside.
+    `boxed[d]`: whether one execution of the statement writes several elements in dimension d, and may write fewer.
+    `starts` and `extents`: the box written over all loops of the nest; in dimensions with a variable, or where `boxed`
+    is true, they are in terms of the loops outside.
     """
 
     loops: tuple[For, ...]

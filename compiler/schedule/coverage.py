@@ -1,4 +1,6 @@
-"""Coverage: whether the loops around an access touch every element of its box, split tails included."""
+"""Coverage: whether the loops around an access touch every element of its box (rectangle of elements), split tails
+included.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .tree import locate, locate_alloc, rebuild, tidy
 
 
 def compute_inline(program: Program, name: str) -> Program:
-    """Replaces every read of the buffer that the Assign `name` writes by its value, and removes the Assign.
+    """Replaces every read of the buffer that the Assign `name` writes by the assigned value, and removes the Assign.
 
     rewrite:
         alloc T[n]
@@ -22,8 +22,8 @@ def compute_inline(program: Program, name: str) -> Program:
         for i in range(n):
             C[i] = T[i + 1]
     Legal if `name` alone writes an allocation, at indices that are its loops' variables, each once; all other uses are
-    reads of single elements after it (no copies, no intrinsics); and no statement between overwrites the elements that
-    `name` reads. An element that is read more than once is computed more than once.
+    reads of single elements after it (no copies, no intrinsics); and no statement between `name` and these reads
+    overwrites the elements that `name` reads. An element that is read more than once is computed more than once.
     """
     statement = locate(program, name)[-1]
     if not isinstance(statement, Assign):

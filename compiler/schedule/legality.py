@@ -47,8 +47,8 @@ class Touch:
 
 
 def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
-    """All accesses in a tree by buffer name, except accesses to buffers allocated in it; `only`: a buffer to restrict
-    them to.
+    """All accesses in a tree by buffer name, except accesses to buffers allocated in it; `only`: name of the one buffer
+    whose accesses are wanted (None: all buffers).
     """
     found: dict[str, list[Touch]] = {}
     hidden: set[str] = set()
@@ -158,7 +158,7 @@ def check_grid(program: Program) -> Program:
 
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
-    """`after`, if its indices with divisions verify; raises LegalityError on `before` otherwise.
+    """`after`, if it has no indices with divisions or verifies; raises LegalityError on `before` otherwise.
 
     `changed`: the new part of `after` (None: all of it); older parts were verified before. Bounds of quotients and
     remainders of several loops cannot always be proven, and no target compiles a program that does not verify.
@@ -204,9 +204,9 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
     """The reason why the iterations of the loops `moved` may not run in another order; None if they may.
 
     `around`: the loops around `body`, outermost first; loops from position `inside` on belong to the reordered nest,
-    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves if the moved loops are its
-    own: they occur in the target's indices or in `first`; if several of them move, `first` must be the condition that
-    all of them are 0. All other accesses must touch different elements in each iteration.
+    earlier ones are constant in it. Iterations of a Reduce may be reordered among themselves if the moved loops are
+    loops of the Reduce: they occur in the target's indices or in `first`; if several of them move, `first` must be the
+    condition that all of them are 0. All other accesses must touch different elements in each iteration.
     """
     if (reason := asynchronous(body)) is not None:
         return reason

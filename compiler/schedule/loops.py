@@ -68,7 +68,8 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
     Indices are simplified: 4*i + j becomes i_j. Legal if `inner` is the whole body of `outer`, both have constant
-    extents (the inner one above 0), and both are of one kind, which becomes the new loop's: iterations and order stay.
+    extents (the inner one above 0), and both are of one kind, which is also the new loop's kind: iterations and order
+    stay.
     """
     path, a = locate_loop(program, outer)
     b = a.body

@@ -54,7 +54,8 @@ def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
 
 
 def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
-    """Copies the box of a buffer that is read under `loop` (None: in the whole program) into a new buffer in `scope`.
+    """Copies the box (rectangle of elements) of a buffer that is read under `loop` (None: in the whole program) into a
+    new buffer in `scope`.
 
     rewrite:
         for i in range(n):                      for i in range(n):
@@ -63,7 +64,8 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
                                                     for j in range(4):
                                                         C[i] += A.inp[j]
     The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
-    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box is within it.
+    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box is within the
+    buffer.
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
@@ -224,8 +226,8 @@ def check_inside(
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts from its initial value exactly when the loops in `inner` over which it sums
-    are at 0.
+    """Whether every element of a sum starts from its initial value exactly when those of the loops `inner` over which
+    it sums are all at 0.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

@@ -38,9 +38,9 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     lists the result's dimensions as numbers: first the old ones in their order (tiled ones count tiles), then the
     positions within tiles in the order of `tiles`. The caller must pack a parameter in the same way: `pack_array` does,
     with zeros in elements of tiles beyond the old shape.
-    Legal if all accesses are to single elements, or are copies of boxes that are one element or one whole tile in the
-    cut dimensions and whose dimensions stay in order. If tiles extend beyond the old shape, a copy's pads must be
-    zeros, and the buffer a parameter.
+    Legal if all accesses are to single elements, or are copies of boxes (rectangles of elements) that have one element
+    or one whole tile in each cut dimension, and whose dimensions stay in order. If tiles extend beyond the old shape, a
+    copy's pads must be zeros, and the buffer a parameter.
     """
     old = buffer_named(program, buffer)
     sizes = dict(tiles)

@@ -147,8 +147,8 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
 ) -> tuple[Copy, list[str]]:
-    """The copy that fills a buffer, grown from `old` to `new` elements in dimension `d`; and the loops that grow with
-    it.
+    """(copy, loops): the copy that fills a buffer, grown from `old` to `new` elements in dimension `d`, and the names
+    of the loops that grow with the copy.
 
     `zero`: the new elements must be zeros.
     """

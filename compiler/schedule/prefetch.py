@@ -26,7 +26,8 @@ def prefetch_declaration(dtype: DType, shape: tuple[int, ...], scope: str) -> In
 
 
 def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
-    """In every iteration of a loop, prefetches the memory `ahead` bytes after the box of `buffer` that it reads.
+    """In every iteration of a loop, prefetches the memory `ahead` bytes after the box (rectangle of elements) of
+    `buffer` that the iteration reads.
 
     rewrite:
         for k in range(64):                  for k in range(64):

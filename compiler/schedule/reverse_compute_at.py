@@ -31,13 +31,14 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
             C[a] = g(T[a])                               C[i * 4 + a] = g(T[a])
 
     The consumer's loops keep their names; a loop whose variable alone is an index of the buffer it reads shrinks to the
-    box that one iteration of `loop` writes. If nothing else uses the buffer, its allocation moves too and shrinks.
+    box (rectangle of elements) that one iteration of `loop` writes. If nothing else uses the buffer, its allocation
+    moves too and shrinks.
 
     Legal if the consumer is one loop nest around one Assign or Reduce, after the nest that contains `loop`; if each
     iteration of `loop` (and of the loops around it in that nest) completely and finally writes a box of its own; if
     these boxes contain all elements that the consumer reads, and all its reads have the same index; if the consumer
     does not sum over its shrunken loops; and if no statement in between touches a buffer that the consumer writes, or
-    writes a buffer that it reads.
+    writes a buffer that the consumer reads.
     """
     statement = locate(program, name)[-1]
     path, at = locate_loop(program, loop)

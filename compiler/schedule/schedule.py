@@ -224,8 +224,8 @@ class Schedule:
     def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
         """Applies `rewrite` and records `step`.
 
-        Raises LegalityError also for an argument of a wrong type, for which a primitive may fail with another exception
-        or not fail at all.
+        Raises LegalityError also for an argument of a wrong type, for which a primitive may raise another exception or
+        none.
         """
         try:
             program = rewrite()

@@ -1,4 +1,4 @@
-"""split_copy: splits a copy along one dimension into copies of smaller boxes."""
+"""split_copy: splits a copy along one dimension into copies of smaller boxes (rectangles of elements)."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def tensorize(
     Legal if the tree equals the declaration's body: the same loops with the same extents, statements and operators in
     the same order; for each formal buffer one actual buffer in the formal's scope, whose last indices are the formal's
     indices plus values that are constant in these loops. A formal predicate `first and k == 0` matches a conjunction
-    with `k == 0`, whose other conditions become the operation's `first`. The use has the name of the last statement it
-    replaces. `attributes` are passed to the emitter.
+    with `k == 0`; the other conditions of the conjunction become the operation's `first`. The use has the name of the
+    last statement that it replaces. `attributes` are passed to the emitter.
     """
     path = locate_alloc(program, name) or locate(program, name)
     target = path[-1]
