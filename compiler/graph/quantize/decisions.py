@@ -58,7 +58,9 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """A calibrated model: the plan with every possible layer on integers, and each tensor's scale for either type."""
+    """A calibrated model: the plan with every possible layer on integers, and for each type of activations the
+    quantization of each tensor.
+    """
 
     model: FloatModel
     plan: Plan

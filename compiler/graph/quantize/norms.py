@@ -28,7 +28,7 @@ class Norm:
 
 
 def find_norms(model: FloatModel) -> dict[str, Norm]:
-    """All normalizations that the model writes node by node, by the name of their result."""
+    """The normalizations that the model writes node by node, by the name of their result."""
     matcher = _Matcher(model)
     found = (matcher.norm(node) for node in model.nodes if node.op_type == "ReduceMean")
     return {norm.nodes[-1].output[0]: norm for norm in found if norm is not None}

@@ -7,7 +7,7 @@ a float operator (a normalization written as sums and powers, the product behind
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
 
-With `whole` (for machines with the extensions for transformers) functions of one tensor, `ROWS` and products of two
+With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` and products of two
 activations compute on integers too. A float tensor that a product reads is then quantized for all its readers, so that
 embeddings, which are looked up by ids, do not keep the sums of all layers float. A function written as several nodes,
 such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to which a mask is
@@ -219,7 +219,8 @@ def masked_sums(model: FloatModel) -> frozenset[str]:
     """Names of the masked scores: Adds that only Softmax reads, with a computed addend that depends on no product, or
     with a constant tensor whose least element is at most -`HIDDEN`.
 
-    They stay float with their Softmax, which machines with statistics of rows compute together with the mask.
+    Masked scores stay float with their Softmax; accelerators with the extension `rows` compute Softmax and mask
+    together.
     """
     producers, uses = model.producers(), model.uses()
     softmaxes: Counter[str] = Counter(

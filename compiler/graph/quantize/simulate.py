@@ -19,7 +19,9 @@ ROUNDER = np.float32(1.5 * 2**23)
 
 
 def simulated(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
-    """The float model of a `model` in QDQ form, with the float32 tensors `outputs` as outputs."""
+    """The float model that computes the same values as `model` in QDQ form, with the float32 tensors `outputs` as
+    outputs.
+    """
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     constants = dict(arrays)
     header = onnx.ModelProto()

@@ -40,7 +40,7 @@ def write_qdq(
     *,
     per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
-    """Returns the checked model; weights have one scale per output channel, or one in all for the nodes in
+    """Returns the checked model; weights have one scale per output channel, or a single scale for the nodes in
     `per_tensor`.
 
     Raises ScaleError if a product of scales is not finite in float32.
