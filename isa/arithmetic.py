@@ -1,7 +1,7 @@
 """The definition of quantized arithmetic, which all engines, interpreters and back ends implement.
 
 **Stored domain.** Activations are stored as int8. An int8 tensor is stored unchanged. A uint8 tensor is stored as
-``value - 128`` and its zero point as ``zero_point - 128``; functions to which this matters have a parameter
+``value - 128`` and its zero point as ``zero_point - 128``; functions to which this shift matters have a parameter
 ``unsigned``. It matters only to float operations on the value itself, in place of its distance from the zero point:
 float32 sums round differently after a shift by 128.
 

@@ -123,7 +123,7 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
     scratchpad, the vectors from `chain_base` on the chain memory. Returns OUTSIDE also if register FOLD sets more
-    groups than the array has.
+    groups of rows than the array has (extension `fold`).
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):

@@ -88,8 +88,8 @@ def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
 
 @timing_code
 def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
-    """Data bytes of the next burst of a run: `left` bytes remain from `address` on. `longest`: most bytes of a burst
-    that starts at a bus word. `bus`: bytes of a bus word.
+    """Data bytes of the next burst of a run: `left` bytes remain from `address` on. `longest`: largest number of bytes
+    in a burst that starts at a bus word. `bus`: bytes of a bus word.
     """
     return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
 

@@ -119,8 +119,8 @@ def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def
 
 @compiled()
 def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
-    """Stage B of the store pipeline: combines the vectors `values` and `operands` into `out`, which may be `operands`.
-    `zero_point` is that of `values`.
+    """Stage B of the store pipeline, after requantization: combines the vectors `values` and `operands` into `out`,
+    which may be `operands`. `zero_point`: zero point of `values`.
     """
     ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)
     offset, low, high = _float(here[4]), _signed(here[4], 32, 8), _signed(here[4], 40, 8)

@@ -43,8 +43,9 @@ STORE_MEASURED = (
 )  # fmt: skip
 """Counters of toggled bits, in this order, of: accumulators at the store unit's port; the reduction of a window; sums
 with the bias; mantissas of the sums; partial products of mantissa and scale; their products; the products in fixed
-point (7 places); results of stage A. Stage B: operands; its two inputs; partial products of its two multipliers; the
-mantissa between the multipliers; their products. Then stored bytes; flags of an instruction; registers of the unit.
+point (7 places); results of stage A (requantization). Of stage B (the operation after it): operands; its two inputs;
+partial products of its two multipliers; the mantissa between the multipliers; their products. Then stored bytes; flags
+of an instruction; registers of the unit.
 """
 
 (

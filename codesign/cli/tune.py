@@ -248,7 +248,7 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _told(read: tuple[list[Record], Any]) -> list[Record]:
-    """The records of `read` (records, account of skipped lines); prints a note on skipped lines."""
+    """The records of `read`, a pair of records and a description of skipped lines; prints a note on skipped lines."""
     records, skipped = read
     if skipped.warning is not None:
         note(f"warning: {skipped.warning}")

@@ -1,4 +1,6 @@
-"""The last rounding of stage B: an exact sum to float32, then the float32 number to an integer."""
+"""The last rounding of stage B (the operation of a store after requantization): an exact sum to float32, then the
+float32 number to an integer.
+"""
 
 from __future__ import annotations
 
