@@ -121,7 +121,7 @@ def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
         row |= elsewhere(whole_path, config)
         row |= _compiled(path, config, feeds(SEED), simulate)
     except UserError as error:
-        # Messages begin with the file's path, which is specific to this machine.
+        # Messages begin with the file's path, which is specific to this computer.
         row |= {"error": str(error).replace(f"{cache_directory(RESULTS_NAME)}/", "")}
     return row
 

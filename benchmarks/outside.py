@@ -97,7 +97,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
                 "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
             }
     except UserError as error:
-        # Messages begin with the file's path, which is specific to this machine.
+        # Messages begin with the file's path, which is specific to this computer.
         row |= {"whole": False, "error": str(error).replace(f"{cache_directory('outside')}/", "")}
     except Exception as error:
         row |= {"whole": False, "error": f"{type(error).__name__}: {error}", "crashed": True}

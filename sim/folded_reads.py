@@ -70,6 +70,6 @@ def _adding(rows, registers, trace, uops, widths):  # type: ignore[no-untyped-de
             for y in range(row[ITER_OUT]):
                 for x in range(row[ITER_IN]):
                     tile = base + weights + y * row[WGT_OUT] + x * row[WGT_IN]
-                    # groups_of and folds are powers of two, and groups_of divides folds.
+                    # The part is tile % folds % groups (`folds.parts_of`), where groups divides folds.
                     found[i] += tile % groups != 0
     return found

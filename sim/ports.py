@@ -190,7 +190,7 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
     y = number // count // row[ITER_IN]
     tile = (registers[row[REGISTERS_AT], 0] >> 32 & 0xFFFF) + y * row[WGT_OUT] + x * row[WGT_IN]
     tile += word >> (P[P_UOP_DST] + P[P_UOP_SRC]) & ((1 << P[P_UOP_WGT]) - 1)
-    # The number of groups is a power of two and divides folds.
+    # The part is tile % folds % groups (`folds.parts_of`), where groups divides folds; both are powers of two.
     return tile & (groups_of(registers[row[REGISTERS_AT], FOLD]) - 1) == 0
 
 

@@ -117,7 +117,7 @@ def form_to_expr(form: LinearForm) -> Expr:
             if coefficient > 0:
                 result = term
             elif form.constant > 0:
-                # Lead with the constant rather than with a negated term.
+                # Begin with the constant rather than with a negated term.
                 result = Binary("-", Const(form.constant), term)
                 form = LinearForm(form.terms, 0)
             else:

@@ -96,7 +96,7 @@ class _Machine:
         )
         source = self.memory.cells[node.source.buffer.name].data
         values = np.full(counts, 0 if node.pad is None else node.pad.value, np.float32)
-        # The part of the box inside of the buffer.
+        # The part of the region inside of the buffer.
         spans = [(max(s, 0), min(s + n, size)) for s, n, size in zip(of, counts, source.shape, strict=True)]
         if all(low < high for low, high in spans):
             inner = tuple([slice(low - s, high - s) for (low, high), s in zip(spans, of, strict=True)])

@@ -223,7 +223,7 @@ class _Machine:
             self.where = statement
             starts, extents = of()
             cell = self.cells[source.buffer.name]
-            # The part of the box inside the source; the rest is padding.
+            # The part of the region inside the source; the rest is padding.
             inside = [
                 slice(min(max(s, 0), size), max(min(s + e, size), 0))
                 for s, e, size in zip(starts, extents, source.buffer.shape, strict=True)

@@ -138,7 +138,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         if whole and node.op_type in ROWS:
             ready.update(set(activations) & looked_up)
         if node.op_type in VIEWS and not set(activations) <= ready:
-            # The host moves the values before it quantizes.
+            # The processor moves the values before it quantizes.
             sources |= set(node.output) if set(activations) <= sources else set()
             continue
         if whole and node.op_type in POINTWISE and ready & set(activations):
