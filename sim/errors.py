@@ -6,14 +6,14 @@ from vdla.util.errors import CodeError
 
 
 class SimulationError(CodeError):
-    """The program does not run to its end."""
+    """Raised if the program does not run to its end."""
 
 
 class DeadlockError(SimulationError):
-    """No event can happen any more, and FINISH has not retired. The message names each waiting unit, its instruction
-    and the event that it waits for.
+    """Raised if no event can happen any more, and FINISH has not retired. The message names each waiting unit, its
+    instruction and the event that it waits for.
     """
 
 
 class CycleLimitError(SimulationError):
-    """The run passed its cycle limit. The message names each unit's current instruction."""
+    """Raised if the run passes its cycle limit. The message names each unit's current instruction."""

@@ -18,8 +18,8 @@ from .iteration_axes import Place
 
 
 class EvaluateError(CodeError):
-    """A program that only the interpreter can run: it has integers, intrinsics, or sums that do not begin with their
-    loops.
+    """Raised for a program that only the interpreter can run: it has integers, intrinsics, or sums that do not begin
+    with their loops.
     """
 
 

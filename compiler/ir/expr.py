@@ -20,7 +20,9 @@ from .types import DType
 
 
 class OperandError(CodeError, TypeError, ValueError):
-    """A value that no expression can contain: neither a number nor an expression, or beyond its type's range."""
+    """Raised for a value that no expression can contain: neither a number nor an expression, or beyond its type's
+    range.
+    """
 
 
 Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]

@@ -37,7 +37,7 @@ from .types import DType
 
 
 class InterpretError(CodeError):
-    """A program did something undefined, or was given the wrong arrays; the message names the statement."""
+    """Raised if a program does something undefined, or gets the wrong arrays; the message names the statement."""
 
 
 Functions = Mapping[str, Callable[..., Any]]

@@ -27,7 +27,7 @@ _OPS = ("add", "max")
 
 
 class ProgramFormatError(UserError):
-    """A document that is no program; the message names the node."""
+    """Raised for a document that is no program; the message names the node."""
 
 
 def read_nodes(buffers: Sequence[Buffer], described: Sequence[Any]) -> list[Expr | Region | Stmt]:

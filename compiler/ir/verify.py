@@ -39,7 +39,7 @@ from .types import DType
 
 
 class VerifyError(CodeError):
-    """A program breaks a rule of the IR; the message names the statement and the rule."""
+    """Raised if a program breaks a rule of the IR; the message names the statement and the rule."""
 
 
 def verify(program: Program) -> None:

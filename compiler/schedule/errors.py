@@ -9,7 +9,7 @@ from ..ir.stmt import Program
 
 
 class LegalityError(CodeError):
-    """A primitive would change the program's meaning, or does not apply at the given place.
+    """Raised if a primitive would change the program's meaning, or does not apply at the given place.
 
     For a tuner it is an ordinary outcome, so `str` makes the text on demand: the reason, then the program with the loop
     or statement `at` underlined.

@@ -20,7 +20,7 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
                                                body(i)
     Tiles of the loop are then whole, as threads require, and `i.in` may move inside all loops of a perfect nest. Does
     nothing if the extent is a constant multiple. Legal for a serial or unrolled loop whose extent has a constant bound.
-    LegalityError for a multiple below 1, or if the new name is taken.
+    Raises LegalityError for a multiple below 1, or if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot guard {loop}: "

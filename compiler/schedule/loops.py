@@ -30,7 +30,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
                                                body(i.0 * 4 + i.1)
     All pieces are whole if the extent is provably a multiple of `factor`. Both loops have the kind of the old one.
     Always legal (iterations and order stay), except for axes of a grid, which must not nest in themselves: bind after
-    splitting. With one piece only, the body is body(i.1). LegalityError for a factor below 1, or a name that is taken.
+    splitting. With one piece only, the body is body(i.1). Raises LegalityError for a factor below 1, or a name that is
+    taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:

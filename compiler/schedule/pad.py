@@ -34,7 +34,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     each operand must be filled by one copy (or loops around one). If the sum runs over the loop, its value must be a
     product of operands that are zero in the new elements because their copies read outside of the source. If the sum
     does not run over it, an operand's index may also be a multiple of the variable plus other variables, as in a
-    window. LegalityError for a multiple below 1.
+    window. Raises LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "

@@ -44,8 +44,8 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
     iterations are not overwritten: hardware may still be reading them. Copies may be inside loops, such as copies
     shared by threads; the names of these loops' copies before the loop also end with ".ahead". Legal for a loop whose
     iterations run in order and whose body begins with plain copies into buffers that it allocates, if nothing else in
-    it writes these buffers or the copies' sources. LegalityError for less than two stages, for `ahead` below 1 or above
-    `stages` - 1, and if a new name is taken.
+    it writes these buffers or the copies' sources. Raises LegalityError for less than two stages, for `ahead` below 1
+    or above `stages` - 1, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "

@@ -30,7 +30,7 @@ def skip_pads(program: Program, loop: str) -> Program:
     The body runs if some iteration of the loops inside may read the copy's source. Does nothing if all iterations may
     read it. Legal for a loop that contains nothing but loops around a Reduce that adds to an initialized sum
     (`decompose_reduction`), and which is neither vectorized nor a loop over threads. A product of a pad and an infinite
-    factor would be NaN; a skipped product does not make the sum NaN. LegalityError if the new name is taken.
+    factor would be NaN; a skipped product does not make the sum NaN. Raises LegalityError if the new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "

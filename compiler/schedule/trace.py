@@ -31,7 +31,7 @@ Trace: TypeAlias = tuple[Step, ...]
 
 
 class TraceError(UserError):
-    """An invalid trace: no JSON, another version, an unknown primitive, or invalid arguments."""
+    """Raised for an invalid trace: no JSON, another version, an unknown primitive, or invalid arguments."""
 
 
 @dataclass(frozen=True, slots=True)

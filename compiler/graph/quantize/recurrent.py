@@ -26,7 +26,9 @@ class _Context(NodeErrors):
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index` of `node` as a Tensor, which has a shape and no data. NodeError if the shape is unknown."""
+        """Input `index` of `node` as a Tensor, which has a shape and no data. Raises NodeError if the
+        shape is unknown.
+        """
         name = node.inputs[index]
         if name not in self.shapes:
             self.fail(

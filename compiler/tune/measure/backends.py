@@ -25,7 +25,7 @@ machine. It is read when workers are created; tests, which run on busy machines,
 
 
 class BackendError(UserError):
-    """Trials cannot continue: workers do not start, or the scheduler is gone. Results of finished trials are
+    """Raised if trials cannot continue: workers do not start, or the scheduler is gone. Results of finished trials are
     not lost.
     """
 

@@ -61,7 +61,7 @@ workers died.
 
 
 class MissingExtraError(UserError):
-    """A package of an extra is not installed."""
+    """Raised if a package of an extra is not installed."""
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:

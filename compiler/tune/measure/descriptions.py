@@ -44,7 +44,7 @@ _PARTS = {"kind", "target", "workload"}
 
 
 class TaskError(UserError):
-    """A description that is no task, or a task that cannot be tuned."""
+    """Raised for a description that is no task, and for a task that cannot be tuned."""
 
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:

@@ -25,7 +25,7 @@ FAILURE_STEP = 1.0
 
 
 class MissingTunerError(UserError):
-    """The extra `tune` is not installed."""
+    """Raised if the extra `tune` is not installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
