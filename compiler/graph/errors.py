@@ -10,6 +10,8 @@ from vdla.util.errors import UserError
 
 MOST_TOLD = 10
 """The largest number of nodes that one message lists."""
+AGAIN = "export the model again"
+"""The way out of a model that contradicts itself."""
 
 
 class ModelError(UserError):
@@ -122,7 +124,7 @@ class NodeErrors:
         """Raises a NodeError: this import does not support the node."""
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
 
-    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn:
+    def refuse(self, node: NamedNode, problem: str, way_out: str = AGAIN) -> NoReturn:
         """Raises an InvalidNodeError: the node contradicts itself or the model, so that no target can compile it."""
         raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 

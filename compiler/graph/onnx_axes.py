@@ -24,7 +24,7 @@ def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     given = context.array(node, 1, "axes")
     listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
     if any(not -rank <= axis < rank for axis in listed):
-        context.refuse(node, f"has axes {listed} for a tensor of shape {shape}", "export the model again")
+        context.refuse(node, f"has axes {listed} for a tensor of shape {shape}")
     if not listed and node.integer("noop_with_empty_axes", 0):
         return None
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
@@ -37,7 +37,7 @@ def permutation(
     rank = len(shape)
     order = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
-        context.refuse(node, f"has perm {order} for a tensor of shape {shape}", "export the model again")
+        context.refuse(node, f"has perm {order} for a tensor of shape {shape}")
     moved = [axis for axis in order if shape[axis] != 1]
     return order, moved == sorted(moved)
 
@@ -47,7 +47,7 @@ def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], defa
     axis."""
     axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
-        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
+        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}")
     return axis % len(shape)
 
 
@@ -58,7 +58,7 @@ def joined_shape(
     first = shapes[0]
     axis = one_axis(context, node, first)
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
-        context.refuse(node, f"joins {', '.join(map(str, shapes))}", "export the model again")
+        context.refuse(node, f"joins {', '.join(map(str, shapes))}")
     return axis, (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
 
@@ -104,21 +104,15 @@ def sliced_positions(
     rank = len(shape)
     starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     if starts is None or ends is None:
-        context.refuse(node, "has no starts and ends", "export the model again")
+        context.refuse(node, "has no starts and ends")
     axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
     axes = np.arange(starts.size) if axes is None else axes
     steps = np.ones(starts.size, np.int64) if steps is None else steps
     lists = (starts, ends, axes, steps)
     if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
-        context.refuse(
-            node,
-            "needs starts, ends, axes and steps of one length, and no step of 0",
-            "export the model again",
-        )
+        context.refuse(node, "needs starts, ends, axes and steps of one length, and no step of 0")
     if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
-        context.refuse(
-            node, f"has axes {axes.tolist()} for a tensor of shape {shape}", "export the model again"
-        )
+        context.refuse(node, f"has axes {axes.tolist()} for a tensor of shape {shape}")
     slices = [slice(None)] * rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         size = shape[int(axis)]
@@ -135,9 +129,9 @@ def taken_indices(context: GraphContext, node: OnnxNode, shape: tuple[int, ...])
     """The axis and the constant indices, both 0 or more, of a Gather from a tensor of `shape`."""
     axis, indices = one_axis(context, node, shape), context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-        context.refuse(node, "has no integer indices", "export the model again")
+        context.refuse(node, "has no integer indices")
     if indices.min() < -shape[axis] or indices.max() >= shape[axis]:
-        context.refuse(node, f"has indices outside an axis of {shape[axis]}", "export the model again")
+        context.refuse(node, f"has indices outside an axis of {shape[axis]}")
     return axis, indices.astype(np.int64) % shape[axis]
 
 
@@ -145,11 +139,11 @@ def expanded_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]
     """The shape of an Expand of a tensor of `shape` to a constant shape."""
     wanted = context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
-        context.refuse(node, "has no shape of sizes above 0", "export the model again")
+        context.refuse(node, "has no shape of sizes above 0")
     try:
         return broadcast([shape, tuple(wanted.tolist())])
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
 
 
 def padded_ends(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[np.ndarray, PadMode]:

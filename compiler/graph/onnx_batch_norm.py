@@ -7,13 +7,14 @@ from typing import NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import AGAIN
 from .onnx_attributes import OnnxNode
 
 
 class Parameters(Protocol):
     """The part of an import, or of a model to quantize, that knows constant inputs."""
 
-    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+    def refuse(self, node: OnnxNode, problem: str, way_out: str = AGAIN) -> NoReturn:
         """Raises an InvalidNodeError: the node contradicts itself or the model."""
         ...
 
@@ -33,7 +34,7 @@ def batch_norm_factors(
     for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
         part = context.array(node, index, what)
         if part is None or part.shape != (channels,):
-            context.refuse(node, f"has no {what} of {channels} channels", "export the model again")
+            context.refuse(node, f"has no {what} of {channels} channels")
         parts.append(part.astype(np.float64))
     scale, bias, mean, variance = parts
     with np.errstate(

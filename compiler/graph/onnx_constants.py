@@ -168,10 +168,10 @@ def _with_unit_axes(
     """Squeeze or Unsqueeze with axes from an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
-        context.refuse(node, "has no data", "export the model again")
+        context.refuse(node, "has no data")
     axes = given[0] if given else node.attributes.get("axes")
     if axes is None and node.op_type == "Unsqueeze":
-        context.refuse(node, "has no axes", "export the model again")
+        context.refuse(node, "has no axes")
     places = None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
     try:
         return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
@@ -190,17 +190,17 @@ def _gather_elements(
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
-        context.refuse(node, "has no data and indices", "export the model again")
+        context.refuse(node, "has no data and indices")
     axis = node.integer("axis", 0)
     shapes = f"{data.shape} and {indices.shape}"
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
-        context.refuse(node, f"gathers along axis {axis} of shapes {shapes}", "export the model again")
+        context.refuse(node, f"gathers along axis {axis} of shapes {shapes}")
     axis %= data.ndim
     if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
-        context.refuse(node, f"has indices longer than its data ({shapes})", "export the model again")
+        context.refuse(node, f"has indices longer than its data ({shapes})")
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):
-        context.refuse(node, f"has indices outside of an axis of {size}", "export the model again")
+        context.refuse(node, f"has indices outside of an axis of {size}")
     within = tuple(slice(None) if k == axis else slice(length) for k, length in enumerate(indices.shape))
     return np.take_along_axis(data[within], indices.astype(np.int64) % max(size, 1), axis)
 
@@ -210,10 +210,10 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)
     if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):
-        context.refuse(node, "has no indices, depth and two values", "export the model again")
+        context.refuse(node, "has no indices, depth and two values")
     count = int(depth.reshape(-1)[0])
     if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
-        context.refuse(node, f"has depth {count} and axis {axis}", "export the model again")
+        context.refuse(node, f"has depth {count} and axis {axis}")
     if problem := too_large_constant((*indices.shape, count), values.itemsize, looped=False):
         context.fail(node, f"its result {problem}", _OUTSIDE)
     whole = indices.astype(np.int64)

@@ -157,7 +157,7 @@ class GraphContext(NodeErrors):
         """Name of a constant input with its elements in the order that a convolution's weight has."""
         array = self.array(node, index, "weight")
         if array is None:
-            self.refuse(node, "has no weight", "export the model again")
+            self.refuse(node, "has no weight")
         return self.store(node.inputs[index], order(array))
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
@@ -178,14 +178,12 @@ class GraphContext(NodeErrors):
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
         """An input of any dtype as a tensor of the graph, constants included; fails where it is missing."""
         if index >= len(node.inputs) or not node.inputs[index]:
-            self.refuse(node, f"its input {index} is missing", "export the model again")
+            self.refuse(node, f"its input {index} is missing")
         name = self.resolve(node.inputs[index])
         if name in self.tensors:
             return self.tensors[name]
         if name not in self.constants:
-            self.refuse(
-                node, f"its input '{name}' is produced by no node before it", "export the model again"
-            )
+            self.refuse(node, f"its input '{name}' is produced by no node before it")
         array = self.constants[name]
         if array.dtype.name not in TYPES:
             self.fail(

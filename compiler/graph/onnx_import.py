@@ -38,11 +38,7 @@ SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))
 
 
 def import_model(
-    source: Source | ReadModel,
-    *,
-    batch: int | None = None,
-    abilities: Abilities = PLAIN,
-    every: bool = True,
+    source: Source | ReadModel, *, batch: int | None = None, abilities: Abilities = PLAIN, every: bool = True
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 

@@ -107,11 +107,7 @@ def quantized_input(
     tensor = context.declare(output, natural, quantization)
     context.inputs.append(
         GraphInput(
-            name=value.name,
-            tensor=tensor,
-            shape=value.declared,
-            dtype=DType.FLOAT32,
-            permutation=permutation,
+            name=value.name, tensor=tensor, shape=value.declared, dtype=DType.FLOAT32, permutation=permutation
         )
     )
     if view is not None and tensor == output:

@@ -122,9 +122,7 @@ class ImportContext(GraphContext):
             return None
         name = node.inputs[index]
         if name not in self.values:
-            self.refuse(
-                node, f"its input '{name}' is produced by no node before it", "export the model again"
-            )
+            self.refuse(node, f"its input '{name}' is produced by no node before it")
         return self.values[name]
 
     def bind(self, node: OnnxNode, value: Value) -> None:
@@ -147,7 +145,7 @@ class ImportContext(GraphContext):
         """The value bound to input `index`; fails where it is missing."""
         value = self.value(node, index)
         if value is None:
-            self.refuse(node, f"its input {index} is missing", "export the model again")
+            self.refuse(node, f"its input {index} is missing")
         return value
 
     def bind_same(self, node: OnnxNode) -> None:
@@ -321,7 +319,7 @@ class ImportContext(GraphContext):
                     "leave it to the processor",
                 )
             case None:
-                self.refuse(node, f"its input {index} is missing", "export the model again")
+                self.refuse(node, f"its input {index} is missing")
             case Real():
                 raise ModelError(
                     f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"

@@ -58,12 +58,7 @@ def load_model(
 ) -> tuple[str, onnx.ModelProto]:
     """(label for messages, the whole model). Arguments and errors as for `load_apart`."""
     loaded = load_apart(
-        source,
-        oldest_opset=oldest_opset,
-        least_opset=least_opset,
-        batch=batch,
-        empty=empty,
-        rewrite=rewrite,
+        source, oldest_opset=oldest_opset, least_opset=least_opset, batch=batch, empty=empty, rewrite=rewrite
     )
     return loaded.label, _with_data(loaded.proto, loaded.weights)
 

@@ -52,7 +52,7 @@ def import_concat(context: GraphContext, node: OnnxNode) -> None:
     """Imports Concat; empty inputs are dropped."""
     tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
     if len({tensor.dtype for tensor in tensors}) > 1:
-        context.refuse(node, "joins tensors of different types", "export the model again")
+        context.refuse(node, "joins tensors of different types")
     axis, shape = joined_shape(context, node, [tensor.shape for tensor in tensors])
     tensors = [tensor for tensor in tensors if tensor.size] or tensors
     if len(tensors) == 1:
@@ -100,7 +100,7 @@ def _gather(context: GraphContext, node: OnnxNode, data: Tensor, axis: int) -> N
     """Imports Gather with indices that are no constants."""
     indices = context.tensor(node, 1)
     if indices.dtype not in (DType.INT32, DType.INT64):
-        context.refuse(node, f"has indices of {indices.dtype}", "export the model again")
+        context.refuse(node, f"has indices of {indices.dtype}")
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     from .floating.onnx_pointwise import as_type
 

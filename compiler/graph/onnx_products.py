@@ -199,7 +199,7 @@ def weight_operand(
         )
     centred = value.centred()
     if centred.size == 0 or centred.ndim <= channel_axis:
-        context.refuse(node, f"its weights have shape {centred.shape}", "export the model again")
+        context.refuse(node, f"its weights have shape {centred.shape}")
     if centred.min() < -128 or centred.max() > 127:
         context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
@@ -319,11 +319,7 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
     plane = context.tensors[product.data.tensor].nchw[2:]
     last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
     behind = [max(0, end - size + 1) for end, size in zip(last, plane, strict=True)]
-    phases = (
-        batch,
-        sy * sx * stride,
-        *[size + pad for size, pad in zip(plane, behind, strict=True)],
-    )
+    phases = (batch, sy * sx * stride, *[size + pad for size, pad in zip(plane, behind, strict=True)])
     convolution = Int8Convolution(
         weight=kernels,
         bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, scale, to.post()),

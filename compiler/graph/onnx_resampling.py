@@ -117,9 +117,7 @@ def round_resampled(
             bias=-source.stored_zero_point * total,
             scale=average_pool_scale(source.scale, grid.scale, total),
             post=Post(
-                zero_point=grid.stored_zero_point,
-                low=to.low if last else -128,
-                high=to.high if last else 127,
+                zero_point=grid.stored_zero_point, low=to.low if last else -128, high=to.high if last else 127
             ),
         )
         name = to.output if last else f"{to.output}.{'columns' if axis else 'rows'}"

@@ -20,12 +20,10 @@ def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | N
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
     if number not in TensorProto.DataType.values():
-        context.refuse(node, f"has output_dtype {number}, which is no type", "export the model again")
+        context.refuse(node, f"has output_dtype {number}, which is no type")
     named = helper.tensor_dtype_to_np_dtype(number)
     if zero_point is not None and zero_point != named:
-        context.refuse(
-            node, f"has output_dtype {named} and a zero point of {zero_point}", "export the model again"
-        )
+        context.refuse(node, f"has output_dtype {named} and a zero point of {zero_point}")
     return named
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .errors import NamedNode
+from ..ir.types import DType
+from .errors import AGAIN, NamedNode
 from .graph import Shape, Tensor
 from .onnx_attributes import OnnxNode
+from .onnx_context import GraphContext
 
 Context = TypeVar("Context")
 
@@ -58,11 +60,14 @@ class StepContext(Protocol):
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102
     def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
     def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
-    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
+    def refuse(self, node: NamedNode, problem: str, way_out: str = AGAIN) -> NoReturn: ...  # noqa: D102
+
+
+Storing = TypeVar("Storing", bound=StepContext)
 
 
 @dataclass(slots=True, kw_only=True)
-class Steps(Nodes[StepContext]):
+class Steps(Nodes[Storing]):
     """Nodes with constants, for an import that knows the shapes of inputs."""
 
     _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
@@ -84,7 +89,7 @@ class Steps(Nodes[StepContext]):
 
     def like(self, value: float, index: int = 0) -> str:
         """Name of a scalar constant with the dtype of an input."""
-        return self.constant(value, self.context.tensor(self.node, index).dtype.numpy)
+        return self.constant(value, self.dtype(index).numpy)
 
     def axes(self, *axes: int) -> str:
         """Name of an int64 constant with these axes."""
@@ -94,8 +99,39 @@ class Steps(Nodes[StepContext]):
         """An input's shape."""
         return self.context.tensor(self.node, index).shape
 
-    def done(self, result: str, index: int = 0) -> list[onnx.NodeProto]:
-        """All nodes so far, with `result` as output `index` of the replaced node."""
+    def dtype(self, index: int) -> DType:
+        """An input's element type."""
+        return self.context.tensor(self.node, index).dtype
+
+    def fail(self, problem: str, way_out: str) -> NoReturn:
+        """Raises a NodeError about the replaced node."""
+        self.context.fail(self.node, problem, way_out)
+
+    def refuse(self, problem: str, way_out: str = AGAIN) -> NoReturn:
+        """Raises an InvalidNodeError about the replaced node."""
+        self.context.refuse(self.node, problem, way_out)
+
+    def done(self, result: str, index: int = 0) -> None:
+        """Makes `result` output `index` of the replaced node."""
         if index < len(self.node.outputs) and self.node.outputs[index]:
             self.add("Identity", result, output=self.node.outputs[index])
-        return self.nodes
+
+
+class FloatSteps(Steps[GraphContext]):
+    """Nodes that replace a node of a float graph."""
+
+    def array(self, index: int, what: str) -> np.ndarray | None:
+        """See `GraphContext.array`."""
+        return self.context.array(self.node, index, what)
+
+    def number(self, index: int, what: str, default: float) -> float:
+        """See `GraphContext.number`."""
+        return self.context.number(self.node, index, what, default)
+
+    def half_type(self) -> DType | None:
+        """See `GraphContext.half_type`."""
+        return self.context.half_type(self.node)
+
+    def is_constant(self, index: int) -> bool:
+        """Whether an input is present and constant."""
+        return self.context.is_constant(self.node, index)

@@ -44,7 +44,7 @@ def import_view(context: GraphContext, node: OnnxNode) -> None:
         case _:
             seen = _with_unit_axes(context, node, shape)
     if prod(seen) != prod(shape):
-        context.refuse(node, f"reshapes {shape} to {seen}, of another size", "export the model again")
+        context.refuse(node, f"reshapes {shape} to {seen}, of another size")
     context.bind_view(node, seen)
 
 
@@ -52,14 +52,14 @@ def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...])
     """The target shape of a Reshape, with 0 (copy) and -1 (the rest) resolved."""
     target = context.array(node, 1, "shape")
     if target is None:
-        context.refuse(node, "has no shape input", "export the model again")
+        context.refuse(node, "has no shape input")
     wanted = [int(size) for size in target.reshape(-1)]
     if not node.integer("allowzero", 0):
         if any(size == 0 and axis >= len(shape) for axis, size in enumerate(wanted)):
-            context.refuse(node, f"copies a dimension that {shape} does not have", "export the model again")
+            context.refuse(node, f"copies a dimension that {shape} does not have")
         wanted = [shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
     if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
-        context.refuse(node, f"asks for the shape {wanted}", "export the model again")
+        context.refuse(node, f"asks for the shape {wanted}")
     if -1 in wanted:
         known = prod([size for size in wanted if size != -1])
         wanted[wanted.index(-1)] = prod(shape) // max(known, 1)
@@ -83,7 +83,7 @@ def _with_unit_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...
             )
         return tuple(size for axis, size in enumerate(shape) if axis not in axes)
     if given is None:
-        context.refuse(node, "has no axes", "export the model again")
+        context.refuse(node, "has no axes")
     rank = len(shape) + given.size
     axes = _axes(given, rank)
     rest = iter(shape)

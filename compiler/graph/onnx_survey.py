@@ -62,11 +62,7 @@ class Survey:
 
 
 def survey_model(
-    label: str,
-    model: onnx.ModelProto,
-    *,
-    abilities: Abilities = PLAIN,
-    elsewhere: Collection[str] = (),
+    label: str, model: onnx.ModelProto, *, abilities: Abilities = PLAIN, elsewhere: Collection[str] = ()
 ) -> Survey:
     """The survey of a checked model with shapes inferred; `label` names it in messages.
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .onnx_attributes import CONTRIBUTED, STANDARD
-from .operator_rows import Kind, Located, Row
+from .operator_rows import Kind, Located, Row, StepsLocated
 
 Rows = tuple[Row[Any, Any], ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
@@ -32,13 +32,7 @@ _NORMALIZED = "Centred Shared Statistic"
 """Values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
-    {
-        "quantized": "onnx_",
-        "either": "onnx_",
-        "both": "onnx_",
-        "integers": "qlinear:",
-        "blocked": "qlinear:",
-    }
+    {"quantized": "onnx_", "either": "onnx_", "both": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
 """Prefixes of the places of rows' functions, by kind of row; all other kinds have the prefix of the float importer's
 files."""
@@ -55,9 +49,10 @@ def _row(
     whole: bool = False,
 ) -> Row[Any, Any]:
     """A row. `place`: FILE:FUNCTION without the prefix of the kind; lists of names are separated by spaces."""
+    located = StepsLocated if kind in ("steps", "contributed") else Located
     return Row(
         kind=kind,
-        function=Located(_FOLDERS.get(kind, "floating.onnx_") + place),
+        function=located(_FOLDERS.get(kind, "floating.onnx_") + place),
         reads=None if whole else frozenset(reads.split()),
         idle=frozenset(idle.split()),
         images=images,
@@ -196,10 +191,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         # Elements moved, picked or known.
         "Concat": (_shared("movement:import_concat", "axis"),),
         **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
-        **_alike(
-            "DepthToSpace SpaceToDepth",
-            _shared("movement:import_depth_to_space", "blocksize mode"),
-        ),
+        **_alike("DepthToSpace SpaceToDepth", _shared("movement:import_depth_to_space", "blocksize mode")),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
         "Expand": (_shared("movement:import_expand"),),
         "EyeLike": (_float("known:import_eye", "dtype k"),),

@@ -72,14 +72,10 @@ def convolution_groups(
     """Number of groups of a Conv or (`transposed`) ConvTranspose in any number of dimensions; refuses shapes of data
     and weights that do not match."""
     if len(data) != len(weight) or len(data) < 3:
-        context.refuse(node, f"has weights {tuple(weight)} for data {tuple(data)}", "export the model again")
+        context.refuse(node, f"has weights {tuple(weight)} for data {tuple(data)}")
     groups = node.integer("group", 1)
     if groups < 1 or weight[0] % groups or (weight[0] if transposed else weight[1] * groups) != data[1]:
-        context.refuse(
-            node,
-            f"has weights {tuple(weight)} in {groups} groups for {data[1]} channels",
-            "export the model again",
-        )
+        context.refuse(node, f"has weights {tuple(weight)} in {groups} groups for {data[1]} channels")
     return groups
 
 
@@ -193,9 +189,7 @@ def _on_plane(windows: Windows) -> Window:
 def _check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) -> None:
     declared = node.integers("kernel_shape", kernel)
     if declared != kernel:
-        context.refuse(
-            node, f"has the kernel_shape {declared} and weights of {kernel}", "export the model again"
-        )
+        context.refuse(node, f"has the kernel_shape {declared} and weights of {kernel}")
 
 
 def _pair(values: Sequence[int]) -> Pair:

@@ -56,6 +56,21 @@ class Located:
         return self.found()(*arguments)
 
 
+class StepsLocated(Located):
+    """A function that writes the ONNX nodes which replace a node (`onnx_steps.FloatSteps`)."""
+
+    __slots__ = ()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The ONNX nodes that the function writes for a node."""
+        from .onnx_steps import FloatSteps
+
+        context, node = arguments
+        steps = FloatSteps(context=context, node=node)
+        self.found()(steps)
+        return steps.nodes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
     """A reader of the nodes of an operator. `reads`: names of the attributes it reads (None: all in the operator's

@@ -28,9 +28,9 @@ def import_bits(context: GraphContext, node: OnnxNode) -> None:
         add_elementwise(context, node, scalars.bit_cast(argument(0, dtype), to), [tensors[0].name])
         return
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
-        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}", "export the model again")
+        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}")
     if not dtype.is_integer and node.op_type != "Mod":
-        context.refuse(node, f"works on {dtype}", "export the model again")
+        context.refuse(node, f"works on {dtype}")
     body = _body(context, node, [argument(i, dtype) for i in range(count)], dtype)
     add_elementwise(context, node, body, [tensor.name for tensor in tensors])
 

@@ -25,7 +25,7 @@ def import_control(context: GraphContext, node: OnnxNode) -> None:
         case "If":
             condition = context.array(node, 0, "condition")
             if condition is None or condition.size != 1:
-                context.refuse(node, "has no condition", "export the model again")
+                context.refuse(node, "has no condition")
             chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
             results = _turn(context, node, _body(context, node, chosen), [], 0)
             for name, result in zip(node.outputs, results, strict=True):
@@ -83,7 +83,7 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     backwards = _numbers(node, "scan_input_directions", scanned)
     lengths = {tensor.shape[axis] for tensor, axis in zip(inputs, axes, strict=True)}
     if len(lengths) != 1:
-        context.refuse(node, f"scans inputs of {sorted(lengths)} steps", "export the model again")
+        context.refuse(node, f"scans inputs of {sorted(lengths)} steps")
     steps = lengths.pop()
     _check_turns(context, node, body, steps)
     states = [_given(context, node, i) for i in range(count)]
@@ -116,7 +116,7 @@ def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
 def _body(context: GraphContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
     body = node.attributes.get(attribute)
     if not isinstance(body, onnx.GraphProto):
-        context.refuse(node, f"has no {attribute}", "export the model again")
+        context.refuse(node, f"has no {attribute}")
     return body
 
 
@@ -136,11 +136,7 @@ def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
 
 
 def _turn(
-    context: GraphContext,
-    node: OnnxNode,
-    body: onnx.GraphProto,
-    given: Sequence[str],
-    turn: int,
+    context: GraphContext, node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], turn: int
 ) -> list[str]:
     """Imports the nodes of one iteration; returns the names of its results. Names of outer tensors stay unchanged."""
     context.body_nodes += len(body.node)
@@ -175,7 +171,7 @@ def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None
     elif resolved in context.constants:
         context.constants[name] = context.constants[resolved]
     else:
-        context.refuse(node, f"its result '{result}' is produced by no node", "export the model again")
+        context.refuse(node, f"its result '{result}' is produced by no node")
 
 
 def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:

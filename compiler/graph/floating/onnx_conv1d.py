@@ -27,7 +27,7 @@ def on_planes(
         weight = context.array(node, 1, "weight")
         if weight is None or weight.ndim != 3:
             shape = None if weight is None else weight.shape
-            context.refuse(node, f"has weights {shape} for data {data.shape}", "export the model again")
+            context.refuse(node, f"has weights {shape} for data {data.shape}")
         inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
     if node.op_type == "Resize":
         for index in range(2, len(inputs)):
@@ -47,9 +47,7 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
     if given is None or given.size == 0 or "axes" in node.attributes:
         return None
     if given.size != 3:
-        context.refuse(
-            node, f"has {given.size} scales or sizes for three dimensions", "export the model again"
-        )
+        context.refuse(node, f"has {given.size} scales or sizes for three dimensions")
     return np.insert(given, 2 + at, 1)
 
 

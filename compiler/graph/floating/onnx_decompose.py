@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
-from ..onnx_attributes import OnnxNode
-from ..onnx_context import GraphContext
 from ..onnx_rounding import rounded_type
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 
 RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
     {
@@ -29,71 +26,66 @@ MOST_NEIGHBOURS = 256
 """Largest `size` of LRN: each of the channels that it sums is a Slice node."""
 
 
-def softmax_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def softmax_steps(s: FloatSteps) -> None:
     """The ONNX nodes of Softmax and LogSoftmax along one axis, for 16-bit floats: each step is rounded."""
-    s = Steps(context=context, node=node)
-    axes = s.axes(node.integer("axis", -1))
+    axes = s.axes(s.node.integer("axis", -1))
     x = s.input(0)
     distance = s.add("Sub", x, s.add("ReduceMax", x, axes, keepdims=1))
     power = s.add("Exp", distance)
     total = s.add("ReduceSum", power, axes, keepdims=1)
-    if node.op_type == "LogSoftmax":
-        return s.done(s.add("Sub", distance, s.add("Log", total)))
-    return s.done(s.add("Div", power, total))
+    if s.node.op_type == "LogSoftmax":
+        s.done(s.add("Sub", distance, s.add("Log", total)))
+    else:
+        s.done(s.add("Div", power, total))
 
 
-def lp_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def lp_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of LpNormalization: x / norm along one axis, 0 where the norm is 0."""
-    s = Steps(context=context, node=node)
-    p = node.integer("p", 2)
+    p = s.node.integer("p", 2)
     if p not in (1, 2):
-        context.refuse(node, f"has p = {p}", "there are 1 and 2")
-    norm = s.add(f"ReduceL{p}", s.input(0), s.axes(node.integer("axis", -1)), keepdims=1)
+        s.refuse(f"has p = {p}", "there are 1 and 2")
+    norm = s.add(f"ReduceL{p}", s.input(0), s.axes(s.node.integer("axis", -1)), keepdims=1)
     zero = s.add("Equal", norm, s.like(0))
     safe = s.add("Where", zero, s.like(1), norm)
-    return s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
+    s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
 
 
-def mean_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def mean_steps(s: FloatSteps) -> None:
     """The ONNX nodes of Mean: the sum of all inputs over their number."""
-    s = Steps(context=context, node=node)
-    return s.done(s.add("Div", s.add("Sum", *node.inputs), s.like(len(node.inputs))))
+    s.done(s.add("Div", s.add("Sum", *s.node.inputs), s.like(len(s.node.inputs))))
 
 
-def batch_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def batch_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of BatchNormalization in inference form, for parameters that are no constants."""
-    s = Steps(context=context, node=node)
-    if any(node.outputs[1:]) or node.integer("training_mode", 0):
-        context.refuse(node, "is in training mode", "export the model for inference")
+    if any(s.node.outputs[1:]) or s.node.integer("training_mode", 0):
+        s.refuse("is in training mode", "export the model for inference")
     column = s.constant([-1, *[1] * (len(s.shape(0)) - 2)], np.int64)
     scale, shift, mean, variance = (s.add("Reshape", s.input(i), column) for i in range(1, 5))
-    epsilon = s.like(float(node.attributes.get("epsilon", 1e-5)))
+    epsilon = s.like(float(s.node.attributes.get("epsilon", 1e-5)))
     root = s.add("Sqrt", s.add("Add", variance, epsilon))
     normal = s.add("Div", s.add("Sub", s.input(0), mean), root)
-    return s.done(s.add("Add", s.add("Mul", normal, scale), shift))
+    s.done(s.add("Add", s.add("Mul", normal, scale), shift))
 
 
-def instance_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def instance_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of InstanceNormalization, for scale and bias that are no constants."""
-    s = Steps(context=context, node=node)
     rank = len(s.shape(0))
     axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
     scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
     distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))
     variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
-    root = s.add("Sqrt", s.add("Add", variance, s.like(float(node.attributes.get("epsilon", 1e-5)))))
-    return s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
+    root = s.add("Sqrt", s.add("Add", variance, s.like(float(s.node.attributes.get("epsilon", 1e-5)))))
+    s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
 
 
-def local_response_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def local_response_steps(s: FloatSteps) -> None:
     """The ONNX nodes of LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
-    s = Steps(context=context, node=node)
-    size, rank = node.integer("size", 1), len(s.shape(0))
+    size, rank = s.node.integer("size", 1), len(s.shape(0))
     if rank < 2:
-        context.refuse(node, f"sums {size} channels of a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+        s.refuse(f"sums {size} channels of a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
     channels = s.shape(0)[1]
     if not 1 <= size <= MOST_NEIGHBOURS:
-        context.fail(node, f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
+        s.fail(f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
     before = (size - 1) // 2
     pads = [0] * (2 * rank)
     pads[1], pads[rank + 1] = before, size - 1 - before
@@ -102,18 +94,17 @@ def local_response_steps(context: GraphContext, node: OnnxNode) -> list[onnx.Nod
     parts = [s.add("Slice", padded, s.axes(i), s.axes(i + channels), s.axes(1)) for i in range(size)]
     total = s.add("Sum", *parts) if size > 1 else parts[0]
     alpha, beta, bias = (
-        float(node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+        float(s.node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
     )
     mean = s.add("Add", s.add("Mul", total, s.like(alpha / size)), s.like(bias))
-    return s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
+    s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
 
 
-def reverse_sequence_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def reverse_sequence_steps(s: FloatSteps) -> None:
     """The ONNX nodes of ReverseSequence: the first `length` elements of each batch entry in reverse order."""
-    s = Steps(context=context, node=node)
-    shape, time, batch = s.shape(0), node.integer("time_axis", 0), node.integer("batch_axis", 1)
+    shape, time, batch = s.shape(0), s.node.integer("time_axis", 0), s.node.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
-        context.refuse(node, f"has time axis {time} and batch axis {batch}", "these are 0 and 1")
+        s.refuse(f"has time axis {time} and batch axis {batch}", "these are 0 and 1")
     along = [1] * len(shape)
     along[time] = shape[time]
     step = s.constant(np.arange(shape[time]).reshape(along), np.int64)
@@ -123,18 +114,17 @@ def reverse_sequence_steps(context: GraphContext, node: OnnxNode) -> list[onnx.N
     back = s.add("Sub", s.add("Sub", length, s.constant(1, np.int64)), step)
     chosen = s.add("Where", s.add("Less", step, length), back, step)
     wide = s.add("Expand", chosen, s.constant(shape, np.int64))
-    return s.done(s.add("GatherElements", s.input(0), wide, axis=time))
+    s.done(s.add("GatherElements", s.input(0), wide, axis=time))
 
 
-def quantize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def quantize_steps(s: FloatSteps) -> None:
     """The ONNX nodes of QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point, saturated."""
-    s = Steps(context=context, node=node)
-    given = context.tensor(node, 2).dtype.numpy if s.input(2) else None
-    to = DType(rounded_type(context, node, given).name)
-    if context.is_constant(node, 1):
-        known = context.constants[context.resolve(node.inputs[1])]
+    given = s.dtype(2).numpy if s.input(2) else None
+    to = DType(rounded_type(s.context, s.node, given).name)
+    if s.is_constant(1):
+        known = s.context.constants[s.context.resolve(s.node.inputs[1])]
         if not (np.isfinite(known).all() and (known > 0).all()):
-            context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
+            s.fail("its scale is not a positive finite number", "calibrate the model again")
     scale = _beside(s, 1)
     # The quotient has the dtype of the scale, 16-bit floats included.
     quotient = s.add("Div", s.add("CastLike", s.input(0), scale), scale)
@@ -142,41 +132,41 @@ def quantize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:
-            context.refuse(node, f"quantizes to {to}", "export the model again")
-        return s.done(s.add("Cast", quotient, to=kind, saturate=node.integer("saturate", 1)))
+            s.refuse(f"quantizes to {to}")
+        s.done(s.add("Cast", quotient, to=kind, saturate=s.node.integer("saturate", 1)))
+        return
     whole = s.add("Round", quotient)
     if s.input(2):
         whole = s.add("Add", whole, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
     low, high = (s.constant(value, np.float32) for value in RANGES[to])
-    return s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
+    s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
 
 
-def dequantize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dequantize_steps(s: FloatSteps) -> None:
     """The ONNX nodes of DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
-    s = Steps(context=context, node=node)
-    scale = context.tensor(node, 1).dtype
+    scale = s.dtype(1)
     number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     if s.input(2):
         number = s.add("Sub", number, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
     product = s.add("Mul", number, s.add("Cast", _beside(s, 1), to=TensorProto.FLOAT))
-    to = node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
-    return s.done(s.add("Cast", product, to=to))
+    to = s.node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
+    s.done(s.add("Cast", product, to=to))
 
 
-def _beside(s: Steps, index: int) -> str:
+def _beside(s: FloatSteps, index: int) -> str:
     """Name of a scale or zero point reshaped to broadcast: a scalar, a vector along the axis, or one for each block."""
     shape, given = s.shape(0), s.shape(index)
     if not given or given == (1,):
         return s.add("Reshape", s.input(index), s.constant([], np.int64))
     axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
     if not -len(shape) <= axis < len(shape):
-        s.context.refuse(s.node, f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
+        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
     axis %= len(shape)
     if not block and len(given) == 1 and given[0] == shape[axis]:
         return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
     count = -(-shape[axis] // block) if block else 0
     if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
-        s.context.refuse(s.node, f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
+        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
     wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
     full = (*shape[:axis], count, block, *shape[axis + 1 :])
     return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))

@@ -5,33 +5,28 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import onnx
 
 from ..budgets import too_large
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 
 
-def einsum_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def einsum_steps(s: FloatSteps) -> None:
     """The ONNX nodes that compute an Einsum."""
-    s = Steps(context=context, node=node)
-    terms, result = _read(context, node, [s.shape(i) for i in range(len(node.inputs))])
+    terms, result = _read(s.context, s.node, [s.shape(i) for i in range(len(s.node.inputs))])
     sizes: dict[str, int] = {}
     names: list[str] = []
     for index, letters in enumerate(terms):
         for letter, size in zip(letters, s.shape(index), strict=True):
             if sizes.setdefault(letter, size) != size and 1 not in (size, sizes[letter]):
-                context.refuse(
-                    node, f"has {letter} of {sizes[letter]} and of {size}", "export the model again"
-                )
+                s.refuse(f"has {letter} of {sizes[letter]} and of {size}")
             sizes[letter] = max(sizes[letter], size)
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
         names.append(name)
-    if len(terms) == 2 and all(_whole(s, i, terms[i], sizes) for i in (0, 1)):
-        return s.done(_matrix_product(s, names, terms, result, sizes))
-    return s.done(_products(s, names, terms, result, sizes))
+    pair = len(terms) == 2 and all(_whole(s, i, terms[i], sizes) for i in (0, 1))
+    s.done((_matrix_product if pair else _products)(s, names, terms, result, sizes))
 
 
 def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
@@ -40,7 +35,7 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(shapes) or not all(set(t.replace("...", "")) <= _LETTERS for t in (*terms, result)):
-        context.refuse(node, f"has the equation '{text}' for {len(shapes)} inputs", "export the model again")
+        context.refuse(node, f"has the equation '{text}' for {len(shapes)} inputs")
     spare = [letter for letter in sorted(_LETTERS) if letter not in text]
     widest = 0
     for index, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -55,14 +50,14 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
         return terms, dots + "".join(once)
     result = result.replace("...", dots)
     if len(set(result)) != len(result) or not set(result) <= set("".join(terms)):
-        context.refuse(node, f"has the equation '{text}'", "export the model again")
+        context.refuse(node, f"has the equation '{text}'")
     return terms, result
 
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
+def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
     """Name and letters of the tensor without repeated letters: a repeated letter takes the diagonal of its axes."""
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
@@ -78,12 +73,14 @@ def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tupl
     return name, letters
 
 
-def _whole(s: Steps, index: int, letters: str, sizes: dict[str, int]) -> bool:
+def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
     """Whether no dimension of an input is 1 and broadcast."""
     return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
 
-def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
+def _matrix_product(
+    s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]
+) -> str:
     """MatMul between transpositions: [batch, rows, depth] by [batch, depth, columns], where depth is summed over."""
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):
@@ -111,15 +108,11 @@ def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, s
     return s.add("Transpose", full, perm=order) if order != sorted(order) else full
 
 
-def _products(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
+def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
     """Product of all tensors, broadcast to all letters, then summed over the letters that the result lacks."""
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):
-        s.context.fail(
-            s.node,
-            f"multiplies tensors whose product {problem}",
-            "write it as several Einsums of two tensors",
-        )
+        s.fail(f"multiplies tensors whose product {problem}", "write it as several Einsums of two tensors")
     factors: list[str] = []
     for name, term in zip(names, terms, strict=True):
         order = sorted(range(len(term)), key=lambda d, term=term: made.index(term[d]))

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 
 MOST_ELEMENTS = 2**24
 """Largest size, in elements, of the matrix of cosines of a transform."""
 
 
-def dft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dft_steps(s: FloatSteps) -> None:
     """The ONNX nodes of a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and
     the one-sided inverse to real numbers."""
-    s = Steps(context=context, node=node)
     shape = s.shape(0)
-    axis = int(context.number(node, 2, "axis", -2)) if context.opset >= 20 else node.integer("axis", 1)
+    axis = int(s.number(2, "axis", -2)) if s.context.opset >= 20 else s.node.integer("axis", 1)
     if len(shape) < 2 or shape[-1] not in (1, 2) or not -len(shape) <= axis < len(shape):
-        context.refuse(
-            node, f"transforms axis {axis} of {shape}", "give real numbers [..., 1] or pairs [..., 2]"
-        )
+        s.refuse(f"transforms axis {axis} of {shape}", "give real numbers [..., 1] or pairs [..., 2]")
     axis %= len(shape)
-    back, half = bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
+    back, half = bool(s.node.integer("inverse", 0)), bool(s.node.integer("onesided", 0))
     if back and not half:
-        context.fail(node, "is an inverse to complex numbers", "compute it by a MatMul with constants")
+        s.fail("is an inverse to complex numbers", "compute it by a MatMul with constants")
     given = shape[axis]
-    length = int(context.number(node, 1, "length", 2 * (given - 1) if back and half else given))
+    length = int(s.number(1, "length", 2 * (given - 1) if back and half else given))
     bins = length // 2 + 1 if half else length
     taken = min(given, bins if back else length)
     if axis == len(shape) - 1 or length < 1 or (half and not back and shape[-1] == 2):
-        context.refuse(
-            node, f"transforms {length} elements of axis {axis} of {shape}", "export the model again"
-        )
-    _check_size(context, node, taken, length)
+        s.refuse(f"transforms {length} elements of axis {axis} of {shape}")
+    _check_size(s.context, s.node, taken, length)
     order = [d for d in range(len(shape) - 1) if d != axis] + [axis]
     parts: list[str] = []
     for index in range(shape[-1]):
@@ -51,28 +45,25 @@ def dft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
     else:
         results = _transformed(s, parts, angles)
     turned = [s.add("Transpose", result, perm=np.argsort(order).tolist()) for result in results]
-    return s.done(_joined(s, turned))
+    s.done(_joined(s, turned))
 
 
-def stft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def stft_steps(s: FloatSteps) -> None:
     """The ONNX nodes of an STFT: DFTs of windowed frames of a signal [batch, samples, 1] or [batch, samples, 2]."""
-    s = Steps(context=context, node=node)
-    shape, half = s.shape(0), bool(node.integer("onesided", 1))
-    step = int(context.number(node, 1, "frame step", 0))
+    shape, half = s.shape(0), bool(s.node.integer("onesided", 1))
+    step = int(s.number(1, "frame step", 0))
     known = len(s.shape(2)) == 1 if s.input(2) else False
-    length = int(context.number(node, 3, "frame length", s.shape(2)[0] if known else 0))
+    length = int(s.number(3, "frame length", s.shape(2)[0] if known else 0))
     if len(shape) == 2:
         shape = (*shape, 1)
     if len(shape) != 3 or shape[-1] not in (1, 2) or step < 1 or not 0 < length <= shape[1]:
-        context.refuse(
-            node, f"takes frames of {length} every {step} elements of {shape}", "export the model again"
-        )
+        s.refuse(f"takes frames of {length} every {step} elements of {shape}")
     if half and shape[-1] == 2:
-        context.refuse(node, "is one-sided for complex numbers", "export the model again")
+        s.refuse("is one-sided for complex numbers")
     if known and s.shape(2) != (length,):
-        context.refuse(node, f"has a window {s.shape(2)} for frames of {length}", "export the model again")
+        s.refuse(f"has a window {s.shape(2)} for frames of {length}")
     bins = length // 2 + 1 if half else length
-    _check_size(context, node, length, bins)
+    _check_size(s.context, s.node, length, bins)
     places = np.arange(0, shape[1] - length + 1, step)[:, None] + np.arange(length)
     signal = s.add("Reshape", s.input(0), s.constant(shape, np.int64))
     parts: list[str] = []
@@ -81,7 +72,7 @@ def stft_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
         frames = s.add("Gather", part, s.constant(places, np.int64), axis=1)
         parts.append(s.add("Mul", frames, s.input(2)) if known else frames)
     angles = 2 * np.pi * np.outer(np.arange(length), np.arange(bins)) / length
-    return s.done(_joined(s, _transformed(s, parts, angles)))
+    s.done(_joined(s, _transformed(s, parts, angles)))
 
 
 def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) -> None:
@@ -91,13 +82,13 @@ def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) 
         )
 
 
-def _transformed(s: Steps, parts: list[str], angles: np.ndarray) -> list[str]:
+def _transformed(s: FloatSteps, parts: list[str], angles: np.ndarray) -> list[str]:
     """Names of the real and imaginary parts of the product with exp(-i angle); `angles` in radians."""
     cosines, sines = np.cos(angles), np.sin(angles)
     return [_sum(s, parts, (cosines, sines)), _sum(s, parts, (-sines, cosines))]
 
 
-def _sum(s: Steps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
+def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
     """Sum of the products of real and imaginary part with one matrix each; real data have no imaginary part."""
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))
@@ -106,7 +97,7 @@ def _sum(s: Steps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) ->
     return products[0] if len(products) == 1 else s.add("Add", *products)
 
 
-def _joined(s: Steps, parts: list[str]) -> str:
+def _joined(s: FloatSteps, parts: list[str]) -> str:
     """Stacks the parts along a new last axis."""
     wide = [s.add("Unsqueeze", part, s.axes(-1)) for part in parts]
     return wide[0] if len(wide) == 1 else s.add("Concat", *wide, axis=-1)

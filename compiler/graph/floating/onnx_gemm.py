@@ -29,7 +29,7 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
         matrix = weight.T if node.integer("transB", 0) else weight
     depth, columns = b.shape if matrix is None else matrix.shape
     if a.shape[1] != depth:
-        context.refuse(node, f"multiplies {a.shape} by {(depth, columns)}", "export the model again")
+        context.refuse(node, f"multiplies {a.shape} by {(depth, columns)}")
     shape = (a.shape[0], columns)
     if len(node.inputs) > 2 and node.inputs[2]:
         _check_addend(context, node, context.operand(node, 2), shape)
@@ -100,7 +100,7 @@ def _check_addend(context: GraphContext, node: OnnxNode, addend: Tensor, shape: 
     except ValueError:
         fits = False
     if not fits:
-        context.refuse(node, f"adds {addend.shape} to {shape}", "export the model again")
+        context.refuse(node, f"adds {addend.shape} to {shape}")
 
 
 def _number(node: OnnxNode, name: str) -> float:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
 from ...ir.types import DType
 from ..graph import Shape
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 from ..onnx_window_attributes import read_windows
 
 EXACT = 2**24
@@ -25,37 +24,35 @@ WINOGRAD = (3, 3)
 """Kernel size that targets may compute by Winograd's method, which is not exact: it transforms to fractions."""
 
 
-def integer_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def integer_product_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MatMulInteger: the int32 product of integers less their zero points."""
-    s = Steps(context=context, node=node)
-    return s.done(_integer_product(s, (0, 1), (2, 3)))
+    s.done(_integer_product(s, (0, 1), (2, 3)))
 
 
-def scaled_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def scaled_product_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MatMulIntegerToFloat: the int32 product times both scales, plus a bias, in float32."""
-    s = Steps(context=context, node=node)
     total = s.add("Cast", _integer_product(s, (0, 1), (4, 5)), to=TensorProto.FLOAT)
     scaled = s.add("Mul", total, s.add("Mul", s.input(2), s.input(3)))
-    return s.done(s.add("Add", scaled, s.input(6)) if s.input(6) else scaled)
+    s.done(s.add("Add", scaled, s.input(6)) if s.input(6) else scaled)
 
 
-def dynamic_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dynamic_product_steps(s: FloatSteps) -> None:
     """The ONNX nodes of DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
-    s = Steps(context=context, node=node)
     quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
     data = s.add("Sub", *(s.add("Cast", name, to=TensorProto.FLOAT) for name in (quantized, zero_point)))
     total = _summed(s, data, 255, 1, 3)
     scaled = s.add("Mul", s.add("Cast", total, to=TensorProto.FLOAT), s.add("Mul", scale, s.input(2)))
-    return s.done(s.add("Add", scaled, s.input(4)) if s.input(4) else scaled)
+    s.done(s.add("Add", scaled, s.input(4)) if s.input(4) else scaled)
 
 
-def integer_convolution_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def integer_convolution_steps(s: FloatSteps) -> None:
     """The ONNX nodes of ConvInteger: the int32 convolution of integers less their zero points; padding adds zero."""
-    s = Steps(context=context, node=node)
     data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
     weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
     attributes = (
-        _without_winograd(context, node, s.shape(0)[2:]) if s.shape(1)[2:] == WINOGRAD else node.attributes
+        _without_winograd(s.context, s.node, s.shape(0)[2:])
+        if s.shape(1)[2:] == WINOGRAD
+        else s.node.attributes
     )
     sizes = _sizes(s, 1, 3).reshape(s.shape(1)[0], -1)
     parts = _parts(sizes, _size(s, 0, 2))
@@ -66,43 +63,41 @@ def integer_convolution_steps(context: GraphContext, node: OnnxNode) -> list[onn
             inside = np.zeros(sizes.shape[1:])
             inside[first:last] = 1
             kept = s.add("Mul", weight, s.constant(inside.reshape(1, *s.shape(1)[1:]), np.float32))
-        if attributes is not node.attributes:
+        if attributes is not s.node.attributes:
             kept = s.add("Pad", kept, s.constant([0] * 7 + [1], np.int64))
         sums.append(s.add("Cast", s.add("Conv", data, kept, **attributes), to=TensorProto.INT32))
-    return s.done(_total(s, sums))
+    s.done(_total(s, sums))
 
 
-def narrow_product_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def narrow_product_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for each block."""
-    s = Steps(context=context, node=node)
-    bits, block = node.integer("bits", 4), node.integer("block_size", 0)
-    depth, columns = node.integer("K", 0), node.integer("N", 0)
+    bits, block = s.node.integer("bits", 4), s.node.integer("block_size", 0)
+    depth, columns = s.node.integer("K", 0), s.node.integer("N", 0)
     if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
-        context.fail(
-            node,
+        s.fail(
             f"multiplies {s.shape(0)} by {depth} x {columns} weights of {bits} bits in blocks of {block}",
             "quantize weights to 2, 4 or 8 bits",
         )
-    packed, scales = (context.array(node, i, what) for i, what in ((1, "weight"), (2, "scale")))
+    packed, scales = (s.array(i, what) for i, what in ((1, "weight"), (2, "scale")))
     assert packed is not None and scales is not None
     blocks = -(-depth // block)
     if packed.size * 8 != columns * blocks * block * bits or scales.size != columns * blocks:
-        context.refuse(node, f"has weights {packed.shape} and scales {scales.shape}", "quantize it again")
+        s.refuse(f"has weights {packed.shape} and scales {scales.shape}", "quantize it again")
     codes = _unpacked(packed.reshape(columns, -1), bits).reshape(columns, blocks, block)
-    points = _zero_points(context, node, bits, columns, blocks)
+    points = _zero_points(s.context, s.node, bits, columns, blocks)
     steps = scales.astype(np.float32).reshape(columns, blocks, 1)
     weight = ((codes.astype(np.float32) - points[:, :, None]) * steps).reshape(columns, -1)[:, :depth]
-    groups = context.array(node, 4, "group index")
+    groups = s.array(4, "group index")
     if groups is not None and groups.size:
         if bits != 4:
-            context.fail(node, f"has group indices for weights of {bits} bits", "quantize without g_idx")
+            s.fail(f"has group indices for weights of {bits} bits", "quantize without g_idx")
         # Each row has the scale and the zero point of the block that the index names.
         order = groups.astype(np.int64).reshape(-1)[:depth]
         flat = codes.reshape(columns, -1)[:, :depth].astype(np.float32)
         weight = (flat - points[:, order]) * steps[:, order, 0]
-    kind = context.tensor(node, 0).dtype.numpy
+    kind = s.dtype(0).numpy
     product = s.add("MatMul", s.input(0), s.constant(np.ascontiguousarray(weight.T).astype(kind), kind))
-    return s.done(s.add("Add", product, s.input(5)) if s.input(5) else product)
+    s.done(s.add("Add", product, s.input(5)) if s.input(5) else product)
 
 
 def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
@@ -123,13 +118,13 @@ def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
     return (rows.astype(np.uint8)[..., None] >> shifts & (2**bits - 1)).reshape(len(rows), -1)
 
 
-def _integer_product(s: Steps, factors: tuple[int, int], points: tuple[int, int]) -> str:
+def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int, int]) -> str:
     """Name of the int32 product of inputs `factors` less zero points `points` (the data: one, or one for each row)."""
     data = _distances(s, factors[0], points[0], (-1, 1))
     return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
-def _summed(s: Steps, data: str, size: int, index: int, point: int) -> str:
+def _summed(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
     """Name of the int32 product of `data` (integers up to `size`) by input `index` less its zero points by column."""
     weight = _distances(s, index, point, (-1,))
     shape = s.shape(index)
@@ -146,14 +141,14 @@ def _summed(s: Steps, data: str, size: int, index: int, point: int) -> str:
     return _total(s, sums)
 
 
-def _total(s: Steps, sums: list[str]) -> str:
+def _total(s: FloatSteps, sums: list[str]) -> str:
     total = sums[0]
     for name in sums[1:]:
         total = s.add("Add", total, name)
     return total
 
 
-def _distances(s: Steps, index: int, point: int, column: tuple[int, ...]) -> str:
+def _distances(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
     """Name of an input less its zero point, in float32; a vector of zero points is reshaped to `column` first."""
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):
@@ -166,12 +161,12 @@ def _distances(s: Steps, index: int, point: int, column: tuple[int, ...]) -> str
     return s.add("Sub", number, zero)
 
 
-def _size(s: Steps, index: int, point: int) -> int:
+def _size(s: FloatSteps, index: int, point: int) -> int:
     """Largest magnitude of an 8-bit input less its zero point."""
     return 255 if s.input(point) or s.context.tensor(s.node, index).dtype is not DType.INT8 else 128
 
 
-def _sizes(s: Steps, index: int, point: int) -> np.ndarray:
+def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
     """Upper bounds of the magnitudes of an input's elements less their zero points; exact for constants."""
     context, node = s.context, s.node
     assert isinstance(context, GraphContext)

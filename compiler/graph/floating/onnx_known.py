@@ -9,7 +9,7 @@ import onnx
 from ..budgets import SMALLER, too_large
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 from .onnx_logic import element_type
 
 
@@ -18,7 +18,7 @@ def import_known(context: GraphContext, node: OnnxNode) -> None:
     schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
     for index in range(len(node.inputs)):
         context.array(node, index, schema.inputs[index].name.replace("_", " "))
-    context.refuse(node, "has no inputs", "export the model again")
+    context.refuse(node, "has no inputs")
 
 
 def import_eye(context: GraphContext, node: OnnxNode) -> None:
@@ -31,17 +31,16 @@ def import_eye(context: GraphContext, node: OnnxNode) -> None:
     context.bind_array(node, np.eye(*shape, k=node.integer("k", 0)).astype(dtype.numpy))
 
 
-def tile_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def tile_steps(s: FloatSteps) -> None:
     """The ONNX nodes of a Tile with constant repeats: each axis is split into (1, size) and the 1 expanded."""
-    s = Steps(context=context, node=node)
-    shape, repeats = s.shape(0), context.array(node, 1, "repeats")
+    shape, repeats = s.shape(0), s.array(1, "repeats")
     if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():
-        context.refuse(node, f"repeats {shape} by {repeats}", "give a number for each axis")
+        s.refuse(f"repeats {shape} by {repeats}", "give a number for each axis")
     counts = [int(count) for count in repeats]
     wide = [size for axis, count in zip(shape, counts, strict=True) for size in (count, axis)]
-    if problem := too_large(tuple(wide), context.tensor(node, 0).dtype.bits // 8):
-        context.fail(node, f"its output {problem}", SMALLER)
+    if problem := too_large(tuple(wide), s.dtype(0).bits // 8):
+        s.fail(f"its output {problem}", SMALLER)
     split = s.add("Reshape", s.input(0), s.constant([size for axis in shape for size in (1, axis)], np.int64))
     result = [count * size for count, size in zip(counts, shape, strict=True)]
     repeated = s.add("Expand", split, s.constant(wide, np.int64))
-    return s.done(s.add("Reshape", repeated, s.constant(result, np.int64), allowzero=1))
+    s.done(s.add("Reshape", repeated, s.constant(result, np.int64), allowzero=1))

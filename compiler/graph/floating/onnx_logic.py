@@ -107,7 +107,7 @@ def _alike(context: GraphContext, node: OnnxNode, tensors: list[Tensor]) -> DTyp
     """The dtype that all tensors share; fails if they differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
-        context.refuse(node, f"works on {' and '.join(types)}", "export the model again")
+        context.refuse(node, f"works on {' and '.join(types)}")
     return types[0]
 
 
@@ -155,5 +155,5 @@ def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
     """Name of a bool input, constants included; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
-        context.refuse(node, f"its input '{node.inputs[index]}' is not bool", "export the model again")
+        context.refuse(node, f"its input '{node.inputs[index]}' is not bool")
     return tensor.name

@@ -22,16 +22,10 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     axis = one_axis(context, node, data.shape)
     if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
-        context.refuse(
-            node,
-            f"has indices {indices.dtype}{list(indices.shape)} into {data.shape}",
-            "export the model again",
-        )
+        context.refuse(node, f"has indices {indices.dtype}{list(indices.shape)} into {data.shape}")
     sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
     if any(count > size for count, size in sizes):
-        context.refuse(
-            node, f"has indices {indices.shape}, longer than its data {data.shape}", "export the model again"
-        )
+        context.refuse(node, f"has indices {indices.shape}, longer than its data {data.shape}")
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
 
@@ -40,7 +34,7 @@ def import_trilu(context: GraphContext, node: OnnxNode) -> None:
     """Imports Trilu: a select by a constant mask; a k that is no constant is compared with each element's diagonal."""
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
-        context.refuse(node, f"has a tensor of shape {data.shape}", "export the model again")
+        context.refuse(node, f"has a tensor of shape {data.shape}")
     if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
         rows, columns = data.shape[-2:]
         own = context.store(
@@ -70,14 +64,14 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
     data = context.tensor(node, 0)
     indices = context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
-        context.refuse(node, "has no integer indices", "export the model again")
+        context.refuse(node, "has no integer indices")
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(data.shape):
-        context.refuse(node, f"has indices of {depth} axes of {data.shape}", "export the model again")
+        context.refuse(node, f"has indices of {depth} axes of {data.shape}")
     named, rest = data.shape[:depth], data.shape[depth:]
     rows = indices.reshape(-1, depth).astype(np.int64)
     if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():
-        context.refuse(node, f"has indices outside of {data.shape}", "export the model again")
+        context.refuse(node, f"has indices outside of {data.shape}")
     chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
     flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
     shape = (*indices.shape[:-1], *rest)

@@ -10,14 +10,13 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
 from ..graph import Shape
 from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 from ..operators import Normalization
 
 
@@ -50,16 +49,14 @@ def _normalize(context: GraphContext, node: OnnxNode, axis: int, shape: Shape, *
         array = context.array(node, index, what)
         if array is None:
             if index == 1 or by_channel:
-                context.refuse(node, f"its {what} is missing", "export the model again")
+                context.refuse(node, f"its {what} is missing")
             continue
         if array.dtype != np.float32:
             context.fail(node, f"its {what} is of {array.dtype}", "convert the model to float32")
         try:
             whole = np.broadcast_to(array, shape)
         except ValueError:
-            context.refuse(
-                node, f"its {what} has shape {array.shape} where {shape} is needed", "export the model again"
-            )
+            context.refuse(node, f"its {what} has shape {array.shape} where {shape} is needed")
         factors.append(context.store(f"{node.name}.{what}", whole))
     epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
     operator = Normalization(axis=axis, by_channel=by_channel, epsilon=epsilon)
@@ -70,15 +67,14 @@ MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the standard deviation by MeanVarianceNormalization."""
 
 
-def layer_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def layer_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
-    s = Steps(context=context, node=node)
     shape = s.shape(0)
-    axis = one_axis(context, node, shape, -1)
-    check_stash_type(context, node)
-    epsilon = float(node.attributes.get("epsilon", 1e-5))
-    if any(node.outputs[1:]):
-        half = context.half_type(node)
+    axis = one_axis(s.context, s.node, shape, -1)
+    check_stash_type(s.context, s.node)
+    epsilon = float(s.node.attributes.get("epsilon", 1e-5))
+    if any(s.node.outputs[1:]):
+        half = s.half_type()
         data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
         mean, distance, variance = _moments(s, data, s.axes(*range(axis, len(shape))))
         inverse = s.add("Reciprocal", s.add("Sqrt", s.add("Add", variance, s.constant(epsilon, np.float32))))
@@ -90,39 +86,35 @@ def layer_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onn
         ones = s.constant(np.ones(shape[axis:]), np.float32)
         made = s.add("LayerNormalization", s.input(0), ones, axis=axis, epsilon=epsilon)
     made = s.add("Mul", made, s.input(1))
-    return s.done(s.add("Add", made, s.input(2)) if s.input(2) else made)
+    s.done(s.add("Add", made, s.input(2)) if s.input(2) else made)
 
 
-def group_normalization_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def group_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of GroupNormalization: InstanceNormalization with groups as channels, then scale and bias."""
-    s = Steps(context=context, node=node)
-    shape, groups = s.shape(0), node.integer("num_groups", 0)
+    shape, groups = s.shape(0), s.node.integer("num_groups", 0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
-        context.refuse(node, f"has {groups} groups for a tensor of shape {shape}", "export the model again")
-    check_stash_type(context, node)
-    half = context.half_type(node)
+        s.refuse(f"has {groups} groups for a tensor of shape {shape}")
+    check_stash_type(s.context, s.node)
+    half = s.half_type()
     data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
     rows = s.add("Reshape", data, s.axes(shape[0], groups, prod(shape[1:]) // groups))
     ones, zeros = (s.constant(np.full(groups, value), np.float32) for value in (1, 0))
-    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    epsilon = float(s.node.attributes.get("epsilon", 1e-5))
     made = s.add("InstanceNormalization", rows, ones, zeros, epsilon=epsilon)
     made = s.add("Reshape", made, s.axes(*shape))
     made = s.add("CastLike", made, s.input(0)) if half else made
     column = s.axes(-1, *[1] * (len(shape) - 2))
     scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
-    return s.done(s.add("Add", s.add("Mul", made, scale), shift))
+    s.done(s.add("Add", s.add("Mul", made, scale), shift))
 
 
-def mean_variance_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def mean_variance_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
-    s = Steps(context=context, node=node)
-    _, distance, variance = _moments(s, s.input(0), s.axes(*node.integers("axes", (0, 2, 3))))
-    return s.done(
-        s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON)))
-    )
+    _, distance, variance = _moments(s, s.input(0), s.axes(*s.node.integers("axes", (0, 2, 3))))
+    s.done(s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON))))
 
 
-def _moments(s: Steps, data: str, axes: str) -> tuple[str, str, str]:
+def _moments(s: FloatSteps, data: str, axes: str) -> tuple[str, str, str]:
     """Names of the mean over `axes`, the distances from the mean, and their mean square."""
     mean = s.add("ReduceMean", data, axes, keepdims=1)
     distance = s.add("Sub", data, mean)

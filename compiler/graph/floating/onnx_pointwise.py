@@ -46,7 +46,7 @@ def import_unary(context: GraphContext, node: OnnxNode) -> None:
     match node.op_type:
         case name if name in ANY_TYPE and (dtype is not DType.FLOAT32 or name == "Sign"):
             if dtype is DType.BOOL:
-                context.refuse(node, "works on bool", "export the model again")
+                context.refuse(node, "works on bool")
             add_elementwise(
                 context, node, _signed(name, argument(0, dtype), dtype), [context.tensor(node, 0).name]
             )
@@ -147,7 +147,7 @@ def import_nary(context: GraphContext, node: OnnxNode) -> None:
     tensors = [context.tensor(node, i) if integers else context.operand(node, i) for i in range(count)]
     dtype = tensors[0].dtype
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
-        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}", "export the model again")
+        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}")
     arguments: list[Expr] = [argument(i, dtype) for i in range(count)]
     match node.op_type, arguments:
         case (("Add" | "Sum"), _):
@@ -187,5 +187,5 @@ def add_elementwise(context: GraphContext, node: OnnxNode, body: Expr, operands:
     try:
         shape = broadcast([context.tensors[name].shape for name in operands])
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     return context.add(node, Elementwise(body=body), tuple(operands), shape, dtype=dtype_of(body))

@@ -24,7 +24,7 @@ def import_matmul(context: GraphContext, node: OnnxNode) -> None:
         _import_matrix_product(context, node, data, weight)
         return
     if not data.shape or data.shape[-1] != weight.shape[0]:
-        context.refuse(node, f"multiplies {data.shape} by {weight.shape}", "export the model again")
+        context.refuse(node, f"multiplies {data.shape} by {weight.shape}")
     *outer, depth = data.shape
     columns = weight.shape[1]
     rows = int(np.prod(outer, dtype=np.int64))
@@ -41,7 +41,7 @@ def _import_plain_product(context: GraphContext, node: OnnxNode) -> None:
     """Imports MatMul of integers or float64, which no template has."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
-        context.refuse(node, f"multiplies {a.dtype} by {b.dtype}", "export the model again")
+        context.refuse(node, f"multiplies {a.dtype} by {b.dtype}")
     left, right, _, shape = _factors(context, node, a.shape, b.shape)
     program = plain_product(left[:-2], right[:-2], left[-2], left[-1], right[-1], a.dtype)
     context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
@@ -61,12 +61,12 @@ def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple
     """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product,
     and of the result, which lacks the dimensions of vectors."""
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
-        context.refuse(node, f"multiplies {a} by {b}", "export the model again")
+        context.refuse(node, f"multiplies {a} by {b}")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     try:
         batch = broadcast([left[:-2], right[:-2]])
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     kept = (*(left[-2:-1] if left is a else ()), *(right[-1:] if right is b else ()))
     return left, right, (*batch, left[-2], right[-1]), (*batch, *kept)
 

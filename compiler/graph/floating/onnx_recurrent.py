@@ -68,7 +68,7 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     activations = [names[i : i + size] for i in range(0, len(names), size)]
     if len(activations) != len(layer.directions):
         count = size * len(layer.directions)
-        context.refuse(node, f"has {len(names)} activations where {count} fit", "export the model again")
+        context.refuse(node, f"has {len(names)} activations where {count} fit")
     context.add_outputs(
         node,
         RecurrentSteps(
@@ -102,9 +102,7 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
     for what, array, shape in wanted:
         if array.shape != shape or array.dtype != np.float32:
             context.refuse(
-                node,
-                f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits",
-                "export the model again",
+                node, f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits"
             )
     check_hidden_size(context, node, hidden)
     return _Layer(
@@ -134,7 +132,5 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)
     if state.shape != shape:
-        context.refuse(
-            node, f"has an initial state of shape {state.shape}, not {shape}", "export the model again"
-        )
+        context.refuse(node, f"has an initial state of shape {state.shape}, not {shape}")
     return state.name

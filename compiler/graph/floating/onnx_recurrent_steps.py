@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
 from ...te.ops.lstm import Direction
@@ -32,19 +32,14 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 
 
 def recurrent_steps(
-    context: StepContext,
-    node: OnnxNode,
-    *,
-    why: str = "",
-    way_out: str = "export the model for shorter sequences",
-) -> list[onnx.NodeProto]:
+    s: Steps[Any], *, why: str = "", way_out: str = "export the model for shorter sequences"
+) -> None:
     """The ONNX nodes of all steps. The error for too many steps says `why` each step has nodes, and the `way_out`."""
-    s = Steps(context=context, node=node)
-    directions = directions_of(context, node, s.shape(0))
-    first = bool(node.integer("layout", 0))
+    directions = directions_of(s.context, s.node, s.shape(0))
+    first = bool(s.node.integer("layout", 0))
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
     if (count := steps * len(directions)) > MOST_STEPS:
-        context.fail(node, f"takes {count} steps one by one{why}, and {MOST_STEPS} is the most", way_out)
+        s.fail(f"takes {count} steps one by one{why}, and {MOST_STEPS} is the most", way_out)
     x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
     outputs: list[list[str]] = []
     finals: list[list[str]] = []
@@ -62,21 +57,20 @@ def recurrent_steps(
     for index in range(len(finals[0])):
         held = s.add("Concat", *[s.add("Unsqueeze", last[index], s.axes(0)) for last in finals], axis=0)
         s.done(s.add("Transpose", held, perm=[1, 0, 2]) if first else held, index + 1)
-    return s.nodes
 
 
 def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Direction, ...]:
     """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
-        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
+        context.refuse(node, "has no known direction, or lacks X, W or R")
     return found
 
 
 def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None:
     """Refuses a layer whose attribute `hidden_size` differs from the size of its weights."""
     if (size := node.integer("hidden_size", hidden)) != hidden:
-        context.refuse(node, f"has hidden_size {size} and weights for {hidden}", "export the model again")
+        context.refuse(node, f"has hidden_size {size} and weights for {hidden}")
 
 
 def kind_of(node: OnnxNode) -> str:
@@ -96,7 +90,7 @@ def activations_of(node: OnnxNode) -> tuple[str, ...]:
 class _Direction:
     """One direction of a node: its weights, activations and states."""
 
-    def __init__(self, s: Steps, number: int, batch: int, batch_first: bool) -> None:
+    def __init__(self, s: Steps[Any], number: int, batch: int, batch_first: bool) -> None:
         self.s, self.node, self.number = s, s.node, number
         self.dynamic = s.node.op_type == DYNAMIC
         self.kind = kind_of(s.node)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import onnx
 from onnx import helper
 
 from ...ir.types import DType
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, activations_of, recurrent_steps
 
 
-def recurrent_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def recurrent_body(s: FloatSteps) -> None:
     """The ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each step."""
-    if node.integer("layout", 0):
-        return _transposed(context, node)
-    why, way_out = in_steps_since(context, node) or ("", "")
+    if s.node.integer("layout", 0):
+        _transposed(s)
+        return
+    why, way_out = in_steps_since(s.context, s.node) or ("", "")
     shorter = "export the model for shorter sequences"
-    return recurrent_steps(
-        context, node, why=f" as {why}", way_out=f"{way_out}, or {shorter}" if way_out else shorter
-    )
+    recurrent_steps(s, why=f" as {why}", way_out=f"{way_out}, or {shorter}" if way_out else shorter)
 
 
 def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | None:
@@ -56,18 +54,16 @@ def _activations_have_kernels(node: OnnxNode) -> bool:
     return not len(names) % len(default) and all(name in FUNCTIONS for name in names)
 
 
-def _transposed(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def _transposed(s: FloatSteps) -> None:
     """The ONNX nodes of a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and Transposes."""
-    s = Steps(context=context, node=node)
-    inputs = list(node.inputs)
+    inputs = list(s.node.inputs)
     for index in (0, 5, 6):
         if s.input(index):
             inputs[index] = s.add("Transpose", s.input(index), perm=[1, 0, 2])
-    outputs = [f"{node.name}/{name}" if name else "" for name in node.outputs]
+    outputs = [f"{s.node.name}/{name}" if name else "" for name in s.node.outputs]
     # The inner layer needs a name of its own: the nodes of its steps are named after it.
-    name = f"{node.name}/{node.op_type}"
-    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=name, **s.attributes("layout")))
-    for index, (inner, output) in enumerate(zip(outputs, node.outputs, strict=True)):
+    name = f"{s.node.name}/{s.node.op_type}"
+    s.nodes.append(helper.make_node(s.node.op_type, inputs, outputs, name=name, **s.attributes("layout")))
+    for index, (inner, output) in enumerate(zip(outputs, s.node.outputs, strict=True)):
         if output:
             s.add("Transpose", inner, output=output, perm=[2, 0, 1, 3] if index == 0 else [1, 0, 2])
-    return s.nodes

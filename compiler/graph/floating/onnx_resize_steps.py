@@ -9,14 +9,13 @@ from __future__ import annotations
 from math import floor, isclose
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from ...te.ops.resize import positions
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
 from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis, modes_of, resized_axes
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 
 MOST_GATHERED = 8
 """Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""
@@ -42,28 +41,26 @@ def in_taps(context: GraphContext, node: OnnxNode) -> bool:
     )
 
 
-def resize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def resize_steps(s: FloatSteps) -> None:
     """The ONNX nodes of a Resize by constant scales or to constant sizes."""
-    s = Steps(context=context, node=node)
-    mode, coordinates, _ = modes_of(context, node)
-    if mode == "nearest" and node.integer("antialias", 0):
-        context.refuse(node, "smooths nearest elements (antialias)", "export the model again")
+    mode, coordinates, _ = modes_of(s.context, s.node)
+    if mode == "nearest" and s.node.integer("antialias", 0):
+        s.refuse("smooths nearest elements (antialias)")
     if (coordinates, mode) in DISPUTED:
-        context.fail(
-            node,
+        s.fail(
             f"has coordinates {coordinates} in mode {mode}, which mean other elements to ONNX Runtime than to ONNX",
             DISPUTED[coordinates, mode],
         )
-    if mode != "nearest" and context.tensor(node, 0).dtype.is_integer:
+    if mode != "nearest" and s.dtype(0).is_integer:
         # ONNX does not specify the rounding of integers: `operand` fails for types other than float32.
-        context.operand(node, 0)
+        s.context.operand(s.node, 0)
     data, outside = s.input(0), []
-    axes = resized_axes(context, node, s.shape(0))
-    for axis, ends in zip(axes, _crop(context, node, len(axes)), strict=True):
+    axes = resized_axes(s.context, s.node, s.shape(0))
+    for axis, ends in zip(axes, _crop(s.context, s.node, len(axes)), strict=True):
         places, beyond = _places(axis, coordinates, ends)
         if coordinates != CROP and axis.outputs == axis.size and isclose(axis.factor, 1.0):
             continue
-        indices, weights = _taps(context, node, axis, places)
+        indices, weights = _taps(s.context, s.node, axis, places)
         data = _resized(s, data, axis, indices, weights)
         if beyond.any():
             outside.append((axis.axis, beyond))
@@ -72,9 +69,9 @@ def resize_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
         mask = np.zeros((1,) * rank, bool)
         for at, beyond in outside:
             mask = mask | beyond.reshape([-1 if d == at else 1 for d in range(rank)])
-        value = float(node.attributes.get("extrapolation_value", 0.0))
+        value = float(s.node.attributes.get("extrapolation_value", 0.0))
         data = s.add("Where", s.constant(mask, bool), s.like(value), data)
-    return s.done(data)
+    s.done(data)
 
 
 def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:
@@ -83,7 +80,7 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
         return [(0.0, 1.0)] * count
     region = context.array(node, 1, "roi")
     if region is None or region.size != 2 * count:
-        context.refuse(node, "has no region of interest for each axis", "export the model again")
+        context.refuse(node, "has no region of interest for each axis")
     values = [float(value) for value in region]
     return list(zip(values[:count], values[count:], strict=True))
 
@@ -143,7 +140,7 @@ def _taps(
         weights = np.where((indices < 0) | (indices >= axis.size), 0.0, weights)
         total = weights.sum(axis=1, keepdims=True)
         if (total == 0).any():
-            context.refuse(node, "excludes all elements that count", "export the model again")
+            context.refuse(node, "excludes all elements that count")
         weights = weights / total
     return np.clip(indices, 0, axis.size - 1), weights
 
@@ -159,7 +156,7 @@ def _around(
 
 
 def _resized(
-    s: Steps, data: str, axis: ResizedAxis, indices: NDArray[np.int64], weights: NDArray[np.float64]
+    s: FloatSteps, data: str, axis: ResizedAxis, indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> str:
     """Name of `data` with one axis resized, by `indices` and `weights` [outputs, weights]."""
     rank, count = len(s.shape(0)), indices.shape[1]

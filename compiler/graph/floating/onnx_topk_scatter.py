@@ -83,7 +83,7 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     axis = one_axis(context, node, data.shape, -1)
     count = int(context.number(node, 1, "number k", 0))
     if not 1 <= count <= data.shape[axis]:
-        context.refuse(node, f"takes {count} along axis {axis} of {data.shape}", "export the model again")
+        context.refuse(node, f"takes {count} along axis {axis} of {data.shape}")
     if data.shape[axis] > MOST_RANKED:
         context.fail(
             node, f"ranks {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce them first"
@@ -103,9 +103,7 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
     rank = len(indices.shape) + 1
     axis = node.integer("axis", -1)
     if not -rank <= axis < rank or depth < 1 or values.shape != (2,):
-        context.refuse(
-            node, f"has axis {axis} and depth {depth} for {indices.shape}", "export the model again"
-        )
+        context.refuse(node, f"has axis {axis} and depth {depth} for {indices.shape}")
     axis %= rank
     chosen = _whole_index(context, node, indices)
     program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
@@ -118,11 +116,11 @@ def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     batch = node.integer("batch_dims", 0)
     if not indices.shape:
-        context.refuse(node, "has no indices", "export the model again")
+        context.refuse(node, "has no indices")
     try:
         program = gather_nd(data.shape, indices.shape, batch, dtype=data.dtype)
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     shape = (*indices.shape[:-1], *data.shape[batch + indices.shape[-1] :])
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, Computed(program=program), (data.name, wide), shape, dtype=data.dtype)
@@ -145,10 +143,10 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
             axis = one_axis(context, node, data.shape)
             program = scatter_elements(data.shape, indices.shape, axis, combine, dtype=data.dtype)
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     wanted = prod(program.parameters[2].shape)
     if updates.size != wanted:
-        context.refuse(node, f"has updates {updates.shape}, not {wanted} elements", "export the model again")
+        context.refuse(node, f"has updates {updates.shape}, not {wanted} elements")
     wide = as_type(context, node, indices, DType.INT64)
     context.add(
         node, Computed(program=program), (data.name, wide, updates.name), data.shape, dtype=data.dtype
@@ -189,7 +187,7 @@ def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
     found = context.array(node, 1, "axis")
     if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
         shown = "no constant axis" if found is None else f"axis {found.tolist()}"
-        context.refuse(node, f"has {shown} for a tensor of shape {shape}", "export the model again")
+        context.refuse(node, f"has {shown} for a tensor of shape {shape}")
     return int(found.flat[0]) % len(shape)
 
 
@@ -197,7 +195,7 @@ def import_running(context: GraphContext, node: OnnxNode) -> None:
     """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
     data = context.tensor(node, 0)
     if data.dtype is DType.BOOL:
-        context.refuse(node, "adds or multiplies bool", "export the model again")
+        context.refuse(node, "adds or multiplies bool")
     program = running_product(
         data.shape,
         axis_input(context, node, data.shape),
@@ -211,7 +209,7 @@ def import_running(context: GraphContext, node: OnnxNode) -> None:
 
 def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     if data.dtype is DType.BOOL:
-        context.refuse(node, "orders bool", "export the model again")
+        context.refuse(node, "orders bool")
     return data.dtype
 
 

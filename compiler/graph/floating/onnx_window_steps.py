@@ -5,49 +5,40 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper
 
 from ..budgets import SMALLER, too_large
 from ..geometry import Windows
-from ..onnx_attributes import OnnxNode
-from ..onnx_context import GraphContext
-from ..onnx_steps import Steps
+from ..onnx_steps import FloatSteps
 from ..onnx_window_attributes import pool_windows
 
 
-def global_pool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def global_pool_steps(s: FloatSteps) -> None:
     """The ONNX nodes of GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
-    s = Steps(context=context, node=node)
     if len(s.shape(0)) < 3:
-        context.refuse(node, f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
-    operator = "ReduceMax" if node.op_type == "GlobalMaxPool" else "ReduceMean"
-    return s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
+        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+    operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
+    s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
 
-def max_pool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def max_pool_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MaxPool with indices, or of integers, which are cast to float32 and back."""
-    s = Steps(context=context, node=node)
     shape = s.shape(0)
     if len(shape) < 3:
-        context.refuse(node, f"pools a tensor of shape {shape}", "give it (N, C, ...)")
-    kind = helper.np_dtype_to_tensor_dtype(context.tensor(node, 0).dtype.numpy)
+        s.refuse(f"pools a tensor of shape {shape}", "give it (N, C, ...)")
+    kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))
     s.done(maxima if kind == TensorProto.FLOAT else s.add("Cast", maxima, to=kind))
-    if not any(node.outputs[1:]):
-        return s.nodes
-    windows, _ = pool_windows(context, node, shape[2:])
+    if not any(s.node.outputs[1:]):
+        return
+    windows, _ = pool_windows(s.context, s.node, shape[2:])
     outputs, places = _places(windows, shape[2:])
     if not places.size:
-        context.fail(
-            node,
-            f"windows of {tuple(windows.kernel)} do not fit into {tuple(shape[2:])}",
-            "use a larger input",
-        )
+        s.fail(f"windows of {tuple(windows.kernel)} do not fit into {tuple(shape[2:])}", "use a larger input")
     size, rows = prod(shape[2:]), prod(shape[:2])
     if problem := too_large((rows, *places.shape), 8):
-        context.fail(node, f"a tensor of all elements of its windows {problem}", SMALLER)
+        s.fail(f"a tensor of all elements of its windows {problem}", SMALLER)
     # One row per window; pads read the element -inf, appended to the data.
     flat = s.add("Reshape", x, s.constant([rows, size], np.int64))
     outside = s.constant(np.full((rows, 1), -np.inf), np.float32)
@@ -55,14 +46,14 @@ def max_pool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
     elements = s.add("Gather", wide, s.constant(places, np.int64), axis=1)
     first = s.add("ArgMax", elements, axis=2, keepdims=0)
     known = places
-    if node.integer("storage_order", 0):
+    if s.node.integer("storage_order", 0):
         # Column-major: the last dimension is the slowest.
         known = np.arange(size).reshape(shape[:1:-1]).transpose().reshape(-1)
         known = np.append(known, 0)[places]
     at = s.add("Add", first, s.constant(np.arange(len(places)) * places.shape[1], np.int64))
     index = s.add("Gather", s.constant(known.reshape(-1), np.int64), at, axis=0)
     index = s.add("Add", index, s.constant(np.arange(rows).reshape(-1, 1) * size, np.int64))
-    return s.done(s.add("Reshape", index, s.constant([*shape[:2], *outputs], np.int64)), 1)
+    s.done(s.add("Reshape", index, s.constant([*shape[:2], *outputs], np.int64)), 1)
 
 
 def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
@@ -93,23 +84,22 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
     return outputs, whole.reshape(prod(outputs), prod(windows.kernel))
 
 
-def max_unpool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def max_unpool_steps(s: FloatSteps) -> None:
     """The ONNX nodes of MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output shape."""
-    s = Steps(context=context, node=node)
     shape, rank = s.shape(0), len(s.shape(0)) - 2
-    kernel, strides = (node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
-    pads = node.integers("pads", (0,) * (2 * rank))
+    kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
+    pads = s.node.integers("pads", (0,) * (2 * rank))
     if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
-        context.refuse(node, f"unpools {shape} by a kernel {kernel}", "export the model again")
+        s.refuse(f"unpools {shape} by a kernel {kernel}")
     inner = [
         (n - 1) * t + k - pads[d] - pads[d + rank]
         for d, (n, k, t) in enumerate(zip(shape[2:], kernel, strides, strict=True))
     ]
     own = (*shape[:2], *inner)
-    wanted = context.array(node, 2, "output shape")
+    wanted = s.array(2, "output shape")
     goal = own if wanted is None else tuple(int(size) for size in wanted)
     if min(own) < 1 or len(goal) != len(own) or any(a > b for a, b in zip(own, goal, strict=True)):
-        context.refuse(node, f"unpools {shape} to {goal}", "export the model again")
+        s.refuse(f"unpools {shape} to {goal}")
     zeros = s.constant(np.zeros(prod(own)), np.float32)
     column = s.constant([-1], np.int64)
     indices, values = (s.add("Reshape", s.input(i), column) for i in (1, 0))
@@ -118,19 +108,18 @@ def max_unpool_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodePro
     if goal != own:
         more = [0] * len(own) + [b - a for a, b in zip(own, goal, strict=True)]
         made = s.add("Pad", made, s.constant(more, np.int64))
-    return s.done(made)
+    s.done(made)
 
 
-def column_to_image_steps(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def column_to_image_steps(s: FloatSteps) -> None:
     """The ONNX nodes of Col2Im: blocks are added at their positions in the image, by a ConvTranspose with ones."""
-    s = Steps(context=context, node=node)
-    image, block = (context.array(node, i, what) for i, what in ((1, "image shape"), (2, "block shape")))
+    image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
-        context.refuse(node, f"has columns {s.shape(0)}", "export the model again")
+        s.refuse(f"has columns {s.shape(0)}")
     sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)
-    strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
-    pads = node.integers("pads", (0,) * (2 * rank))
+    strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = s.node.integers("pads", (0,) * (2 * rank))
     counts, more = [], []
     for d in range(rank):
         span = (kernel[d] - 1) * dilations[d] + 1
@@ -139,7 +128,7 @@ def column_to_image_steps(context: GraphContext, node: OnnxNode) -> list[onnx.No
         more.append((length - span) % strides[d])
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
-        context.refuse(node, f"makes an image of {sizes} from {s.shape(0)}", "export the model again")
+        s.refuse(f"makes an image of {sizes} from {s.shape(0)}")
     channels = rows // elements
     blocks = s.add("Reshape", s.input(0), s.constant([batch, rows, *counts], np.int64))
     ones = np.tile(np.eye(elements).reshape(elements, 1, *kernel), (channels, *[1] * (rank + 1)))
@@ -153,4 +142,4 @@ def column_to_image_steps(context: GraphContext, node: OnnxNode) -> list[onnx.No
         pads=list(pads),
         output_padding=more,
     )
-    return s.done(image_of)
+    s.done(image_of)

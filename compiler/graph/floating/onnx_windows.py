@@ -15,12 +15,7 @@ from ..geometry import Windows, average_divisors
 from ..graph import Shape
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_window_attributes import (
-    convolution_groups,
-    pool_windows,
-    read_windows,
-    transposed_pads,
-)
+from ..onnx_window_attributes import convolution_groups, pool_windows, read_windows, transposed_pads
 from ..operators import Computed, Elementwise, Remap
 from .onnx_pointwise import add_elementwise
 
@@ -35,7 +30,7 @@ def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
     try:
         program = plain_convolution(data.shape[0], groups, own, sizes, _spacing(windows))
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     shape = (data.shape[0], weight.shape[0], *program.parameters[-1].shape[3:])
     _finish(context, node, Computed(program=program), (padded, weight.name), shape)
 
@@ -52,7 +47,7 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
         for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
     ]
     if min(outputs) < 1:
-        context.refuse(node, f"has outputs of {outputs} and pads {before}", "export the model again")
+        context.refuse(node, f"has outputs of {outputs} and pads {before}")
     own = (weight.shape[0] // groups, *weight.shape[1:])
     spacing = Spacing(strides=strides, dilations=dilations)
     program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
@@ -82,14 +77,10 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     padded, sizes = _padded(context, node, name, windows, float("-inf") if greatest else 0.0)
     try:
         program = plain_pool(
-            prod(data.shape[:2]),
-            sizes,
-            windows.kernel,
-            _spacing(windows),
-            "max" if greatest else "add",
+            prod(data.shape[:2]), sizes, windows.kernel, _spacing(windows), "max" if greatest else "add"
         )
     except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
+        context.refuse(node, str(error))
     shape = (*data.shape[:2], *program.parameters[-1].shape[1:])
     if greatest:
         context.add(node, Computed(program=program), (padded,), shape)

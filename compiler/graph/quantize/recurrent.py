@@ -14,6 +14,7 @@ from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
 from ..graph import Tensor, unused
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_load import input_shape, static_shapes
+from ..onnx_steps import Steps
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,8 +62,12 @@ def unrolled(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
     context = _Context(source=label, shapes=shapes, taken=taken)
     nodes: list[onnx.NodeProto] = []
     for index, proto in enumerate(graph.node):
-        expands = proto.op_type in GATES and proto.domain in ("", "ai.onnx")
-        nodes += recurrent_steps(context, read_node(proto, index)) if expands else [proto]
+        if proto.op_type in GATES and proto.domain in ("", "ai.onnx"):
+            steps = Steps(context=context, node=read_node(proto, index))
+            recurrent_steps(steps)
+            nodes += steps.nodes
+        else:
+            nodes.append(proto)
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
