@@ -38,8 +38,8 @@ from vdla.codesign.timing import LEAST_SECONDS, interleaved, ratio
 from vdla.compiler.backends.backend import CompileOptions, backend_of
 from vdla.compiler.backends.length_rungs import LADDER_TOLERANCE, TOLERANCE
 from vdla.compiler.backends.lengths import compile_lengths
-from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.compiler.graph.onnx_read import Source
+from vdla.compiler.graph.onnx_sizes import with_dimensions
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.runtime.lengths import Lengths, LengthsExecutable
 from vdla.compiler.runtime.lengths_archive import save_lengths

@@ -175,6 +175,10 @@ class GraphContext(NodeErrors):
             )
         return tensor
 
+    def data_operand(self, node: OnnxNode, index: int) -> Tensor:
+        """An operand that is checked before other inputs and attributes: in an integer graph it is quantized."""
+        return self.operand(node, index)
+
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
         """An input of any dtype as a tensor of the graph, constants included; fails where it is missing."""
         if index >= len(node.inputs) or not node.inputs[index]:

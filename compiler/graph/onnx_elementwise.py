@@ -17,10 +17,19 @@ from .int8_operators import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, on_input_grid, real_operand, rescale
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_products import with_bias
 from .onnx_rounding import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
-from .onnx_values import Constant, Integer, Maximum, Pending, QuantizedConstant, Real, Same, Waiting
+from .onnx_values import (
+    Constant,
+    Integer,
+    Maximum,
+    Pending,
+    Product,
+    QuantizedConstant,
+    Real,
+    Same,
+    Waiting,
+)
 
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
@@ -67,6 +76,37 @@ def _is_number(value: object) -> bool:
 
 def _is_seen(value: object) -> bool:
     return isinstance(value, Real) and value.view is not None
+
+
+def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
+    """A product with a constant addend as its bias; None if the addend is not one value for each channel."""
+    product = pending.operation
+    if (
+        not isinstance(product, Product)
+        or product.bias is not None
+        or (pending.low, pending.high) != (-np.inf, np.inf)
+    ):
+        return None
+    shape = (1,) * (len(pending.shape) - len(constant.shape)) + constant.shape
+    channels = pending.natural[1]
+    if pending.view is not None:
+        # In rows of channels the channel axis is the last.
+        of = pending.view // np.prod(pending.natural[2:]) % channels
+        rows = pending.shape[-1] == channels and (of == np.arange(channels)).all()
+        if not rows or shape[-1] not in (1, channels) or np.prod(shape) != shape[-1]:
+            return None
+    elif len(shape) != len(pending.shape) or shape[1] not in (1, channels) or np.prod(shape) != shape[1]:
+        return None
+    real = constant.real() if isinstance(constant, QuantizedConstant) else constant.array
+    bias = Constant(array=np.broadcast_to(real.astype(np.float32).reshape(-1), (channels,)))
+    return pending_result(
+        node,
+        replace(product, bias=bias),
+        pending.natural,
+        shape=pending.shape,
+        view=pending.view,
+        before=pending.members,
+    )
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:

@@ -23,7 +23,7 @@ from .rescaling import fitted_ratio
 ROUNDED: Mapping[str, Located] = MappingProxyType(
     {
         "Product": Located("onnx_products:round_product"),
-        "Maximum": Located("onnx_windows:round_maximum"),
+        "Maximum": Located("onnx_pools:round_maximum"),
         "Same": Located("onnx_elementwise:round_same"),
         "Function": Located("onnx_tables:round_function"),
         "Shared": Located("onnx_rows:round_shared"),
@@ -34,14 +34,15 @@ integer operator: (context, operation, rounding) -> name of the result's tensor.
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
-        "Permute": Located("onnx_moves:permuted"),
-        "Remap": Located("onnx_moves:remapped"),
-        "Gather": Located("onnx_moves:gathered"),
-        "Concatenate": Located("onnx_joins:concatenated"),
+        "Permute": Located("onnx_integer_moves:permuted"),
+        "Remap": Located("onnx_integer_moves:remapped"),
+        "Gather": Located("onnx_integer_moves:gathered"),
+        "Concatenate": Located("onnx_integer_moves:concatenated"),
         "Convolution": Located("onnx_products:convolved"),
-        "MaxPool": Located("onnx_windows:maximum"),
-        "AveragePool": Located("onnx_windows:averaged"),
+        "MaxPool": Located("onnx_pools:maximum"),
+        "AveragePool": Located("onnx_pools:averaged"),
         "Resize": Located("onnx_resampling:resized"),
+        "BatchNormalization": Located("onnx_batch_normalization:scaled"),
     }
 )
 """For the name of each type of operator that functions for both graphs add (`onnx_context.GraphContext.add`), the

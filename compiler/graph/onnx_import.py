@@ -194,7 +194,7 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
     if row.images:
         data = context.value(node, 0)
         if isinstance(data, Real | Integer | Pending) and len(data.shape) == 3:
-            from .onnx_conv1d import import_on_line
+            from .onnx_lines import import_on_line
 
             return import_on_line(context, node, row)
         if isinstance(data, FloatInput) and len(data.shape) == 3:

@@ -176,10 +176,29 @@ class ImportContext(GraphContext):
         """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
         return self.tensor(node, index)
 
+    def data_operand(self, node: OnnxNode, index: int) -> Tensor:
+        """A quantized input; fails on others, and the message says which kind they are."""
+        from .onnx_emit import real_operand
+
+        real_operand(self, node, index, viewed=True)
+        return self.tensor(node, index)
+
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
         """Name of the input: quantized weights are read in the model's order."""
         del order
         return node.inputs[index]
+
+    def store(self, name: str, array: np.ndarray) -> str:
+        """Binds an unused name to a constant made at import; returns it."""
+        unique = self._unused(name)
+        self.values[unique] = Constant(array=array)
+        return unique
+
+    def taken(self, name: str) -> np.ndarray:
+        """The constant that was stored as `name`, which is unbound: the model has no tensor of that name."""
+        stored = self.values.pop(name)
+        assert isinstance(stored, Constant)
+        return stored.array
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
         """Whether an input is present and constant."""

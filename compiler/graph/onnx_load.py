@@ -11,7 +11,6 @@ from math import prod
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError
 from onnx import TensorProto, checker, shape_inference
 from onnx.defs import onnx_opset_version
 
@@ -19,10 +18,11 @@ from .budgets import check_shapes
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
 from .model_rewrites import convert_opset, first_line, infer_shapes
 from .onnx_attributes import check_attributes, nodes_of, refuse_unknown
-from .onnx_read import ReadModel, SizedModel, Source, quantizes, read_model
+from .onnx_read import ReadModel, Source, quantizes, read_model
 from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
 
 OLDEST_OPSET = 13
+
 NEWEST_OPSET = onnx_opset_version()
 """The newest opset that the installed ONNX defines."""
 
@@ -139,11 +139,11 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
     values."""
     follow = True
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
-        from .onnx_ranges import check_ranges
+        from .onnx_inference import check_ranges
 
         follow = check_ranges(label, model)
     if any(entry.name == "ceil_mode" and entry.i for node in model.graph.node for entry in node.attribute):
-        from .onnx_ceilings import write_ceilings
+        from .onnx_inference import write_ceilings
 
         write_ceilings(model, partial(shape_inference.infer_shapes, data_prop=follow))
     return follow
@@ -279,7 +279,7 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: boo
                 f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
             )
         for axis, dimension in enumerate(tensor.shape.dim):
-            if _is_zero(dimension):
+            if is_zero(dimension):
                 if empty:
                     continue
                 raise InvalidModelError(
@@ -304,67 +304,7 @@ def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
     return info.type.tensor_type.shape.dim[axis].dim_param or f"{info.name}:{axis}"
 
 
-def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """The serialized model with `sizes` for dynamic dimensions of its inputs, by the names of `dimension_name`.
-
-    Raises ModelError for a name that the model does not have, and for a size below 1.
-    """
-    read = read_model(source)
-    label, model = read.label, read.whole()
-    _give_sizes(label, model, sizes)
-    return _serialized(label, model)
-
-
-def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """`with_dimensions` for a series of sizes: the model is read once, and its weights are not copied."""
-    read = read_model(source)
-
-    def sized(sizes: Mapping[str, int]) -> SizedModel:
-        model = onnx.ModelProto()
-        model.CopyFrom(read.bare)
-        _give_sizes(read.label, model, sizes)
-        return SizedModel(label=read.label, bare=_serialized(read.label, model), weights=read.weights)
-
-    return sized
-
-
-def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
-    initialized = {initializer.name for initializer in model.graph.initializer}
-    dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
-    for info in model.graph.input:
-        for axis, dimension in enumerate(info.type.tensor_type.shape.dim):
-            if info.name not in initialized and dimension.dim_value < 1 and not _is_zero(dimension):
-                dynamic.setdefault(dimension_name(info, axis), []).append(dimension)
-    for name, size in sizes.items():
-        if name not in dynamic:
-            there = ", ".join(f"'{known}'" for known in dynamic)
-            raise ModelError(
-                f"{label}: has no dimension '{name}' to give a size; "
-                + (f"those without one are {there}" if dynamic else "all of its inputs' dimensions have one")
-            )
-        if size < 1:
-            raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give it 1 or more")
-        for dimension in dynamic[name]:
-            dimension.dim_value = size
-    # Shapes inferred for other sizes, or expressions of a symbol ("2*width"), are inferred again.
-    del model.graph.value_info[:]
-    for info in model.graph.output:
-        for dimension in info.type.tensor_type.shape.dim:
-            if dimension.HasField("dim_param"):
-                if dimension.dim_param in sizes:
-                    dimension.dim_value = sizes[dimension.dim_param]
-                elif dimension.dim_param not in dynamic:
-                    dimension.Clear()
-
-
-def _serialized(label: str, model: onnx.ModelProto) -> bytes:
-    try:
-        return model.SerializeToString(deterministic=True)
-    except (ValueError, EncodeError):
-        raise ModelError(f"{label}: is too large to be given sizes here; write them into the file") from None
-
-
-def _is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
+def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
     """Whether a dimension is set to 0; an unset one reads as 0, too."""
     return dimension.HasField("dim_value") and dimension.dim_value == 0
 
@@ -379,7 +319,7 @@ def fix_batch(model: onnx.ModelProto, batch: int) -> None:
             info.name in initialized
             or not dimensions
             or dimensions[0].dim_value > 0
-            or _is_zero(dimensions[0])
+            or is_zero(dimensions[0])
         ):
             continue
         if dimensions[0].dim_param:

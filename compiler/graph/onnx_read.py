@@ -44,7 +44,7 @@ class ReadModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedModel:
-    """A model that was read once and given sizes (`onnx_load.sized_models`): serialized without its `weights`, which
+    """A model that was read once and given sizes (`onnx_sizes.sized_models`): serialized without its `weights`, which
     all sizes share. `label` names it in messages."""
 
     label: str

@@ -16,7 +16,7 @@ from .int8_operators import Resample
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, emit, plane_operand, real_operand, rescale
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_joins import moved_to
+from .onnx_integer_moves import moved_to
 from .onnx_strided_views import check_size, settled
 from .onnx_values import Integer, Pending, Real, Waiting
 from .operators import Resize

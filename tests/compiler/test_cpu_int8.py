@@ -21,7 +21,8 @@ from vdla.compiler.codegen.cpu.intrinsics import intrinsics
 from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
-from vdla.compiler.graph.fuse import fuse, fuse_pool
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_for_processors import for_processors

@@ -18,7 +18,7 @@ from vdla.compiler.graph import budgets
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating import onnx_control
 from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.onnx_ranges import check_ranges
+from vdla.compiler.graph.onnx_inference import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
 from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_archive
 from vdla.compiler.te.ops.movement import Run, pad_runs

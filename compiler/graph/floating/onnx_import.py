@@ -223,7 +223,7 @@ def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
         return
-    from .onnx_conv1d import on_planes
+    from ..onnx_lines import on_planes
 
     refuse_unread(context, node, [importer])
     on_planes(context, node, importer.function)
@@ -254,7 +254,7 @@ def _is_more(context: GraphContext, node: OnnxNode) -> bool:
             # Each step rounds to 16 bits, as a runtime that computes in 16 bits does.
             return context.half_type(node) is not None and context.opset >= 13
         case "LSTM" | "GRU" | "RNN":
-            from .onnx_recurrent_variants import in_steps_since
+            from .onnx_recurrent import in_steps_since
 
             return in_steps_since(context, node) is not None
         case "GlobalAveragePool" | "GlobalMaxPool":

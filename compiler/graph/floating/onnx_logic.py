@@ -1,16 +1,17 @@
-"""Comparisons, logical operators on bool, Where, and casts of a float model."""
+"""Comparisons, operators on bool and on bits, Where, Trilu, and casts of a float model."""
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from ...ir.expr import Expr, cast, dtype_of, equal, not_equal, select
+from ...ir.expr import Const, Expr, cast, dtype_of, equal, not_equal, select, wrap
 from ...ir.types import DType
-from ...te import small_types
-from ...te.scalars import argument
+from ...te import scalars, small_types
+from ...te.scalars import absolute, argument
 from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import TYPES, GraphContext
@@ -157,3 +158,95 @@ def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
     if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' is not bool")
     return tensor.name
+
+
+_MASKS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"}
+
+
+def import_bits(context: GraphContext, node: OnnxNode) -> None:
+    """Imports BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitShift, BitCast or Mod."""
+    count = 1 if node.op_type in ("BitwiseNot", "BitCast") else 2
+    tensors = [context.tensor(node, i) for i in range(count)]
+    dtype = tensors[0].dtype
+    if node.op_type == "BitCast":
+        to = element_type(context, node, node.integer("to", 0))
+        if to.bits != dtype.bits or DType.BOOL in (to, dtype):
+            context.fail(node, f"reads {dtype} as {to}", "give it types of one size, and none of bool")
+        add_elementwise(context, node, scalars.bit_cast(argument(0, dtype), to), [tensors[0].name])
+        return
+    if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
+        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}")
+    if not dtype.is_integer and node.op_type != "Mod":
+        context.refuse(node, f"works on {dtype}")
+    body = _body(context, node, [argument(i, dtype) for i in range(count)], dtype)
+    add_elementwise(context, node, body, [tensor.name for tensor in tensors])
+
+
+def _body(
+    context: GraphContext, node: OnnxNode, arguments: list[Expr] | list[scalars.Var], dtype: DType
+) -> Expr:
+    x, *rest = arguments
+    match node.op_type:
+        case "BitwiseNot":
+            ones = dtype.limits[1] if dtype.is_unsigned else -1
+            return scalars.of_bits("bit_xor", x, wrap(ones, dtype))
+        case "BitShift":
+            direction = node.text("direction", "")
+            if direction not in ("LEFT", "RIGHT"):
+                context.refuse(node, f"shifts in the direction '{direction}'", "there are LEFT and RIGHT")
+            return scalars.of_bits(f"shift_{direction.lower()}", x, rest[0])
+        case "Mod":
+            truncated = bool(node.integer("fmod", 0))
+            if dtype.is_float:
+                return _float_remainder(context, node, x, rest[0], dtype)
+            return (
+                scalars.of_bits("remainder", x, rest[0]) if truncated else scalars.floor_remainder(x, rest[0])
+            )
+    return scalars.of_bits(_MASKS[node.op_type], x, rest[0])
+
+
+def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dtype: DType) -> Expr:
+    """x - y * trunc(x / y) in float64, exact for quotients below 2**29; NaN for larger ones."""
+    if dtype is not DType.FLOAT32:
+        context.fail(node, f"is a remainder of {dtype}", "put a Cast to float32 before it")
+    wide, divisor = cast(x, DType.FLOAT64), cast(y, DType.FLOAT64)
+    quotient = scalars.divide(wide, divisor)
+    rest = wide - scalars.whole("truncate", quotient) * divisor
+    inside = select(quotient * quotient < 2.0**58, cast(rest, DType.FLOAT32), math.nan)
+    rest = select(equal(absolute(y), math.inf), select(equal(x - x, 0.0), x, math.nan), inside)
+    if node.integer("fmod", 0):
+        # A remainder of 0 has the dividend's sign.
+        return select(equal(rest, 0.0), x * scalars.number(0.0), rest)
+    opposite = not_equal(rest < 0.0, y < 0.0)
+    # A remainder of 0 has the divisor's sign.
+    return select(
+        equal(rest, 0.0),
+        select(y < 0.0, scalars.number(-0.0), scalars.number(0.0)),
+        select(opposite, rest + y, rest),
+    )
+
+
+def import_trilu(context: GraphContext, node: OnnxNode) -> None:
+    """Imports Trilu: a select by a constant mask; a k that is no constant is compared with each element's diagonal."""
+    data = context.tensor(node, 0)
+    if len(data.shape) < 2:
+        context.refuse(node, f"has a tensor of shape {data.shape}")
+    if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
+        rows, columns = data.shape[-2:]
+        own = context.store(
+            context.temporary(node, "diagonals"), np.arange(columns)[None] - np.arange(rows)[:, None]
+        )
+        k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
+        a, b = argument(1, DType.INT64), argument(2, DType.INT64)
+        kept = b <= a if node.integer("upper", 1) else a <= b
+        x = argument(0, data.dtype)
+        zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
+        add_elementwise(context, node, select(kept, x, zero), [data.name, own, k])
+        return
+    k = int(context.number(node, 1, "diagonal k", 0))
+    ones = np.ones(data.shape[-2:], np.bool_)
+    kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
+    mask = context.store(context.temporary(node, "kept"), kept)
+    x = argument(0, data.dtype)
+    zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
+    add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])

@@ -1,4 +1,4 @@
-"""Reductions and Softmax of a float model."""
+"""Reductions, running sums and products, and Softmax of a float model."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ...ir.expr import equal, select
+from ...ir.expr import cast, equal, select
 from ...ir.types import DType
 from ...te.blocks import Window
+from ...te.ops.folds import FoldKind, fold, running_product
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
 from ..graph import Shape
 from ..onnx_attributes import OnnxNode
 from ..onnx_axes import reduced_axes, softmax_axis
 from ..onnx_context import GraphContext
-from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
-from .onnx_topk_scatter import axis_input, import_fold, import_running
+from ..operators import (
+    AveragePool,
+    Computed,
+    CumulativeSum,
+    Elementwise,
+    MaxPool,
+    Operator,
+    Reduction,
+    Softmax,
+)
+from .onnx_pointwise import add_elementwise, as_type
 
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -134,3 +144,57 @@ def import_cumulative_sum(context: GraphContext, node: OnnxNode) -> None:
         reverse=bool(node.integer("reverse", 0)),
     )
     context.add(node, operator, (data.name,), data.shape)
+
+
+def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
+    """Imports a reduction of any dtype; bool is reduced as uint8."""
+    data = context.tensor(node, 0)
+    axes = reduced_axes(context, node, data.shape)
+    if axes is None:
+        context.renamed[node.outputs[0]] = data.name
+        return
+    as_number = data
+    if data.dtype is DType.BOOL:
+        as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
+    program = fold(data.shape, axes, kind, dtype=as_number.dtype)
+    kept = bool(node.integer("keepdims", 1))
+    shape = tuple(
+        1 if axis in axes else size for axis, size in enumerate(data.shape) if kept or axis not in axes
+    )
+    if data.dtype is DType.BOOL:
+        number = context.add(
+            node,
+            Computed(program=program),
+            (as_number.name,),
+            shape,
+            output=context.temporary(node, "number"),
+            dtype=DType.UINT8,
+        )
+        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [number])
+        return
+    context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
+
+
+def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
+    """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
+    found = context.array(node, 1, "axis")
+    if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
+        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
+        context.refuse(node, f"has {shown} for a tensor of shape {shape}")
+    return int(found.flat[0]) % len(shape)
+
+
+def import_running(context: GraphContext, node: OnnxNode) -> None:
+    """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
+    data = context.tensor(node, 0)
+    if data.dtype is DType.BOOL:
+        context.refuse(node, "adds or multiplies bool")
+    program = running_product(
+        data.shape,
+        axis_input(context, node, data.shape),
+        exclusive=bool(node.integer("exclusive", 0)),
+        reverse=bool(node.integer("reverse", 0)),
+        product=node.op_type == "CumProd",
+        dtype=data.dtype,
+    )
+    context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)

@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from ..onnx_attributes import OnnxNode, read_node
-from ..onnx_batch_norm import batch_norm_factors
+from ..onnx_batch_normalization import batch_norm_factors
 from .float_model import FloatModel, input_name, names_read
 
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}

@@ -16,7 +16,7 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, is_broadcast, needs
 from ...graph.crop_windows import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
+from ...graph.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import (
     Channels,

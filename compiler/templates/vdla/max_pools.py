@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from vdla.isa.config import Config
 
-from ...graph.fuse import fuse_pool
+from ...graph.fuse_pairs import fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool
 from ...graph.split_pools import split_max_pools

@@ -20,7 +20,8 @@ from onnxruntime.quantization import (
 from runtime_integers import WEIGHTS
 
 from vdla.codesign.evaluate import kernels_saturate
-from vdla.compiler.graph.fuse import fuse, fuse_pool
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret

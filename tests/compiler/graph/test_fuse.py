@@ -9,7 +9,8 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdla.compiler.graph.fuse import fuse, fuse_pool
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
 from vdla.compiler.graph.int8_operators import (
     Int8AveragePool,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.graph.fuse import fuse_pool
+from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import GraphInput
 from vdla.compiler.graph.int8_for_processors import converted_inputs, for_processors
 from vdla.compiler.graph.int8_operators import Dequantize, Int8Convolution, Quantize

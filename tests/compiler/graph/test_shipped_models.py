@@ -12,7 +12,8 @@ from shipped import shipped
 
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
-from vdla.compiler.graph.fuse import fuse, fuse_pool
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.onnx_import import import_model
 
 

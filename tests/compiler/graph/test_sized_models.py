@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import load_model, sized_models, with_dimensions
+from vdla.compiler.graph.onnx_load import load_model
 from vdla.compiler.graph.onnx_read import model_label, read_model
+from vdla.compiler.graph.onnx_sizes import sized_models, with_dimensions
 from vdla.compiler.graph.serialized_weights import LEAST_BYTES
 
 WEIGHT = np.random.default_rng(3).standard_normal((LEAST_BYTES // 64, 32)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 from campaign import representatives
 
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
-from vdla.compiler.graph.fuse import fuse_combines
+from vdla.compiler.graph.fuse_pairs import fuse_combines
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Normed, Rows, Swap
 from vdla.compiler.graph.interpret import interpret

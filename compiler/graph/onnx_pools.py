@@ -1,7 +1,8 @@
-"""MaxPool, AveragePool, GlobalAveragePool and ReduceMean over planes."""
+"""MaxPool, AveragePool and global pools, for integer and float graphs; ReduceMean of an integer graph."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -10,18 +11,86 @@ import numpy as np
 
 from vdla.isa.arithmetic import average_pool_scale
 
-from ..te.blocks import Pair, Window
+from ..te.blocks import Pads, Pair, Window
 from .accumulators import AccumulatorError, average_bias
-from .geometry import average_divisors
+from .geometry import Windows, average_divisors, ceiling_pads, output_plane
 from .graph import Shape
 from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
+from .onnx_context import GraphContext
 from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand, rescale, same_integers
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Integer, Maximum, Pending, Real, Waiting
+from .onnx_window_attributes import PerDimension, Sizes, on_plane, read_windows
 from .operators import AveragePool, MaxPool
+
+
+def pool_window(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
+    """Window (with the pads of `ceil_mode`), declared pads and output shape of a pool of (N, C, H, W)."""
+    if len(data) != 4:
+        context.fail(node, f"pools a tensor of shape {tuple(data)}", "only (N, C, H, W) is supported")
+    batch, channels, *plane = data
+    windows, declared = pool_windows(context, node, plane)
+    window, (top, left, bottom, right) = on_plane(windows), declared
+    spans = windows.extents
+    if max(top, bottom) >= spans[0] or max(left, right) >= spans[1]:
+        context.fail(
+            node, f"pads {declared} reach a whole kernel {spans}", "use pads smaller than the kernel"
+        )
+    if node.integer("ceil_mode", 0):
+        # ONNX's shape inference counts windows entirely in the pad: its shapes from here on are wrong.
+        context.static_shapes.clear()
+    outputs = output_plane((plane[0], plane[1]), window.kernel, window.strides, window.dilations, window.pads)
+    if min(outputs) < 1:
+        context.fail(
+            node,
+            f"kernel {window.kernel} is larger than its padded input {tuple(plane)}",
+            "use a larger input",
+        )
+    return window, (top, left, bottom, right), (batch, channels, *outputs)
+
+
+def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
+    """Windows (with the pads of `ceil_mode`) and declared pads of a pool over dimensions `sizes`."""
+    windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
+    if not node.integer("ceil_mode", 0):
+        return windows, windows.pads
+    return (
+        replace(windows, pads=ceiling_pads(sizes, windows.extents, windows.strides, windows.pads)),
+        windows.pads,
+    )
+
+
+def import_max_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports MaxPool without indices."""
+    data = context.operand(node, 0)
+    window, _, shape = pool_window(context, node, data.shape)
+    context.add(node, MaxPool(window=window), (data.name,), shape)
+
+
+def import_average_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports AveragePool; the divisor counts pads with `count_include_pad`."""
+    data = context.operand(node, 0)
+    window, pads, shape = pool_window(context, node, data.shape)
+    counted = pads if node.integer("count_include_pad", 0) else (0, 0, 0, 0)
+    context.add(node, AveragePool(window=window, counted=counted), (data.name,), shape)
+
+
+def import_global_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
+    data = context.operand(node, 0)
+    if len(data.shape) != 4:
+        context.fail(node, f"pools a tensor of shape {data.shape}", "only (N, C, H, W) is supported")
+    _, _, height, width = data.shape
+    window = Window(kernel=(height, width))
+    operator = (
+        MaxPool(window=window)
+        if node.op_type == "GlobalMaxPool"
+        else AveragePool(window=window, counted=(0, 0, 0, 0))
+    )
+    context.add(node, operator, (data.name,), (*data.shape[:2], 1, 1))
 
 
 def maximum(

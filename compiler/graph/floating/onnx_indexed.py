@@ -1,4 +1,4 @@
-"""Operators that find, place or fold elements: ArgMax, TopK, OneHot, Hardmax, GatherND, Scatter, CumProd."""
+"""Operators on indices: GatherElements, GatherND, ScatterElements, ScatterND, OneHot, TopK, ArgMax, ArgMin, Hardmax."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import numpy as np
 
 from ...ir.expr import cast, equal
 from ...ir.types import DType
-from ...te.ops.folds import FoldKind, extreme_index, fold, running_product, top_k
+from ...te.ops.folds import extreme_index, top_k
 from ...te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
 from ...te.scalars import argument
 from ..graph import Shape, Tensor
 from ..onnx_attributes import OnnxNode
-from ..onnx_axes import one_axis, reduced_axes, softmax_axis
+from ..onnx_axes import one_axis, softmax_axis
 from ..onnx_context import GraphContext
-from ..operators import Computed, Elementwise
-from .onnx_pointwise import add_elementwise, as_type
+from ..operators import Computed, Elementwise, Gather, GatherElements
+from .onnx_pointwise import as_type
 
 MOST_RANKED = 4096
 """Largest row of TopK, in elements: its kernel compares all pairs."""
+
 COMBINATIONS: dict[str, Combination] = {
     "none": "none",
     "add": "add",
@@ -153,60 +154,6 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
     )
 
 
-def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
-    """Imports a reduction of any dtype; bool is reduced as uint8."""
-    data = context.tensor(node, 0)
-    axes = reduced_axes(context, node, data.shape)
-    if axes is None:
-        context.renamed[node.outputs[0]] = data.name
-        return
-    as_number = data
-    if data.dtype is DType.BOOL:
-        as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
-    program = fold(data.shape, axes, kind, dtype=as_number.dtype)
-    kept = bool(node.integer("keepdims", 1))
-    shape = tuple(
-        1 if axis in axes else size for axis, size in enumerate(data.shape) if kept or axis not in axes
-    )
-    if data.dtype is DType.BOOL:
-        number = context.add(
-            node,
-            Computed(program=program),
-            (as_number.name,),
-            shape,
-            output=context.temporary(node, "number"),
-            dtype=DType.UINT8,
-        )
-        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [number])
-        return
-    context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
-
-
-def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
-    """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
-    found = context.array(node, 1, "axis")
-    if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
-        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
-        context.refuse(node, f"has {shown} for a tensor of shape {shape}")
-    return int(found.flat[0]) % len(shape)
-
-
-def import_running(context: GraphContext, node: OnnxNode) -> None:
-    """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
-    data = context.tensor(node, 0)
-    if data.dtype is DType.BOOL:
-        context.refuse(node, "adds or multiplies bool")
-    program = running_product(
-        data.shape,
-        axis_input(context, node, data.shape),
-        exclusive=bool(node.integer("exclusive", 0)),
-        reverse=bool(node.integer("reverse", 0)),
-        product=node.op_type == "CumProd",
-        dtype=data.dtype,
-    )
-    context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)
-
-
 def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     if data.dtype is DType.BOOL:
         context.refuse(node, "orders bool")
@@ -216,3 +163,38 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
 def _whole_index(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
     """Indices as int64; floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)
+
+
+def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherElements: one element for each index."""
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+    axis = one_axis(context, node, data.shape)
+    if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
+        context.refuse(node, f"has indices {indices.dtype}{list(indices.shape)} into {data.shape}")
+    sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
+    if any(count > size for count, size in sizes):
+        context.refuse(node, f"has indices {indices.shape}, longer than its data {data.shape}")
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
+
+
+def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
+    """Imports GatherND; with constant indices, a Gather along the indexed axes flattened to one."""
+    if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
+        gather_nd_of_run_time(context, node)
+        return
+    data = context.tensor(node, 0)
+    indices = context.array(node, 1, "indices")
+    if indices is None or indices.dtype.kind != "i" or not indices.size:
+        context.refuse(node, "has no integer indices")
+    depth = indices.shape[-1] if indices.ndim else 0
+    if not 1 <= depth <= len(data.shape):
+        context.refuse(node, f"has indices of {depth} axes of {data.shape}")
+    named, rest = data.shape[:depth], data.shape[depth:]
+    rows = indices.reshape(-1, depth).astype(np.int64)
+    if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():
+        context.refuse(node, f"has indices outside of {data.shape}")
+    chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
+    flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
+    shape = (*indices.shape[:-1], *rest)
+    context.add(node, Gather(axis=0, indices=tuple(chosen.tolist())), (flat,), shape, dtype=data.dtype)

@@ -1,0 +1,344 @@
+"""Rewrites that merge a node of an integer graph into the node before it or behind it.
+
+Every rewrite is exact: the new graph computes the same bits (no rounding is dropped, moved or merged). `fuse.fuse` runs
+some for every target; a target runs others, whose gain is its own decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..te.blocks import Pair, Window
+from ..te.post import Combination
+from .cost import count_macs
+from .graph import Graph, Node
+from .int8_operators import (
+    Channels,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
+    Interleave,
+    Positions,
+    Products,
+    Swap,
+    Table,
+    Turned,
+)
+from .interpret import evaluate
+from .rewrites import remove_dead
+
+
+def fuse_clamps(graph: Graph) -> Graph:
+    """An element-wise clamp becomes bounds of the node that computes its input, if nothing else reads that node."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        if not isinstance(second.operator, Int8Elementwise) or not second.operator.combination.only_clamps:
+            return None
+        limits = (second.operator.combination.low, second.operator.combination.high)
+        match first.operator:
+            case Int8Convolution(post=post) | Int8AveragePool(post=post):
+                operator = replace(first.operator, post=post.clamped(*limits))
+            case Int8Elementwise(combination=combination):
+                operator = Int8Elementwise(combination=combination.clamped(*limits))
+            case _:
+                return None
+        return _joined(first, second, operator)
+
+    return _merge_pairs(graph, merge)
+
+
+def fuse_channels(graph: Graph) -> Graph:
+    """A Channels node that reads another Channels node reads that node's inputs instead."""
+    made: dict[str, Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.operator, Channels):
+            node = _from_the_first(node, node.operator, made)
+            made[node.output] = node
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) -> Node:
+    places: list[tuple[str, int]] = []
+    for part, channel in operator.sources:
+        name = node.inputs[part]
+        before = made.get(name)
+        if before is not None and isinstance(before.operator, Channels):
+            part, channel = before.operator.sources[channel]
+            name = before.inputs[part]
+        places.append((name, channel))
+    inputs = tuple(dict.fromkeys(name for name, _ in places))
+    sources = tuple([(inputs.index(name), channel) for name, channel in places])
+    return replace(node, operator=Channels(sources=sources), inputs=inputs)
+
+
+def compose_tables(graph: Graph) -> Graph:
+    """An element-wise node whose operands are tables of one tensor, or the tensor itself, becomes one table: for
+    example, a GELU written node by node.
+
+    All roundings stay. Tables with other readers stay as well.
+    """
+    stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+    found: dict[str, tuple[str, np.ndarray]] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.operator, Table | Int8Elementwise) and any(name in found for name in node.inputs):
+            (source, *others) = {found.get(name, (name, stored))[0] for name in node.inputs}
+            alike = all(graph.tensors[name].nchw == graph.tensors[node.output].nchw for name in node.inputs)
+            if not others and alike:
+                values = [found.get(name, (name, stored))[1] for name in node.inputs]
+                node = replace(node, operator=Table(table=evaluate(node, values)), inputs=(source,))
+        if isinstance(node.operator, Table):
+            found[node.output] = node.inputs[0], node.operator.table
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def fuse_tables(graph: Graph) -> Graph:
+    """An element-wise node that reads a table and the table's input, and nothing else, becomes part of the table: for
+    example x * sigmoid(x), with both roundings.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        if (
+            not isinstance(first.operator, Table)
+            or graph.tensors[first.output].nchw != graph.tensors[second.output].nchw
+        ):
+            return None
+        stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+        values = {first.output: first.operator.table, first.inputs[0]: stored}
+        if not isinstance(second.operator, Table | Int8Elementwise) or not {*second.inputs} <= values.keys():
+            return None
+        table = evaluate(second, [values[name] for name in second.inputs])
+        return _joined(first, second, Table(table=table))
+
+    return _merge_pairs(graph, merge)
+
+
+def fuse_lookups(graph: Graph) -> Graph:
+    """A table that is the only reader of a product, or of a convolution without stage B and pool, becomes part of its
+    store.
+
+    For accelerators with look-up tables. It must be the last rewrite: nothing else merges with the resulting nodes.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, table = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution | Products) or not isinstance(table, Table):
+            return None
+        if graph.tensors[first.output].nchw != graph.tensors[second.output].nchw:
+            return None
+        if operator.post.combination is not None or operator.table is not None:
+            return None
+        if isinstance(operator, Int8Convolution) and operator.pool is not None:
+            return None
+        looked_up = replace(operator, post=replace(operator.post, table=True), table=table.table)
+        return _joined(first, second, looked_up)
+
+    return _merge_pairs(graph, merge)
+
+
+def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
+    """Padding positions after the result of a 1x1 convolution, or after each row of it, whose values are arbitrary,
+    become part of the convolution: its store leaves gaps.
+
+    For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, longer = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(longer, Positions):
+            return None
+        if longer.fill is not None or longer.channels is not None or operator.window != Window(kernel=(1, 1)):
+            return None
+        if operator.post.has_operand or operator.pool is not None or operator.phases is not None:
+            return None
+        spaced = _spaced(longer.index.reshape(len(longer.index), -1), graph.tensors[first.output].nchw)
+        if spaced is None or operator.groups > 1 or first.inputs[0] in inputs:
+            return None
+        return _joined(first, second, replace(operator, spaced=spaced))
+
+    return _merge_pairs(graph, merge)
+
+
+def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
+    """(columns, pitch) if `index`, int64 (N, positions), lists all positions of each image in rows of `columns`, each
+    row followed by -1 up to `pitch`; else None."""
+    batch, _, height, width = shape
+    plane, nothing = height * width, np.flatnonzero(index[0] < 0)
+    if not nothing.size or len(index) != batch:
+        return None
+    columns = int(nothing[0])
+    if columns == 0 or plane % columns or index.shape[1] % (plane // columns):
+        return None
+    pitch = index.shape[1] * columns // plane
+    places = np.arange(batch * plane).reshape(batch, -1, columns)
+    wanted = np.pad(places, ((0, 0), (0, 0), (0, pitch - columns)), constant_values=-1)
+    return (columns, pitch) if np.array_equal(wanted.reshape(batch, -1), index) else None
+
+
+def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
+    """A Swap of the result of a 1x1 convolution becomes part of the convolution, if that reads whole blocks of `block`
+    positions: then no result is moved.
+
+    For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, swap = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(swap, Swap):
+            return None
+        _, _, height, width = graph.tensors[first.output].nchw
+        _, _, rows, columns = graph.tensors[first.inputs[0]].nchw
+        if swap.channels is not None or swap.positions != height * width or rows * columns % block:
+            return None
+        if not _of_positions(operator):
+            return None
+        if operator.post.has_operand and not (broadcast and _is_plane_constant(graph, first.inputs[1])):
+            return None
+        return _joined(first, second, Turned(convolution=operator))
+
+    return _merge_pairs(graph, merge)
+
+
+def _of_positions(operator: Int8Convolution) -> bool:
+    """Whether a convolution has a 1x1 window and nothing that moves or looks up its results."""
+    return (
+        operator.window == Window(kernel=(1, 1))
+        and operator.groups == 1
+        and operator.pool is None
+        and operator.phases is None
+        and operator.spaced is None
+        and operator.table is None
+    )
+
+
+def _is_plane_constant(graph: Graph, name: str) -> bool:
+    return (
+        name in graph.constants
+        and graph.tensors[name].nchw[0] == graph.tensors[name].nchw[2] == 1 == (graph.tensors[name].nchw[3])
+    )
+
+
+def fuse_phases(graph: Graph) -> Graph:
+    """The Interleave of a transposed convolution's phases becomes part of the convolution, whose kernels then write
+    each output to its final position. For accelerators, after `fuse`, which does not handle convolutions with
+    phases."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, phases = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(phases, Interleave):
+            return None
+        if operator.post.has_operand or operator.pool is not None or operator.phases is not None:
+            return None
+        return _joined(first, second, replace(operator, phases=phases))
+
+    return _merge_pairs(graph, merge)
+
+
+def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
+    """An element-wise sum, product or rescaling becomes stage B of the convolution or product that computes its
+    operand.
+
+    If convolutions compute both operands, the one with more multiplies takes it (of equals the later one): the longer
+    the array works on a tile, the more of the operand's load it hides. The fused node takes the place of the
+    element-wise one, where the other operand has been computed. `planes`: whether the operand of a convolution may have
+    one value for each plane.
+    """
+    uses = graph.uses()
+    order = {node.output: step for step, node in enumerate(graph.nodes)}
+    makers = graph.producers()
+
+    def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
+        """Preference for the producer of `tensor` as the node that takes the reader's combination; (-1, -1): it
+        cannot.
+        """
+        maker = makers.get(tensor)
+        if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
+            return (-1, -1)
+        post = maker.operator.post
+        if post.combination is not None:
+            return (-1, -1)
+        whole = graph.tensors[reader.output].nchw
+        if graph.tensors[tensor].nchw != whole:
+            return (-1, -1)
+        if any(graph.tensors[name].nchw != whole for name in reader.inputs) and not planes(maker):
+            # Stage B cannot broadcast its operand here.
+            return (-1, -1)
+        own = combination if reader.inputs[0] == tensor else combination.of_operand()
+        if own.kind != "add" and own.zero_point_self != post.zero_point:
+            # The hardware has one zero point for the result of stage A and the input of stage B.
+            return (-1, -1)
+        return (count_macs(graph, maker), order[tensor])
+
+    def merge(first: Node, second: Node) -> Node | None:
+        if not isinstance(first.operator, Int8Convolution | Products) or not isinstance(
+            second.operator, Int8Elementwise
+        ):
+            return None
+        combination = second.operator.combination
+        own = rank(first.output, second, combination)
+        position = second.inputs.index(first.output)
+        others = [name for i, name in enumerate(second.inputs) if i != position]
+        if own < (0, 0) or any(own < rank(other, second, combination) for other in others):
+            return None
+        combination = combination if position == 0 else combination.of_operand()
+        operator = replace(first.operator, post=replace(first.operator.post, combination=combination))
+        own_inputs = first.inputs[: 2 if isinstance(first.operator, Products) else 1]
+        return replace(_joined(first, second, operator), inputs=(*own_inputs, *others))
+
+    return _merge_pairs(graph, merge)
+
+
+def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
+    """A max-pool that is the only reader of a convolution without stage B moves before the convolution's stage A.
+
+    `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
+    maximum of the rounded sums is the rounded maximum.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, pool = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(pool, Int8MaxPool):
+            return None
+        if operator.post.combination is not None or operator.pool is not None or operator.phases is not None:
+            return None
+        if outputs is not None and second.output not in outputs:
+            return None
+        return _joined(first, second, replace(operator, pool=pool.window))
+
+    return remove_dead(_merge_pairs(graph, merge))
+
+
+def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
+    """Both nodes as one node with `operator`, the inputs of the first and the output of the second."""
+    members = (*first.members, *second.members)
+    return replace(first, operator=operator, output=second.output, members=members)
+
+
+def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
+    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk.
+
+    The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
+    result.
+    """
+    uses = graph.uses()
+    makers: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
+    for node in graph.nodes:
+        joined: Node | None = None
+        for name in node.inputs:
+            if name in makers and uses[name] == 1:
+                joined = merge(makers[name], node)
+                if joined is not None:
+                    del nodes[name], makers[name]
+                    break
+        result = joined or node
+        nodes[result.output] = makers[result.output] = result
+    return replace(graph, nodes=tuple(nodes.values()))

@@ -1,0 +1,112 @@
+"""BatchNormalization in inference form: a factor and an addend for each channel, for integer and float graphs.
+
+In an integer graph it is a product with one weight for each channel, so every target computes it as a depthwise 1x1
+convolution.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..te.blocks import Window
+from .errors import AGAIN
+from .graph import Shape
+from .onnx_attributes import OnnxNode
+from .onnx_context import GraphContext
+from .onnx_emit import real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_strided_views import line_of
+from .onnx_values import Constant, Pending, Product
+from .operators import BatchNormalization
+
+MOST_WEIGHT = 127
+"""Largest weight: the larger the weight, the finer the steps of the addend."""
+MOST_STEPS = 2**23
+"""Largest addend in steps: a sum with it is exact in float32."""
+
+
+class Parameters(Protocol):
+    """The part of an import, or of a model to quantize, that knows constant inputs."""
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str = AGAIN) -> NoReturn:
+        """Raises an InvalidNodeError: the node contradicts itself or the model."""
+        ...
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input (None where left out); fails where it is not constant."""
+        ...
+
+
+def batch_norm_factors(
+    context: Parameters, node: OnnxNode, channels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(factor, addend) of each channel, float64 (channels,) each; fails in training mode and on parameters of other
+    shapes."""
+    if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
+        context.refuse(node, "is in training mode", "export the model for inference")
+    parts: list[np.ndarray] = []
+    for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
+        part = context.array(node, index, what)
+        if part is None or part.shape != (channels,):
+            context.refuse(node, f"has no {what} of {channels} channels")
+        parts.append(part.astype(np.float64))
+    scale, bias, mean, variance = parts
+    with np.errstate(
+        all="ignore"
+    ):  # Channels without a variance are infinite or NaN, as they are to ONNX Runtime.
+        factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+        return factor, bias - mean * factor
+
+
+def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
+    """Imports BatchNormalization in inference form: a scale and a shift per channel, from stored mean and variance."""
+    data = context.data_operand(node, 0)
+    if len(data.shape) < 2:
+        context.fail(node, f"has data of shape {data.shape}", "give it at least (N, C)")
+    parts = zip(("scale", "shift"), batch_norm_factors(context, node, data.shape[1]), strict=True)
+    inputs = (data.name, *[context.store(f"{node.outputs[0]}.{what}", part) for what, part in parts])
+    context.add(node, BatchNormalization(), inputs, data.shape)
+
+
+def scaled(
+    context: ImportContext,
+    node: OnnxNode,
+    _: BatchNormalization,
+    inputs: tuple[str, ...],
+    __: str,
+    shape: Shape,
+) -> Pending:
+    """The scaled channels of a quantized tensor: data * factor + addend."""
+    factor, addend = (context.taken(name) for name in inputs[1:])
+    data = real_operand(context, node, 0)
+    if len(shape) == 3:
+        data = line_of(context, node, data)
+    tensor = context.tensors[data.tensor]
+    if data.shape not in (tensor.shape, tensor.nchw):
+        context.fail(
+            node,
+            f"its input is {tensor.shape} reshaped to {data.shape}",
+            "make it so where it enters the model",
+        )
+    if not (np.isfinite(factor).all() and np.isfinite(addend).all()):
+        context.fail(node, "has a factor or addend that is not finite", "give variances above 0")
+    size, step = np.abs(factor), float(data.quantization.scale)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        most = np.floor(MOST_STEPS * step * size / np.abs(addend))
+    weight = np.where(addend == 0, MOST_WEIGHT, np.clip(np.nan_to_num(most), 0, MOST_WEIGHT))
+    # If the addend takes more steps than that, the data are negligible and get weight 0.
+    weight = np.where(size == 0, 0, weight)
+    alone = np.where(addend == 0, 1.0, np.abs(addend) / (step * MOST_STEPS))
+    scale = np.where(weight == 0, alone, size / np.maximum(weight, 1))
+    product = Product(
+        data=data,
+        weight=(np.sign(factor) * weight).astype(np.int8).reshape(-1, 1, 1, 1),
+        weight_scale=scale.astype(np.float32),
+        bias=Constant(array=addend),
+        window=Window(kernel=(1, 1)),
+        groups=len(factor),
+    )
+    return pending_result(node, product, tensor.shape, shape=shape)

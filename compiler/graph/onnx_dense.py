@@ -1,0 +1,124 @@
+"""MatMul and Gemm of an integer graph: products of the last axis with constant weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..te.blocks import Window
+from .onnx_attributes import OnnxNode
+from .onnx_emit import real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_products import bias_operand, weight_operand
+from .onnx_strided_views import Rows, rows_of
+from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real
+
+
+def import_matmul(context: ImportContext, node: OnnxNode) -> None:
+    """Imports a MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
+    value, vector = context.value(node, 1), False
+    if isinstance(value, Real):
+        from .onnx_activation_products import import_multiplied
+
+        if import_multiplied(context, node):
+            return
+    if isinstance(value, QuantizedConstant) and value.integers.ndim == 1 and value.axis is None:
+        value, vector = replace(value, integers=value.integers[:, None]), True
+    weight, scale = weight_operand(context, node, value, channel_axis=1)
+    product = dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)
+    if vector:
+        # The product has one column; the result of a vector has no such axis.
+        view = None if product.view is None else product.view.reshape(product.shape[:-1])
+        product = replace(product, shape=product.shape[:-1], view=view)
+    context.bind(node, product)
+
+
+def import_gemm(context: ImportContext, node: OnnxNode) -> None:
+    """Imports a Gemm with constant B and C, alpha = beta = 1, A not transposed."""
+    transposed = _check_gemm(context, node)
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0 if transposed else 1)
+    rows = weight if transposed else weight.T
+    context.bind(
+        node,
+        dense(
+            context,
+            node,
+            real_operand(context, node, 0, viewed=True),
+            rows,
+            scale,
+            bias_operand(context, node, 2),
+        ),
+    )
+
+
+def dense(
+    context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
+) -> Pending:
+    """The pending product of (..., K) with `rows` (M, K): a convolution whose kernel covers the stored tensor of (N,
+    K), or a 1x1 one over a tensor whose channels are the last axis."""
+    if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
+        context.fail(
+            node,
+            f"multiplies {data.shape} with weights of {rows.shape[::-1]}",
+            "only (..., K) x (K, M) is supported",
+        )
+    _check_bias(context, node, bias, rows.shape[0])
+    batch, channels, height, width = context.tensors[data.tensor].nchw
+    if data.view is not None or len(data.shape) != 2 or batch != data.shape[0]:
+        # Move windows of an image where fewer elements move: before a product that widens, else later, when their
+        # order is needed.
+        widens = not context.abilities.processor and rows.shape[0] > rows.shape[1]
+        lines = rows_of(context, node, data, in_order=widens)
+        return _dense_rows(context, node, lines, rows, scale, bias)
+    product = Product(
+        data=data,
+        weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),
+        weight_scale=scale,
+        bias=bias,
+        window=Window(kernel=(height, width)),
+    )
+    shape = (batch, rows.shape[0])
+    return pending_result(node, product, shape)
+
+
+def _dense_rows(
+    context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
+) -> Pending:
+    """The pending 1x1 product of the channels of each position."""
+    batch, channels, height, width = context.tensors[data.data.tensor].nchw
+    product = Product(
+        data=data.data,
+        weight=np.ascontiguousarray(rows.reshape(-1, channels, 1, 1)),
+        weight_scale=scale,
+        bias=bias,
+        window=Window(kernel=(1, 1)),
+    )
+    natural = (batch, rows.shape[0], height, width)
+    view = data.view(natural)
+    return pending_result(node, product, natural, view=view)
+
+
+def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
+    """Whether B is transposed; fails on attributes that a product of an activation with weights cannot have."""
+    if node.integer("transA", 0):
+        context.fail(
+            node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
+        )
+    for attribute in ("alpha", "beta"):
+        if node.attributes.get(attribute, 1.0) != 1.0:
+            context.fail(
+                node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
+            )
+    return bool(node.integer("transB", 0))
+
+
+def _check_bias(context: ImportContext, node: OnnxNode, bias: Bias, channels: int) -> None:
+    if bias is None:
+        return
+    size = int(np.prod(bias.shape))
+    integer = isinstance(bias, Constant) and bias.array.dtype.kind in "iu"
+    if (bias.shape and bias.shape[-1] != size) or size not in (1, channels) or (integer and size != channels):
+        context.fail(
+            node, f"its bias has shape {bias.shape} for {channels} channels", "give one value per channel"
+        )

@@ -1,0 +1,213 @@
+"""ConvTranspose, for integer and float graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from vdla.isa.arithmetic import requantize_scale
+
+from ..te.blocks import Pair, Window
+from ..te.ops.convolution import transposed_outputs
+from ..te.ops.sums import Epilogue
+from .accumulators import fitted_bias
+from .geometry import Windows, window_extent
+from .graph import Shape
+from .int8_operators import Int8Convolution, Interleave
+from .onnx_attributes import OnnxNode
+from .onnx_context import GraphContext
+from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_products import bias_operand, weight_operand
+from .onnx_values import Pending, Product, Waiting
+from .onnx_window_attributes import (
+    AUTOMATIC,
+    PerDimension,
+    Sizes,
+    bias_name,
+    check_image,
+    check_kernel,
+    convolution_groups,
+    on_plane,
+)
+from .operators import Convolution
+
+PHASE_CHANNELS = 16
+"""The number of filters of a transposed convolution's phase is a multiple of this: whole blocks on any processor."""
+
+
+def transposed_window(
+    context: GraphContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
+) -> tuple[Window, int, Pair, Sizes]:
+    """Window, groups, output padding and output shape of a ConvTranspose with weights (C, O / groups, kh, kw)."""
+    groups = convolution_groups(context, node, data, weight, transposed=True)
+    check_image(context, node, data)
+    batch, _, *plane = data
+    _, share, *kernel = weight
+    before, after, padding = transposed_pads(context, node, plane, kernel)
+    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
+    window = on_plane(
+        Windows(kernel=tuple(kernel), strides=strides, pads=(*before, *after), dilations=dilations)
+    )
+    try:
+        height, width = transposed_outputs(window, *(plane[0], plane[1]), (padding[0], padding[1]))
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads and strides")
+    return window, groups, (padding[0], padding[1]), (batch, share * groups, height, width)
+
+
+def transposed_pads(
+    context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
+) -> tuple[PerDimension, PerDimension, PerDimension]:
+    """(pads before, pads after, output padding) of a ConvTranspose, each by spatial dimension: declared, or derived
+    from `auto_pad` or `output_shape`."""
+    rank = len(sizes)
+    check_kernel(context, node, tuple(kernel))
+    strides, dilations, extra = (
+        node.integers(name, (one,) * rank)
+        for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
+    wanted = node.integers("output_shape", ())[-rank:]
+    counts = [len(values) for values in (strides, dilations, extra, wanted or extra)]
+    if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
+        context.refuse(
+            node, f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}", "export it again"
+        )
+    if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
+        context.fail(
+            node, f"has strides {strides}, pads {pads} and output_padding {extra}", "give none below 0"
+        )
+    before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
+    if auto == "VALID":
+        before, after = [0] * rank, [0] * rank
+    if not wanted and auto in ("NOTSET", "VALID"):
+        return tuple(before), tuple(after), tuple(padding)
+    for d in range(rank):
+        full = strides[d] * (sizes[d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1
+        total = full - (wanted[d] if wanted else sizes[d] * strides[d])
+        padding[d] += max(0, -total)
+        total = max(0, total)
+        before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
+        after[d] = total - before[d]
+    return tuple(before), tuple(after), tuple(padding)
+
+
+def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
+    """Imports ConvTranspose of two spatial dimensions with constant weights."""
+    data, weight = context.operand(node, 0), context.operand(node, 1)
+    window, groups, padding, shape = transposed_window(context, node, data.shape, weight.shape)
+    bias = bias_name(context, node, shape[1])
+    depth, share, *kernel = weight.shape
+
+    def ordered(array: np.ndarray) -> np.ndarray:
+        """The order of a convolution's weight: (filters, channels of a group, rows, columns)."""
+        parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)
+        return parts.reshape(shape[1], -1, *kernel)
+
+    inputs = (data.name, context.reordered(node, 1, ordered), *([] if bias is None else [bias]))
+    operator = Convolution(
+        window=window,
+        groups=groups,
+        epilogue=Epilogue(bias=bias is not None),
+        transposed=True,
+        output_padding=padding,
+    )
+    context.add(node, operator, inputs, shape)
+
+
+def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
+    """A transposed convolution; groups (on accelerators only) and dilations become zeros among the weights."""
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    data = real_operand(context, node, 0)
+    plane_operand(context, node, data)
+    window, groups = operator.window, operator.groups
+    if groups != 1 and context.abilities.processor:
+        context.fail(node, f"has {groups} groups", "processors compute it in float32")
+    weight = _without_dilations(_without_groups(weight, groups), window.dilations)
+    product = Product(
+        data=data,
+        weight=weight.swapaxes(0, 1),
+        weight_scale=np.tile(scale, groups),
+        bias=bias_operand(context, node, 2),
+        window=replace(window, kernel=(weight.shape[2], weight.shape[3]), dilations=(1, 1)),
+    )
+    return pending_result(node, Waiting(round=partial(round_transposed, product=product)), shape)
+
+
+def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
+    """Weights (C, O / groups, kh, kw) of a transposed convolution as the dense weights of one group, with zeros."""
+    if groups == 1:
+        return weight
+    channels, share, *kernel = weight.shape
+    depth = channels // groups
+    dense = np.zeros((channels, groups * share, *kernel), weight.dtype)
+    for group in range(groups):
+        own = slice(group * depth, (group + 1) * depth)
+        dense[own, group * share : (group + 1) * share] = weight[own]
+    return dense
+
+
+def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
+    """Weights (C, O, kh, kw) with the zeros of a dilated kernel between their rows and columns."""
+    if dilations == (1, 1):
+        return weight
+    extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    wide = np.zeros((*weight.shape[:2], *extents), weight.dtype)
+    wide[:, :, :: dilations[0], :: dilations[1]] = weight
+    return wide
+
+
+def round_transposed(context: ImportContext, to: Rounding, *, product: Product) -> str:
+    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases.
+
+    A phase is all outputs whose rows and columns have the same remainders by the strides. Output row y, with y + top =
+    q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
+    """
+    batch, filters, height, width = to.pending.natural
+    channels, *kernel = product.weight.shape[1:]
+    taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]
+    (sy, sx), (top, left) = product.window.strides, product.window.pads[:2]
+    stride = -(-filters // PHASE_CHANNELS) * PHASE_CHANNELS
+    weight = np.zeros((sy * sx, stride, channels, *taps), np.int8)
+    for y in range(sy):
+        for x in range(sx):
+            of_phase = product.weight[:, :, y::sy, x::sx]
+            rows, columns = of_phase.shape[2:]
+            # Taps are reversed: the last one reads input row q, the first one the earliest row.
+            weight[y * sx + x, :filters, :, taps[0] - rows :, taps[1] - columns :] = of_phase[
+                :, :, ::-1, ::-1
+            ]
+    source = product.data.quantization
+    bias = np.zeros((sy * sx, stride), np.int64)
+    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale))
+    scale = np.ones((sy * sx, stride), np.float32)
+    scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
+    scale = scale.reshape(-1)
+    kernels = weight.reshape(-1, channels, *taps)
+    plane = context.tensors[product.data.tensor].nchw[2:]
+    last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
+    behind = [max(0, end - size + 1) for end, size in zip(last, plane, strict=True)]
+    phases = (batch, sy * sx * stride, *[size + pad for size, pad in zip(plane, behind, strict=True)])
+    convolution = Int8Convolution(
+        weight=kernels,
+        bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, scale, to.post()),
+        scale=scale,
+        window=Window(kernel=(taps[0], taps[1]), pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1])),
+        pad_value=source.stored_zero_point,
+        post=to.post(),
+    )
+    between = to.append(
+        context, convolution, (product.data.tensor,), output=f"{to.output}.phases", shape=phases
+    )
+    interleave = Interleave(
+        factors=(sy, sx),
+        before=(top, left),
+        stride=stride,
+        outputs=(filters, height, width),
+        kernel=(kernel[0], kernel[1]),
+    )
+    return to.append(context, interleave, (between,), name=f"{to.pending.members[0]}.interleave")
