@@ -20,7 +20,7 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
 
     Windows with large dilations have such taps.
     """
-    kept: list[slice] = []
+    slices: list[slice] = []
     ends, outputs = list(window.pads), window.outputs(*plane)
     for axis, size in enumerate(plane):
         taps, stride, dilation = window.kernel[axis], window.strides[axis], window.dilations[axis]
@@ -32,8 +32,8 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
             # Pads are never negative.
             first, last = min(int(live[0]), begin // dilation), max(int(live[-1]), taps - 1 - end // dilation)
         ends[axis], ends[axis + 2] = begin - first * dilation, end - (taps - 1 - last) * dilation
-        kept.append(slice(first, last + 1))
-    rows, columns = kept
+        slices.append(slice(first, last + 1))
+    rows, columns = slices
     kernel = (rows.stop - rows.start, columns.stop - columns.start)
     if kernel == window.kernel:
         return (rows, columns), window
@@ -52,17 +52,17 @@ def crop_windows(graph: Graph) -> Graph:
     for node in graph.nodes:
         if isinstance(node.operator, Convolution) and not node.operator.transposed:
             height, width = graph.data_shape(node)[2:]
-            kept, window = cropped(node.operator.window, (height, width))
+            slices, window = cropped(node.operator.window, (height, width))
             if window != node.operator.window:
-                graph, node = _with_window(graph, node, kept, window)
+                graph, node = _with_window(graph, node, slices, window)
                 changed = True
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes)) if changed else graph
 
 
-def _with_window(graph: Graph, node: Node, kept: tuple[slice, slice], window: Window) -> tuple[Graph, Node]:
+def _with_window(graph: Graph, node: Node, slices: tuple[slice, slice], window: Window) -> tuple[Graph, Node]:
     assert isinstance(node.operator, Convolution)
-    old, (rows, columns) = node.inputs[1], kept
+    old, (rows, columns) = node.inputs[1], slices
     weight = graph.constants[old][:, :, rows, columns]
     name = unused(f"{old}.cropped", graph.tensors)
     graph = with_tensors(graph, replace(graph.tensors[old], name=name, shape=weight.shape))

@@ -8,7 +8,7 @@ from typing import NoReturn, Protocol
 
 from vdla.util.errors import UserError
 
-MOST_TOLD = 10
+MOST_LISTED = 10
 """The largest number of nodes that one message lists."""
 AGAIN = "export the model again"
 """The way out of a model that contradicts itself."""
@@ -50,19 +50,19 @@ class NodeError(ModelError):
 class NodesError(NodeError):
     """Several nodes that are not supported: `parts`, an error for each.
 
-    The message lists the first `MOST_TOLD`, one on each line; the other attributes are those of the first error.
+    The message lists the first `MOST_LISTED`, one on each line; the other attributes are those of the first error.
     """
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
         first = parts[0]
         super().__init__(source, first.node, first.op_type, first.problem, first.way_out)
         self.parts = tuple(parts)
-        rest = f", of which the first {MOST_TOLD} are" if len(parts) > MOST_TOLD else ""
+        rest = f", of which the first {MOST_LISTED} are" if len(parts) > MOST_LISTED else ""
         lines = [f"{source}: {len(parts)} nodes are not supported{rest}:"]
-        told: set[str] = set()
-        for part in parts[:MOST_TOLD]:
-            way_out = "the way out is the same" if part.way_out in told else part.way_out
-            told.add(part.way_out)
+        ways_out: set[str] = set()
+        for part in parts[:MOST_LISTED]:
+            way_out = "the way out is the same" if part.way_out in ways_out else part.way_out
+            ways_out.add(part.way_out)
             lines.append(f"  node '{part.node}' ({part.op_type}): {part.problem}; {way_out}")
         self._lines = tuple(lines)
         self.args = ("\n".join(lines),)

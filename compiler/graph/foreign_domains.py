@@ -35,9 +35,9 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
     """(problem, way out) of a node whose domain no importer supports; `supported`: text that lists the supported
     domains.
     """
-    for beginnings, told in _FOREIGN.items():
+    for beginnings, message in _FOREIGN.items():
         if domain.startswith(beginnings):
-            return told
+            return message
     return f"is of the unknown domain '{domain}'", f"supported are {supported}"
 
 

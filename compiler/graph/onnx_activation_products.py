@@ -41,8 +41,8 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
         context.fail(node, *needs("zero_points"))
     *lead, rows, depth = a.shape
     columns, count = b.shape[-1], prod(lead)
-    turned = seen_as(context, b, np.swapaxes(elements_of(context, b), -1, -2))
-    (a, of_a), (b, of_b) = matrices(context, node, a, turned)
+    transposed = seen_as(context, b, np.swapaxes(elements_of(context, b), -1, -2))
+    (a, of_a), (b, of_b) = matrices(context, node, a, transposed)
     images = max(image for image, _, _ in of_a) + 1
     heads = count // images
     # Heads in positions of the inputs go to channels of the result, those in channels to positions: a softmax needs
@@ -156,7 +156,7 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
 
 def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
     """Moved matrices: by moving positions alone, or positions and then exchanging both, or element by element."""
-    found = _by_positions(context, node, value, images) or _turned(context, node, value, images)
+    found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
         value = rows_of(context, node, value).data
         places = _places(context, value, context.abilities.block)
@@ -196,15 +196,15 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
     return _tensor(context, replace(value, tensor=tensor)), places
 
 
-def _turned(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
+def _by_transposition(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
     """Matrices whose rows are adjacent channels: channels and positions are exchanged. None for other layouts."""
     *_, rows, columns = value.shape
-    turned = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
-    places = _places(context, turned, context.abilities.block)
+    transposed = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
+    places = _places(context, transposed, context.abilities.block)
     if places is not None and [image for image, _, _ in places] == images:
-        data = _tensor(context, turned)
+        data = _tensor(context, transposed)
     else:
-        found = _by_positions(context, node, turned, images)
+        found = _by_positions(context, node, transposed, images)
         if found is None:
             return None
         data, places = found

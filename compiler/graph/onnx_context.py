@@ -1,4 +1,4 @@
-"""The walk over the nodes of a model, and its state: constants, tensors and nodes so far, and the errors of nodes.
+"""The state of an import of a float graph: constants, tensors and nodes so far, and the errors of nodes.
 
 Functions that read the nodes of an operator get tensors of a node's inputs from it and add real-valued operators. A
 float graph has a node of each. In an integer graph (`onnx_integer_context.ImportContext`) an operator becomes a view, a
@@ -8,30 +8,31 @@ node, or an operation that waits for its QuantizeLinear.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
-import onnx
 
 from ..ir.types import DType
 from .budgets import SMALLER, too_large
-from .errors import NodeError, NodeErrors, ParameterError
+from .errors import NodeErrors, ParameterError
 from .graph import Node, Shape, Tensor, unused
-from .onnx_attributes import OnnxNode, read_node
-from .onnx_table import rows_of
+from .onnx_attributes import OnnxNode
 from .operators import Operator, Reshape
 
 TYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "bfloat16", "float64"),
-    *[dtype.value for dtype in DType if dtype.is_code],
+    *map(str, filter(attrgetter("is_code"), DType)),
 )
 """Element types of tensors in the graph."""
+
 MOST_PARAMETERS = 64
 """Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
+
 HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 """16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
 
@@ -316,26 +317,3 @@ class GraphContext(NodeErrors):
     def _unused(self, name: str) -> str:
         """`name`, with a number behind it where the model or the graph has a tensor of that name."""
         return unused(name, self.constants, self.tensors, self.static_shapes)
-
-
-def import_node(context: GraphContext, node: OnnxNode) -> None:
-    """Imports one ONNX node: evaluates it if all inputs are constants, else adds operators or nodes in its place. Binds
-    its outputs. Raises ModelError for a node that is not supported."""
-    if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
-        _import_steps(context, node, writers[0](context, node))
-    elif not (context.expand(node) or context.fold(node)):
-        context.import_operator(node)
-
-
-def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
-    """Imports the nodes that replace a node."""
-    for index, proto in enumerate(body):
-        import_node(context, read_node(proto, index))
-
-
-def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
-    """Imports the steps that replace an operator on integers; an error of a step becomes an error of the node."""
-    try:
-        import_body(context, steps)
-    except NodeError as error:
-        raise error.of_node(context.source, node) from None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,15 +21,15 @@ from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .int8_operators import Quantization
 from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
-from .onnx_context import import_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
-from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
+from .onnx_integer_context import QUANTIZE, ImportContext
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
-from .onnx_table import GRAPHS, Rows, operators, rows_of
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
+from .onnx_table import GRAPHS, operators, rows_of
+from .onnx_values import Constant, FloatInput, Integer, Pending, Real
+from .onnx_walk import import_node
 from .operator_rows import Row, refuse_unread
 
 SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))
@@ -98,7 +97,7 @@ def _import_every(context: ImportContext, nodes: Sequence[OnnxNode]) -> None:
         source=context.source,
         stand_in=partial(_stand_in, context),
         # A node after a refused one may be refused only because of it.
-        told=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
+        reported=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
     )
     for node in nodes:
         refused.take(node, partial(import_node, context))
@@ -180,13 +179,17 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     for row in rows:
         if row.behind and row.behind.isdisjoint(kinds):
             continue
-        if not row.behind and Statistic.__name__ in kinds:
-            _refuse_statistic(context, node)
+        if not row.behind and "Statistic" in kinds:
+            from .onnx_refusals import refuse_statistic
+
+            refuse_statistic(context, node)
         if row is not rows[-1] and not row.takes(node, context.opset):
             continue
         if _import_by(context, node, row) is not False:
             return
-    _refuse_form(context, node, rows)
+    from .onnx_refusals import refuse_form
+
+    refuse_form(context, node, rows)
 
 
 def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
@@ -200,35 +203,3 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
         if isinstance(data, FloatInput) and len(data.shape) == 3:
             context.refuse_float(node, 0, data)
     return row(context, node)
-
-
-def _refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
-    """Fails on a node that reads a statistic (a number for each row) and is no step of a normalization."""
-    values = [context.value(node, index) for index in range(len(node.inputs))]
-    index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
-    context.refuse_float(node, index, values[index])
-
-
-def _refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Fails on a node of an operator that is supported in other forms."""
-    values = [context.value(node, index) for index in range(len(node.inputs))]
-    for index, value in enumerate(values):
-        if isinstance(value, FloatInput):
-            context.refuse_float(node, index, value)
-    if any(row.reads is None for row in rows):
-        # A function of one tensor.
-        constants = [value for value in values if isinstance(value, Constant | QuantizedConstant)]
-        if any(prod(value.shape) != 1 for value in constants):
-            context.fail(
-                node,
-                "has a constant of several elements, and functions of one tensor and single numbers are looked up",
-                "give it one element",
-            )
-        if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):
-            context.fail(node, "is a function of a result that is not rounded before it", MERGE_PATTERN)
-    for index, value in enumerate(values):
-        if isinstance(value, Pending):
-            context.refuse_float(node, index, value)
-    context.fail(
-        node, "is of a form, or has operands, that only processors and GPUs take", "leave it to the processor"
-    )

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
-from .errors import ModelError
 from .graph import GraphInput, Shape, Tensor, quantized_tensor, unused
 from .int8_operators import Quantization
 from .onnx_attributes import OnnxNode
@@ -315,31 +314,6 @@ class ImportContext(GraphContext):
 
     def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
         """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
-        name = node.inputs[index] if index < len(node.inputs) else str(index)
-        match value:
-            case FloatInput():
-                self.fail(node, f"its input '{name}' is a float tensor that is never quantized", QUANTIZE)
-            case Pending():
-                self.fail(
-                    node,
-                    f"its input '{name}' (from '{value.name}') is float: no QuantizeLinear follows",
-                    QUANTIZE,
-                )
-            case Constant() | QuantizedConstant():
-                self.fail(
-                    node, f"its input '{name}' is a constant", "fold the operation when exporting the model"
-                )
-            case Integer():
-                self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
-            case Statistic():
-                self.fail(
-                    node,
-                    f"its input '{name}' is a number for each row, which only normalizations use",
-                    "leave it to the processor",
-                )
-            case None:
-                self.refuse(node, f"its input {index} is missing")
-            case Real():
-                raise ModelError(
-                    f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"
-                )
+        from .onnx_refusals import refuse_float
+
+        return refuse_float(self, node, index, value)

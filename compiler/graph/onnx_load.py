@@ -153,9 +153,9 @@ def _name_outputs_once(model: onnx.ModelProto) -> None:
     """Removes repeated outputs of one name: they are the same tensor, and results are returned by name."""
     outputs = {info.name: info for info in reversed(model.graph.output)}
     if len(outputs) < len(model.graph.output):
-        kept = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
+        unique = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
         del model.graph.output[:]
-        model.graph.output.extend(kept)
+        model.graph.output.extend(unique)
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:

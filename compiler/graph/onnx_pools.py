@@ -146,9 +146,9 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     found = reduced_axes(context, node, data.shape)
     axes = set(found or ())
-    kept = found is None or node.integer("keepdims", 1)
+    keepdims = found is None or node.integer("keepdims", 1)
     shape = [1 if axis in axes else size for axis, size in enumerate(data.shape)]
-    if not kept:
+    if not keepdims:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
     reduced = {axis for axis in axes if data.shape[axis] != 1}
     pending = None

@@ -246,8 +246,8 @@ def arranged(
         there = np.where(filled, -1, (image * plane + place) * count + channel - first)
         there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)
         positions = shape[2:] if shape[2] * shape[3] == count else (count, 1)
-        turned = swapped(context, node, data, height * width, positions, (first, count))
-        exchanged = replace(data, tensor=turned, shape=context.tensors[turned].shape, view=None)
+        exchange = swapped(context, node, data, height * width, positions, (first, count))
+        exchanged = replace(data, tensor=exchange, shape=context.tensors[exchange].shape, view=None)
         return arranged(context, node, exchanged, there, again=False)
     places = np.where(filled, -1, image * plane + place)
     groups: dict[bytes, int] = {}

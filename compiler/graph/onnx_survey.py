@@ -18,12 +18,12 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .int8_operators import Quantization
 from .onnx_attributes import OnnxNode
-from .onnx_context import import_node
 from .onnx_emit import on_input_grid
 from .onnx_import import begin, bind_input
 from .onnx_integer_context import ImportContext
 from .onnx_load import initializer_array, static_shapes
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
+from .onnx_walk import import_node
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
 

@@ -46,9 +46,11 @@ def _row(
     idle: str = "",
     images: bool = False,
     behind: str = "",
+    when: str = "",
     whole: bool = False,
 ) -> Row[Any, Any]:
     """A row. `place`: FILE:FUNCTION without the prefix of the kind; lists of names are separated by spaces."""
+    file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located
     return Row(
         kind=kind,
@@ -57,6 +59,7 @@ def _row(
         idle=frozenset(idle.split()),
         images=images,
         behind=frozenset(behind.split()),
+        when=Located(f"floating.onnx_{file}:{when}") if when else None,
     )
 
 
@@ -70,6 +73,7 @@ _either = partial(_row, "either")
 _shared = partial(_row, "both")
 _plain = partial(_row, "plain")
 _steps = partial(_row, "steps")
+_layer = partial(_steps, "recurrent:recurrent_body", idle=_NUMBERS, when="in_steps_since")
 _contributed = partial(_row, "contributed")
 _control = partial(_row, "control")
 _integers = partial(_row, "integers")
@@ -78,14 +82,9 @@ _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
-def _both(
-    quantized: str, floating: str, reads: str = "", *, idle: str = "", images: bool = False
-) -> tuple[Row[Any, Any], Row[Any, Any]]:
+def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
     """The rows of an operator that reads the same attributes in quantized and in float models."""
-    return (
-        _quantized(quantized, reads, idle=idle, images=images),
-        _float(floating, reads, idle=idle, images=images),
-    )
+    return _quantized(quantized, reads), _float(floating, reads)
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
@@ -120,25 +119,22 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _plain("plain_windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("plain_windows:column_to_image_steps", "dilations pads strides"),),
-        "GlobalAveragePool": (
+        **_alike(
+            "GlobalAveragePool GlobalMaxPool",
             _shared("pools:import_global_pool", images=True),
-            _steps("plain_windows:global_pool_steps"),
-        ),
-        "GlobalMaxPool": (
-            _shared("pools:import_global_pool", images=True),
-            _steps("plain_windows:global_pool_steps"),
+            _steps("plain_windows:global_pool_steps", when="is_no_image"),
         ),
         "GridSample": (_float("plain_windows:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
             _shared("pools:import_max_pool", _POOL, idle="storage_order", images=True),
             _plain("plain_windows:import_plain_pool", _POOL, idle="storage_order"),
-            _steps("plain_windows:max_pool_steps", f"{_POOL} storage_order"),
+            _steps("plain_windows:max_pool_steps", f"{_POOL} storage_order", when="gives_indices"),
         ),
         "MaxUnpool": (_steps("plain_windows:max_unpool_steps", "kernel_shape pads strides"),),
         "Resize": (
             _shared("resize:import_resize", _RESIZE, idle=_CROPS, images=True),
-            _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}"),
+            _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}", when="in_taps"),
         ),
         # Element by element.
         **_alike(
@@ -165,7 +161,11 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "CastLike": (_float("logic:import_logic", "round_mode saturate"),),
         **_alike("Celu Elu LeakyRelu Swish ThresholdedRelu", *_function("pointwise:import_unary", "alpha")),
-        "Clip": (_CHAIN, *_both("elementwise:import_clamp", "pointwise:import_clip")),
+        "Clip": (
+            _CHAIN,
+            *_both("elementwise:import_clamp", "pointwise:import_clip"),
+            _steps("functions:function_steps", when="has_variables"),
+        ),
         **_alike("Div Sub", _NORM, *_function("pointwise:import_nary")),
         "Gelu": _function("pointwise:import_unary", "approximate"),
         "HardSigmoid": _function("pointwise:import_unary", "alpha beta"),
@@ -222,7 +222,12 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _shared(
                 "batch_normalization:import_batch_normalization", "epsilon training_mode", idle="momentum"
             ),
-            _steps("decompose:batch_normalization_steps", "epsilon training_mode", idle="momentum"),
+            _steps(
+                "decompose:batch_normalization_steps",
+                "epsilon training_mode",
+                idle="momentum",
+                when="has_variables",
+            ),
         ),
         "CumProd": (_float("reductions:import_running", "exclusive reverse"),),
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
@@ -233,17 +238,17 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Hardmax": (_float("indexed:import_hardmax", "axis"),),
         "InstanceNormalization": (
             _float("normalizations:import_instance_normalization", "epsilon"),
-            _steps("decompose:instance_normalization_steps", "epsilon"),
+            _steps("decompose:instance_normalization_steps", "epsilon", when="has_variables"),
         ),
         "LRN": (_steps("decompose:local_response_steps", "alpha beta bias size"),),
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
             _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
-            _steps("normalizations:layer_normalization_steps", "axis epsilon stash_type"),
+            _steps("normalizations:layer_normalization_steps", "axis epsilon stash_type", when="is_more"),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
-            _steps("decompose:softmax_steps", "axis"),
+            _steps("decompose:softmax_steps", "axis", when="is_in_16_bits"),
         ),
         "LpNormalization": (_steps("decompose:lp_normalization_steps", "axis p"),),
         "Mean": (_steps("decompose:mean_steps"),),
@@ -264,7 +269,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("rows:import_rows", "axis"),
             _quantized("masks:import_masked_softmax", "axis", behind="Masked"),
             _float("reductions:import_softmax", "axis"),
-            _steps("decompose:softmax_steps", "axis"),
+            _steps("decompose:softmax_steps", "axis", when="is_in_16_bits"),
         ),
         "TopK": (_float("indexed:import_top_k", "axis largest", idle="sorted"),),
         # Recurrent layers.
@@ -273,16 +278,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "GRU": (
             _float("recurrent:import_recurrent", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
-            _steps("recurrent:recurrent_body", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
+            _layer(f"{_RECURRENT} linear_before_reset"),
         ),
         "LSTM": (
             _float("recurrent:import_lstm", f"{_RECURRENT} input_forget", idle=_NUMBERS),
-            _steps("recurrent:recurrent_body", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+            _layer(f"{_RECURRENT} input_forget"),
         ),
-        "RNN": (
-            _float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS),
-            _steps("recurrent:recurrent_body", _RECURRENT, idle=_NUMBERS),
-        ),
+        "RNN": (_float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS), _layer(_RECURRENT)),
         # Bodies of other nodes.
         "If": (_control("control:import_control", "else_branch then_branch"),),
         "Loop": (_control("control:import_control", "body"),),
@@ -297,13 +299,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", idle=_QUANTIZATION, behind=_NORMALIZED),
             _quantized("quantization:import_dequantize", _QUANTIZATION),
             _float("quantization:import_dequantize", _QUANTIZATION),
-            _steps("decompose:dequantize_steps", _QUANTIZATION),
+            _steps("decompose:dequantize_steps", _QUANTIZATION, when="reads_integers"),
         ),
         "QuantizeLinear": (
             _quantized("norms:import_norm", idle=f"{_QUANTIZATION} saturate", behind=_NORMALIZED),
             _quantized("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
             _float("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
-            _steps("decompose:quantize_steps", f"{_QUANTIZATION} saturate"),
+            _steps("decompose:quantize_steps", f"{_QUANTIZATION} saturate", when="makes_integers"),
         ),
         # Operators on integers, as steps between grids.
         "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),

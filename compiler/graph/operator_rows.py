@@ -77,6 +77,7 @@ class Row(Generic[Context, Result]):
     schema). `idle`: attributes without effect on the result.
 
     `images`: it reads images (N, C, H, W); lines (N, C, L) are converted to images before, and results back to lines.
+    `when`: the function that tells whether a node needs the steps of this row although it has a float row.
     `behind`: the row is tried only if an input of the node is of one of these kinds of value (`onnx_values`), or is
     the result of a pending operation of one of these kinds (empty: always). If a row returns False, the next is tried.
     """
@@ -87,6 +88,11 @@ class Row(Generic[Context, Result]):
     idle: frozenset[str] = frozenset()
     images: bool = False
     behind: frozenset[str] = frozenset()
+    when: Callable[[Context, OnnxNode], object] | None = None
+
+    def needed(self, context: Context, node: OnnxNode) -> bool:
+        """Whether `when` says so."""
+        return self.when is not None and bool(self.when(context, node))
 
     def __call__(self, context: Context, node: OnnxNode) -> Result:
         """Reads a node. Raises NodeError where the node has an attribute that the row does not read."""

@@ -16,13 +16,13 @@ class RefusedNodes:
     """The rejections so far.
 
     `stand_in(name)`: binds the name of a rejected node's output to a stand-in, and returns whether it could.
-    `told(node)`: whether the rejection of a node that reads a stand-in is reported, because it is no consequence of an
-    earlier one.
+    `reported(node)`: whether the rejection of a node that reads a stand-in is recorded: it is no consequence of an earlier
+    one.
     """
 
     source: str
     stand_in: Callable[[str], bool]
-    told: Callable[[OnnxNode], bool]
+    reported: Callable[[OnnxNode], bool]
     errors: list[NodeError] = field(default_factory=list)
     stand_ins: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ class RefusedNodes:
             if isinstance(error, InvalidModelError):
                 if not self.errors:
                     raise
-            elif self.stand_ins.isdisjoint(node.inputs) or self.told(node):
+            elif self.stand_ins.isdisjoint(node.inputs) or self.reported(node):
                 self.errors.append(error)
             self._lose(node)
         except Exception:

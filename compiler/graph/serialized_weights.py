@@ -54,7 +54,7 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
     _, graph_start, graph_body, graph_end = graphs[0]
     weights: dict[int, memoryview] = {}
     parts: list[memoryview | bytes] = []
-    kept = graph_body
+    copied = graph_body
     number = 0
     for field, start, body, end in _fields(whole, graph_body, graph_end):
         if field != _INITIALIZER:
@@ -63,12 +63,12 @@ def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
             data_start, data_body, data_end = data
             weights[number] = whole[data_body:data_end]
             length = end - body - (data_end - data_start)
-            parts += [whole[kept:start], _header(_INITIALIZER, length), whole[body:data_start]]
-            kept = data_end
+            parts += [whole[copied:start], _header(_INITIALIZER, length), whole[body:data_start]]
+            copied = data_end
         number += 1
     if not weights:
         raise _NotPlainError
-    parts.append(whole[kept:graph_end])
+    parts.append(whole[copied:graph_end])
     header = _header(_GRAPH, sum(map(len, parts)))
     return b"".join([whole[:graph_start], header, *parts, whole[graph_end:]]), weights
 

@@ -47,18 +47,18 @@ def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelP
     label, model = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
     model = with_sizes_folded(model)
     wanted = {info.name for info in model.graph.output}
-    kept: list[onnx.NodeProto] = []
+    needed: list[onnx.NodeProto] = []
     for index, node in reversed(list(enumerate(model.graph.node))):
         if wanted.intersection(node.output):
             node.name = node.name or f"{node.op_type}_{index}"
             wanted.update(tensors_read(node))
-            kept.append(node)
-    kept.reverse()
+            needed.append(node)
+    needed.reverse()
     taken: set[str] = set()
-    for node in kept:
+    for node in needed:
         node.name = unused(node.name, taken)
         taken.add(node.name)
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in needed]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return label, model

@@ -48,19 +48,19 @@ def _inlined(graph: Graph, node: Node) -> Node:
         return node
     values: dict[str, Expr] = {}
     types = argument_types(node.operator.body)
-    kept: list[str] = []
+    others: list[str] = []
     for i, name in enumerate(node.inputs):
         array = graph.constants.get(name)
         dtype = types.get(argument(i).name, DType.FLOAT32)
         if array is not None and _is_number(array, dtype):
             values[argument(i).name] = Const(array.reshape(-1)[0].item(), dtype)
         else:
-            values[argument(i).name] = argument(len(kept), dtype)
-            kept.append(name)
-    if len(kept) == len(node.inputs):
+            values[argument(i).name] = argument(len(others), dtype)
+            others.append(name)
+    if len(others) == len(node.inputs):
         return node
     body = substitute_expr(node.operator.body, values)
-    return replace(node, operator=Elementwise(body=body), inputs=tuple(kept))
+    return replace(node, operator=Elementwise(body=body), inputs=tuple(others))
 
 
 def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) -> Node:

@@ -9,6 +9,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
+from ..onnx_attributes import OnnxNode
+from ..onnx_context import GraphContext
 from ..onnx_rounding import rounded_type
 from ..onnx_steps import FloatSteps
 
@@ -24,6 +26,16 @@ RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
 """Lower and upper bound to which QuantizeLinear saturates, by integer dtype."""
 MOST_NEIGHBOURS = 256
 """Largest `size` of LRN: each of the channels that it sums is a Slice node."""
+
+
+def has_variables(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether an input behind the first is missing or no constant."""
+    return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
+
+
+def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether each step of a softmax rounds to 16 bits, as it does in a runtime that computes in 16 bits."""
+    return context.half_type(node) is not None and context.opset >= 13
 
 
 def softmax_steps(s: FloatSteps) -> None:

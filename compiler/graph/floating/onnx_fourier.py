@@ -44,8 +44,8 @@ def dft_steps(s: FloatSteps) -> None:
         results = [_sum(s, parts, (twice * np.cos(angles) / length, -twice * np.sin(angles) / length))]
     else:
         results = _transformed(s, parts, angles)
-    turned = [s.add("Transpose", result, perm=np.argsort(order).tolist()) for result in results]
-    s.done(_joined(s, turned))
+    moved = [s.add("Transpose", result, perm=np.argsort(order).tolist()) for result in results]
+    s.done(_joined(s, moved))
 
 
 def stft_steps(s: FloatSteps) -> None:

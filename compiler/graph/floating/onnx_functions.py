@@ -13,11 +13,22 @@ from onnx import defs, helper
 
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
+from ..onnx_steps import FloatSteps
 
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
 )
 """Operators that compute something else in a later opset for the same inputs and attributes."""
+
+
+def has_variables(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether an input behind the first is no constant."""
+    return any(node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
+
+
+def function_steps(s: FloatSteps) -> None:
+    """The ONNX nodes of an operator that ONNX defines as a function."""
+    s.nodes += function_body(s.context, s.node) or []
 
 
 def function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto] | None:

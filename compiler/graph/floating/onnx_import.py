@@ -16,11 +16,11 @@ from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_o
 from ..model_rewrites import means_standard
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node, reference_is_mistaken
-from ..onnx_context import TYPES, GraphContext, import_body, import_node
+from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
-from ..onnx_rounding import rounded_type
 from ..onnx_table import GRAPHS, STRUCTURE, operators, rows_of
+from ..onnx_walk import import_body, import_node
 from ..operator_rows import Row, refuse_unread
 from ..refused_nodes import RefusedNodes
 
@@ -63,7 +63,7 @@ def import_float_model(
         info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
         for info in (*model.graph.value_info, *model.graph.output)
     }
-    refused = RefusedNodes(source=label, stand_in=partial(_stand_in, context, types), told=lambda _: True)
+    refused = RefusedNodes(source=label, stand_in=partial(_stand_in, context, types), reported=lambda _: True)
     for index, proto in enumerate(model.graph.node):
         refused.take(read_node(proto, index), partial(import_node, context))
     refused.check()
@@ -192,15 +192,13 @@ def import_operator(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _import_operator(context: GraphContext, node: OnnxNode) -> None:
-    rows = rows_of("", node.op_type, "float", *GRAPHS)
-    if not rows or _is_more(context, node):
-        steps = rows_of("", node.op_type, "steps")
+    rows, steps = rows_of("", node.op_type, "float", *GRAPHS), rows_of("", node.op_type, "steps")
+    if not rows or (steps and steps[0].needed(context, node)):
         body = steps[0](context, node) if steps else _function_body(context, node)
-        if body is not None:
-            import_body(context, body)
-            return
-    if not rows:
-        context.fail(node, *unsupported(SUPPORTED))
+        if body is None:
+            context.fail(node, *unsupported(SUPPORTED))
+        import_body(context, body)
+        return
     plain = rows_of("", node.op_type, "plain")
     importer = plain[0] if plain and _is_plain(context, node) else rows[0]
     held = next((dtype for dtype in context.types(node) if dtype.is_code), None)
@@ -240,49 +238,6 @@ def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
     return len(context.tensor(node, 0).shape) > 4
-
-
-def _is_more(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a node needs more than its importer offers, so that its steps or ONNX's function replace it."""
-    match node.op_type:
-        case "LayerNormalization":
-            constants = all(
-                context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i]
-            )
-            return any(node.outputs[1:]) or not constants
-        case "Softmax" | "LogSoftmax":
-            # Each step rounds to 16 bits, as a runtime that computes in 16 bits does.
-            return context.half_type(node) is not None and context.opset >= 13
-        case "LSTM" | "GRU" | "RNN":
-            from .onnx_recurrent import in_steps_since
-
-            return in_steps_since(context, node) is not None
-        case "GlobalAveragePool" | "GlobalMaxPool":
-            return len(context.tensor(node, 0).shape) not in (3, 4)
-        case "MaxPool":
-            integers = context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
-            return any(node.outputs[1:]) or integers
-        case "Resize":
-            from .onnx_resize_steps import in_taps
-
-            return in_taps(context, node)
-        case "BatchNormalization" | "InstanceNormalization":
-            return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
-        case "QuantizeLinear":
-            known = not any(node.inputs[2:]) or context.is_constant(node, 2)
-            zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
-            plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
-            # The quotient of 16-bit floats is rounded to 16 bits too.
-            halves = context.half_type(node) is not None
-            known_scale = context.is_constant(node, 1)
-            return not (plain and known_scale) or halves or bool(node.integer("block_size", 0))
-        case "DequantizeLinear":
-            return context.resolve(node.inputs[0]) not in context.quantized
-        case "Clip":
-            return any(
-                node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs))
-            )
-    return False
 
 
 TYPED = STRUCTURE | frozenset(

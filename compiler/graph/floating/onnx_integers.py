@@ -58,14 +58,14 @@ def integer_convolution_steps(s: FloatSteps) -> None:
     parts = _parts(sizes, _size(s, 0, 2))
     sums: list[str] = []
     for first, last in parts:
-        kept = weight
+        part = weight
         if len(parts) > 1:
             inside = np.zeros(sizes.shape[1:])
             inside[first:last] = 1
-            kept = s.add("Mul", weight, s.constant(inside.reshape(1, *s.shape(1)[1:]), np.float32))
+            part = s.add("Mul", weight, s.constant(inside.reshape(1, *s.shape(1)[1:]), np.float32))
         if attributes is not s.node.attributes:
-            kept = s.add("Pad", kept, s.constant([0] * 7 + [1], np.int64))
-        sums.append(s.add("Cast", s.add("Conv", data, kept, **attributes), to=TensorProto.INT32))
+            part = s.add("Pad", part, s.constant([0] * 7 + [1], np.int64))
+        sums.append(s.add("Cast", s.add("Conv", data, part, **attributes), to=TensorProto.INT32))
     s.done(_total(s, sums))
 
 
@@ -201,5 +201,5 @@ def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> di
     target computes by Winograd's method."""
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]
-    kept = {name: value for name, value in node.attributes.items() if name != "auto_pad"}
-    return {**kept, "pads": pads, "kernel_shape": [WINOGRAD[0], WINOGRAD[1] + 1]}
+    others = {name: value for name, value in node.attributes.items() if name != "auto_pad"}
+    return {**others, "pads": pads, "kernel_shape": [WINOGRAD[0], WINOGRAD[1] + 1]}

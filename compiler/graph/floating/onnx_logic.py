@@ -238,15 +238,15 @@ def import_trilu(context: GraphContext, node: OnnxNode) -> None:
         )
         k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
         a, b = argument(1, DType.INT64), argument(2, DType.INT64)
-        kept = b <= a if node.integer("upper", 1) else a <= b
+        inside = b <= a if node.integer("upper", 1) else a <= b
         x = argument(0, data.dtype)
         zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
-        add_elementwise(context, node, select(kept, x, zero), [data.name, own, k])
+        add_elementwise(context, node, select(inside, x, zero), [data.name, own, k])
         return
     k = int(context.number(node, 1, "diagonal k", 0))
     ones = np.ones(data.shape[-2:], np.bool_)
-    kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
-    mask = context.store(context.temporary(node, "kept"), kept)
+    inside = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
+    mask = context.store(context.temporary(node, "kept"), inside)
     x = argument(0, data.dtype)
     zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
     add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])

@@ -70,8 +70,8 @@ def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple
         batch = broadcast([left[:-2], right[:-2]])
     except ValueError as error:
         context.refuse(node, str(error))
-    kept = (*(left[-2:-1] if left is a else ()), *(right[-1:] if right is b else ()))
-    return left, right, (*batch, left[-2], right[-1]), (*batch, *kept)
+    outer = (*(left[-2:-1] if left is a else ()), *(right[-1:] if right is b else ()))
+    return left, right, (*batch, left[-2], right[-1]), (*batch, *outer)
 
 
 def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:

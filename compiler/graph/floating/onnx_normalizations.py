@@ -67,6 +67,12 @@ MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the standard deviation by MeanVarianceNormalization."""
 
 
+def is_more(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a LayerNormalization has a scale or bias that is no constant, or gives mean or deviation."""
+    constants = all(context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i])
+    return any(node.outputs[1:]) or not constants
+
+
 def layer_normalization_steps(s: FloatSteps) -> None:
     """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
     shape = s.shape(0)

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from onnx import TensorProto, helper
 
+from ...ir.types import DType
 from ...te import scalars
 from ...te.ops.grid_sample import Outside, Sampling, grid_sample
 from ...te.ops.movement import pad_runs
@@ -141,12 +142,22 @@ def _finish(
     add_elementwise(context, node, argument(0) + argument(1), [total, column])
 
 
+def is_no_image(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether the data is neither an image nor a line."""
+    return len(context.tensor(node, 0).shape) not in (3, 4)
+
+
 def global_pool_steps(s: FloatSteps) -> None:
     """The ONNX nodes of GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     if len(s.shape(0)) < 3:
         s.refuse(f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
+
+
+def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a MaxPool gives indices, or is of 8-bit integers."""
+    return any(node.outputs[1:]) or context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
 
 
 def max_pool_steps(s: FloatSteps) -> None:

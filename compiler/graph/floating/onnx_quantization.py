@@ -16,7 +16,7 @@ from ...te.scalars import Scalar, argument
 from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_rounding import check_real_type, read_grid
+from ..onnx_rounding import check_real_type, read_grid, rounded_type
 from ..operators import Elementwise
 from .onnx_pointwise import as_type
 
@@ -56,6 +56,16 @@ MOVES = frozenset(
 """Operators whose result on float32 tensors of integer values equals their result on integers."""
 
 
+def makes_integers(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a QuantizeLinear has an integer tensor as its result, not a float32 tensor that holds integers."""
+    known = not any(node.inputs[2:]) or context.is_constant(node, 2)
+    zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
+    plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
+    # The quotient of 16-bit floats is rounded to 16 bits too.
+    halves = context.half_type(node) is not None
+    return not (plain and context.is_constant(node, 1)) or halves or bool(node.integer("block_size", 0))
+
+
 def import_quantize(context: GraphContext, node: OnnxNode) -> None:
     """Imports QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
     data = context.operand(node, 0)
@@ -66,6 +76,11 @@ def import_quantize(context: GraphContext, node: OnnxNode) -> None:
     steps = scalars.clip(scalars.divide(argument(0), s), low - z, high - z)
     name = context.add(node, Elementwise(body=scalars.round_half_even(steps) + z), inputs, data.shape)
     context.quantized[name] = dtype
+
+
+def reads_integers(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether a DequantizeLinear reads an integer tensor, not a float32 tensor that holds integers."""
+    return context.resolve(node.inputs[0]) not in context.quantized
 
 
 def import_dequantize(context: GraphContext, node: OnnxNode) -> None:

@@ -231,8 +231,8 @@ class _Direction:
         else:
             inner = s.add("MatMul", s.add("Mul", r, self.h), parts[2])
             new = self.apply(1, self.gate(from_input, 2), inner, biases[2])
-        kept = s.add("Mul", z, self.h)
-        return s.add("Add", s.add("Mul", s.add("Sub", s.constant(1, np.float32), z), new), kept)
+        carried = s.add("Mul", z, self.h)
+        return s.add("Add", s.add("Mul", s.add("Sub", s.constant(1, np.float32), z), new), carried)
 
     def _lstm(self, gates: str) -> tuple[str, str]:
         s = self.s

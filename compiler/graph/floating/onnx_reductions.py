@@ -65,13 +65,13 @@ def import_reduction(context: GraphContext, node: OnnxNode) -> None:
             context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
     whole, rest = _reduced(data.shape, axes)
-    kept = bool(node.integer("keepdims", 1))
-    shape = whole if kept else rest
+    keepdims = bool(node.integer("keepdims", 1))
+    shape = whole if keepdims else rest
     if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
         # A pool keeps its input's blocks of channels.
         window = Window(kernel=(data.shape[2], data.shape[3]))
         pool = MaxPool(window=window) if kind == "max" else AveragePool(window=window, counted=(0, 0, 0, 0))
-        if kept:
+        if keepdims:
             context.add(node, pool, (data.name,), shape)
             return
         pooled = context.add(node, pool, (data.name,), whole, output=context.temporary(node, "pool"))
@@ -90,8 +90,8 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
         context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
     whole, rest = _reduced(data.shape, axes)
-    kept = bool(node.integer("keepdims", 1))
-    output = None if kept else context.temporary(node, "log")
+    keepdims = bool(node.integer("keepdims", 1))
+    output = None if keepdims else context.temporary(node, "log")
 
     def step(what: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
         return context.add(node, operator, inputs, shape, output=context.temporary(node, what))
@@ -107,7 +107,7 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
     total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
     body = log(argument(0)) + argument(1) if exponents else log(argument(0))
     result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
-    if not kept:
+    if not keepdims:
         context.view(node, context.tensors[result], rest)
 
 
@@ -157,9 +157,9 @@ def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
     if data.dtype is DType.BOOL:
         as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
     program = fold(data.shape, axes, kind, dtype=as_number.dtype)
-    kept = bool(node.integer("keepdims", 1))
+    keepdims = bool(node.integer("keepdims", 1))
     shape = tuple(
-        1 if axis in axes else size for axis, size in enumerate(data.shape) if kept or axis not in axes
+        1 if axis in axes else size for axis, size in enumerate(data.shape) if keepdims or axis not in axes
     )
     if data.dtype is DType.BOOL:
         number = context.add(

@@ -1,0 +1,68 @@
+"""Errors about nodes that an integer graph cannot have: operands that are not quantized, and forms of operators."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NoReturn
+
+from .errors import ModelError
+from .onnx_attributes import OnnxNode
+from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
+from .onnx_table import Rows
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
+
+_CONSTANT = "is a constant", "fold the operation when exporting the model"
+_PROBLEMS: dict[type, tuple[str, str]] = {
+    FloatInput: ("is a float tensor that is never quantized", QUANTIZE),
+    Constant: _CONSTANT,
+    QuantizedConstant: _CONSTANT,
+    Integer: ("is integer", "dequantize it first (DequantizeLinear)"),
+    Statistic: ("is a number for each row, which only normalizations use", "leave it to the processor"),
+}
+"""Problem and way out of an operand that is not quantized, by kind of value."""
+
+
+def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
+    """Fails on an operand that is not a quantized tensor; the message says which kind of value it is."""
+    if value is None:
+        context.refuse(node, f"its input {index} is missing")
+    name = node.inputs[index] if index < len(node.inputs) else str(index)
+    if isinstance(value, Real):
+        raise ModelError(f"{context.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused")
+    if isinstance(value, Pending):
+        problem, way_out = f"(from '{value.name}') is float: no QuantizeLinear follows", QUANTIZE
+    else:
+        problem, way_out = _PROBLEMS[type(value)]
+    context.fail(node, f"its input '{name}' {problem}", way_out)
+
+
+def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
+    """Fails on a node that reads a statistic (a number for each row) and is no step of a normalization."""
+    values = [context.value(node, index) for index in range(len(node.inputs))]
+    index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
+    context.refuse_float(node, index, values[index])
+
+
+def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
+    """Fails on a node of an operator that is supported in other forms."""
+    values = [context.value(node, index) for index in range(len(node.inputs))]
+    for index, value in enumerate(values):
+        if isinstance(value, FloatInput):
+            context.refuse_float(node, index, value)
+    if any(row.reads is None for row in rows):
+        # A function of one tensor.
+        constants = [value for value in values if isinstance(value, Constant | QuantizedConstant)]
+        if any(prod(value.shape) != 1 for value in constants):
+            context.fail(
+                node,
+                "has a constant of several elements, and functions of one tensor and single numbers are looked up",
+                "give it one element",
+            )
+        if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):
+            context.fail(node, "is a function of a result that is not rounded before it", MERGE_PATTERN)
+    for index, value in enumerate(values):
+        if isinstance(value, Pending):
+            context.refuse_float(node, index, value)
+    context.fail(
+        node, "is of a form, or has operands, that only processors and GPUs take", "leave it to the processor"
+    )
