@@ -16,7 +16,7 @@ from vdla.compiler.graph.int8_operators import (
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
-    Turned,
+    TransposedProduct,
 )
 from vdla.compiler.graph.layout import pack_activation
 from vdla.compiler.runtime.artifact import Compiled
@@ -60,7 +60,7 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
                 "operand": operand,
                 "out": out,
             }
-        case Turned(convolution=convolution):
+        case TransposedProduct(convolution=convolution):
             # Weights and activations change roles.
             weight = convolution.weight
             read = input_bytes(graph, node)

@@ -28,7 +28,7 @@ from .int8_operators import (
     Int8MaxPool,
     Normed,
     Products,
-    Turned,
+    TransposedProduct,
 )
 from .operators import (
     AveragePool,
@@ -132,9 +132,13 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """The convolution inside a Turned or Normed node, as a node; any other node itself."""
+    """The convolution inside a TransposedProduct or Normed node, as a node; any other node itself."""
     operator = node.operator
-    return replace(node, operator=operator.convolution) if isinstance(operator, Turned | Normed) else node
+    return (
+        replace(node, operator=operator.convolution)
+        if isinstance(operator, TransposedProduct | Normed)
+        else node
+    )
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:

@@ -27,7 +27,7 @@ from .int8_operators import (
     Products,
     Swap,
     Table,
-    Turned,
+    TransposedProduct,
 )
 from .interpret import evaluate
 from .rewrites import remove_dead
@@ -202,7 +202,7 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
             return None
         if operator.post.has_operand and not (broadcast and _is_plane_constant(graph, first.inputs[1])):
             return None
-        return _joined(first, second, Turned(convolution=operator))
+        return _joined(first, second, TransposedProduct(convolution=operator))
 
     return _merge_pairs(graph, merge)
 

@@ -193,7 +193,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Turned:
+class TransposedProduct:
     """Input: data. out = `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become
     positions, and positions channels. For accelerators.
     """
@@ -313,21 +313,7 @@ class Dequantize:
 
 
 Int8Operator = (
-    Int8Convolution
-    | Int8MaxPool
-    | Int8AveragePool
-    | Int8Elementwise
-    | Table
-    | Channels
-    | Interleave
-    | Positions
-    | Resample
-    | Swap
-    | Turned
-    | Rows
-    | Products
-    | Attention
-    | Normed
-    | Quantize
+    Int8Convolution | Int8MaxPool | Int8AveragePool | Int8Elementwise | Table | Channels | Interleave
+    | Positions | Resample | Swap | TransposedProduct | Rows | Products | Attention | Normed | Quantize
     | Dequantize
-)
+)  # fmt: skip

@@ -34,7 +34,7 @@ from .int8_operators import (
     Rows,
     Swap,
     Table,
-    Turned,
+    TransposedProduct,
 )
 
 LEAST_SUM = np.iinfo(np.int32).min
@@ -110,7 +110,7 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Swap(positions=positions, channels=channels):
             data = _taken(operands[0], channels)
             return data.reshape(*data.shape[:2], -1, 1).swapaxes(1, 2)[:, :positions]
-        case Turned(convolution=convolution):
+        case TransposedProduct(convolution=convolution):
             made = evaluate(replace(node, operator=convolution), operands)
             return made.reshape(*made.shape[:2], -1, 1).swapaxes(1, 2)
         case Products():

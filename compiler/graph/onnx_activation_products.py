@@ -196,7 +196,9 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
     return _tensor(context, replace(value, tensor=tensor)), places
 
 
-def _by_transposition(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
+def _by_transposition(
+    context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
+) -> Laid | None:
     """Matrices whose rows are adjacent channels: channels and positions are exchanged. None for other layouts."""
     *_, rows, columns = value.shape
     transposed = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))

@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from .errors import invalid_node_error
+from .errors import AGAIN, invalid_node_error
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -27,26 +27,11 @@ CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
 NO_DEFAULT = object()
 """The default of an attribute without default value; equal to no value."""
 FLAGS = frozenset(
-    {
-        "allowzero",
-        "antialias",
-        "ceil_mode",
-        "count_include_pad",
-        "exclude_outside",
-        "exclusive",
-        "input_forget",
-        "keepdims",
-        "layout",
-        "linear_before_reset",
-        "noop_with_empty_axes",
-        "reverse",
-        "saturate",
-        "select_last_index",
-        "storage_order",
-        "transA",
-        "transB",
-        "upper",
-    }
+    (
+        *("allowzero", "antialias", "ceil_mode", "count_include_pad", "exclude_outside", "exclusive"),
+        *("input_forget", "keepdims", "layout", "linear_before_reset", "noop_with_empty_axes", "reverse"),
+        *("saturate", "select_last_index", "storage_order", "transA", "transB", "upper"),
+    )
 )
 
 
@@ -55,31 +40,17 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
     num_outputs is not its number of outputs."""
     for index, node in enumerate(model.graph.node):
         for attribute in node.attribute:
+            problem, way_out = "", AGAIN
             if (
                 node.op_type == "Split"
                 and attribute.name == "num_outputs"
                 and attribute.i != len(node.output)
             ):
-                raise invalid_node_error(
-                    label,
-                    read_node(node, index).name,
-                    node.op_type,
-                    f"has {len(node.output)} outputs, and num_outputs is {attribute.i}",
-                    "export the model again",
-                )
-            if (
-                attribute.name in FLAGS
-                and attribute.type == onnx.AttributeProto.INT
-                and attribute.i not in (0, 1)
-            ):
-                known = read_node(node, index)
-                raise invalid_node_error(
-                    label,
-                    known.name,
-                    known.op_type,
-                    f"{attribute.name} is {attribute.i}, and it says yes or no",
-                    "write 1 or 0",
-                )
+                problem = f"has {len(node.output)} outputs, and num_outputs is {attribute.i}"
+            elif attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
+                problem, way_out = f"{attribute.name} is {attribute.i}, and it says yes or no", "write 1 or 0"
+            if problem:
+                raise invalid_node_error(label, read_node(node, index).name, node.op_type, problem, way_out)
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
@@ -90,14 +61,9 @@ def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
         names = schema_attributes(proto.op_type, proto.domain, opset)
         for entry in proto.attribute:
             if names is not None and entry.name not in names:
-                node = read_node(proto, number)
-                raise invalid_node_error(
-                    label,
-                    node.name,
-                    node.op_type,
-                    f"has the attribute {entry.name}, which the operator does not have in opset {opset}",
-                    "remove the attribute, or export the model again",
-                )
+                problem = f"has the attribute {entry.name}, which the operator does not have in opset {opset}"
+                way_out, name = f"remove the attribute, or {AGAIN}", read_node(proto, number).name
+                raise invalid_node_error(label, name, proto.op_type, problem, way_out)
 
 
 def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from ..te.blocks import Window
 from .errors import AGAIN
-from .graph import Shape
 from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import real_operand
-from .onnx_integer_context import ImportContext, pending_result
+from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_strided_views import line_of
 from .onnx_values import Constant, Pending, Product
 from .operators import BatchNormalization
@@ -71,18 +70,11 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
     context.add(node, BatchNormalization(), inputs, data.shape)
 
 
-def scaled(
-    context: ImportContext,
-    node: OnnxNode,
-    _: BatchNormalization,
-    inputs: tuple[str, ...],
-    __: str,
-    shape: Shape,
-) -> Pending:
+def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
     """The scaled channels of a quantized tensor: data * factor + addend."""
-    factor, addend = (context.taken(name) for name in inputs[1:])
+    factor, addend = (context.taken(name) for name in edges.inputs[1:])
     data = real_operand(context, node, 0)
-    if len(shape) == 3:
+    if len(edges.shape) == 3:
         data = line_of(context, node, data)
     tensor = context.tensors[data.tensor]
     if data.shape not in (tensor.shape, tensor.nchw):
@@ -109,4 +101,4 @@ def scaled(
         window=Window(kernel=(1, 1)),
         groups=len(factor),
     )
-    return pending_result(node, product, tensor.shape, shape=shape)
+    return pending_result(node, product, tensor.shape, shape=edges.shape)

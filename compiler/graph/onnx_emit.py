@@ -46,8 +46,7 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """For the name of each type of operator that functions for both graphs add (`onnx_context.GraphContext.add`), the
-function that gives its value in an integer graph: (context, ONNX node, operator, names of inputs, name and shape of the
-output) -> value."""
+function that gives its value in an integer graph: (context, ONNX node, operator, edges) -> value."""
 
 
 class RoundingError(Exception):

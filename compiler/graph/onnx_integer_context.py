@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -63,6 +63,14 @@ def pending_result(
         shape=seen if shape is None else shape,
         view=view,
     )
+
+
+class Edges(NamedTuple):
+    """Names of the inputs of an operator, and name and shape of its output."""
+
+    inputs: tuple[str, ...]
+    output: str
+    shape: Shape
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,7 +231,7 @@ class ImportContext(GraphContext):
 
         del dtype
         named = output or node.outputs[0]
-        made = REALIZED[type(operator).__name__](self, node, operator, inputs, named, shape)
+        made = REALIZED[type(operator).__name__](self, node, operator, Edges(inputs, named, shape))
         assert made.shape == shape, (node.name, made.shape, shape)
         if output is None:
             self.bind(node, made)

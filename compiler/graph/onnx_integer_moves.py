@@ -18,7 +18,7 @@ from .graph import Shape
 from .int8_operators import Channels, Positions, Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, real_operand, rescale_all
-from .onnx_integer_context import ImportContext, pending_result
+from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_rounding import activation_type
 from .onnx_strided_views import (
     arranged,
@@ -39,11 +39,9 @@ SHUFFLE = (0, 2, 1, 3, 4)
 Movable = Real | Integer | Pending
 
 
-def permuted(
-    context: ImportContext, node: OnnxNode, operator: Permute, inputs: tuple[str, ...], output: str, _: Shape
-) -> Value:
+def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: Edges) -> Value:
     """A value with its axes in another order. Elements move only when an operator needs them in this order."""
-    value, axes = context.values[inputs[0]], operator.axes
+    value, axes = context.values[edges.inputs[0]], operator.axes
     match value:
         case QuantizedConstant(integers=integers, axis=axis):
             moved = None if axis is None else axes.index(axis)
@@ -57,8 +55,10 @@ def permuted(
             stored = context.tensors[value.tensor].shape
             if stored == (batch, groups * inside, *plane):
                 sources = tuple([(0, g * inside + i) for i in range(inside) for g in range(groups)])
-                return _of_channels(node, value, sources, stored, (batch, inside, groups, *plane), output)
-    movable = _movable(context, node, inputs[0])
+                return _of_channels(
+                    node, value, sources, stored, (batch, inside, groups, *plane), edges.output
+                )
+    movable = _movable(context, node, edges.inputs[0])
     return seen_as(context, movable, elements_of(context, movable).transpose(axes))
 
 
@@ -66,20 +66,13 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
     return shape if permutation is None else tuple([shape[axis] for axis in permutation])
 
 
-def remapped(
-    context: ImportContext,
-    node: OnnxNode,
-    operator: Remap,
-    inputs: tuple[str, ...],
-    output: str,
-    shape: Shape,
-) -> Value:
+def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edges) -> Value:
     """Slices, parts, repeated elements and pads of a value."""
     if node.op_type == "Pad":
-        return _padded(context, node, operator, shape)
-    data = _movable(context, node, inputs[0])
+        return _padded(context, node, operator, edges.shape)
+    data = _movable(context, node, edges.inputs[0])
     positions = [_positions(runs) for runs in operator.runs]
-    if not prod(shape):
+    if not prod(edges.shape):
         context.fail(node, f"takes nothing of {data.shape}", "remove it")
     whole = _whole(positions, data.shape)
     if all(whole):
@@ -91,8 +84,8 @@ def remapped(
         and (np.diff(positions[1]) > 0).all()
     ):
         sources = tuple([(0, channel) for channel in positions[1].tolist()])
-        return _of_channels(node, data, sources, shape, shape, output)
-    check_size(context, node, shape)
+        return _of_channels(node, data, sources, edges.shape, edges.shape, edges.output)
+    check_size(context, node, edges.shape)
     return seen_as(context, data, elements_of(context, data)[np.ix_(*positions)])
 
 
@@ -138,14 +131,12 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
     return data
 
 
-def gathered(
-    context: ImportContext, node: OnnxNode, operator: Gather, inputs: tuple[str, ...], _: str, shape: Shape
-) -> Value:
+def gathered(context: ImportContext, node: OnnxNode, operator: Gather, edges: Edges) -> Value:
     """Elements at constant indices along an axis."""
-    data, axis = _movable(context, node, inputs[0]), operator.axis
+    data, axis = _movable(context, node, edges.inputs[0]), operator.axis
     indices = np.array(operator.indices, np.int64)
     elements = np.take(elements_of(context, data), indices, axis)
-    return seen_as(context, data, elements.reshape(shape))
+    return seen_as(context, data, elements.reshape(edges.shape))
 
 
 def import_cast(context: ImportContext, node: OnnxNode) -> bool:
@@ -184,24 +175,19 @@ def _of_channels(
 
 
 def concatenated(
-    context: ImportContext,
-    node: OnnxNode,
-    operator: Concatenate,
-    inputs: tuple[str, ...],
-    _: str,
-    shape: Shape,
+    context: ImportContext, node: OnnxNode, operator: Concatenate, edges: Edges
 ) -> Real | Pending:
     """Tensors joined along any axis. Parts of one tensor are a view of the tensor."""
-    parts = tuple([_part(context, node, node.inputs.index(name)) for name in inputs])
+    parts = tuple([_part(context, node, node.inputs.index(name)) for name in edges.inputs])
     axis, first = operator.axis, parts[0]
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
-    if whole and len(shape) in (2, 4) and axis == 1:
+    if whole and len(edges.shape) in (2, 4) and axis == 1:
         sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
-        return pending_result(node, joined(parts, tuple(sources)), shape)
+        return pending_result(node, joined(parts, tuple(sources)), edges.shape)
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
         elements = np.concatenate([elements_of(context, part) for part in parts], axis)
         return seen_as(context, first, elements)
-    return _joined(context, node, parts, axis, shape)
+    return _joined(context, node, parts, axis, edges.shape)
 
 
 def _joined(

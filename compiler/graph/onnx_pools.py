@@ -11,30 +11,40 @@ import numpy as np
 
 from vdla.isa.arithmetic import average_pool_scale
 
-from ..te.blocks import Pads, Pair, Window
+from ..te.blocks import Pair, Window
 from .accumulators import AccumulatorError, average_bias
 from .geometry import Windows, average_divisors, ceiling_pads, output_plane
-from .graph import Shape
+from .graph import Tensor
 from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand, rescale, same_integers
-from .onnx_integer_context import ImportContext, pending_result
+from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
 from .onnx_values import Integer, Maximum, Pending, Real, Waiting
-from .onnx_window_attributes import PerDimension, Sizes, on_plane, read_windows
+from .onnx_window_attributes import PerDimension, on_plane, read_windows
 from .operators import AveragePool, MaxPool
 
+UNCOUNTED = (0, 0, 0, 0)
+"""Number of pads that an average counts, without `count_include_pad`."""
 
-def pool_window(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
-    """Window (with the pads of `ceil_mode`), declared pads and output shape of a pool of (N, C, H, W)."""
-    if len(data) != 4:
-        context.fail(node, f"pools a tensor of shape {tuple(data)}", "only (N, C, H, W) is supported")
-    batch, channels, *plane = data
-    windows, declared = pool_windows(context, node, plane)
-    window, (top, left, bottom, right) = on_plane(windows), declared
-    spans = windows.extents
+
+def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
+    """Windows (with the pads of `ceil_mode`) and declared pads of a pool over dimensions `sizes`."""
+    windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
+    pads = windows.pads
+    if node.integer("ceil_mode", 0):
+        windows = replace(windows, pads=ceiling_pads(sizes, windows.extents, windows.strides, pads))
+    return windows, pads
+
+
+def import_pool(context: GraphContext, node: OnnxNode) -> None:
+    """Imports MaxPool without indices, and AveragePool, whose divisor counts pads with `count_include_pad`."""
+    data = _image(context, node)
+    plane = data.shape[2], data.shape[3]
+    windows, (top, left, bottom, right) = pool_windows(context, node, plane)
+    window, spans, declared = on_plane(windows), windows.extents, (top, left, bottom, right)
     if max(top, bottom) >= spans[0] or max(left, right) >= spans[1]:
         context.fail(
             node, f"pads {declared} reach a whole kernel {spans}", "use pads smaller than the kernel"
@@ -42,91 +52,57 @@ def pool_window(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> t
     if node.integer("ceil_mode", 0):
         # ONNX's shape inference counts windows entirely in the pad: its shapes from here on are wrong.
         context.static_shapes.clear()
-    outputs = output_plane((plane[0], plane[1]), window.kernel, window.strides, window.dilations, window.pads)
+    outputs = output_plane(plane, window.kernel, window.strides, window.dilations, window.pads)
     if min(outputs) < 1:
-        context.fail(
-            node,
-            f"kernel {window.kernel} is larger than its padded input {tuple(plane)}",
-            "use a larger input",
-        )
-    return window, (top, left, bottom, right), (batch, channels, *outputs)
-
-
-def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Windows (with the pads of `ceil_mode`) and declared pads of a pool over dimensions `sizes`."""
-    windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
-    if not node.integer("ceil_mode", 0):
-        return windows, windows.pads
-    return (
-        replace(windows, pads=ceiling_pads(sizes, windows.extents, windows.strides, windows.pads)),
-        windows.pads,
-    )
-
-
-def import_max_pool(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MaxPool without indices."""
-    data = context.operand(node, 0)
-    window, _, shape = pool_window(context, node, data.shape)
-    context.add(node, MaxPool(window=window), (data.name,), shape)
-
-
-def import_average_pool(context: GraphContext, node: OnnxNode) -> None:
-    """Imports AveragePool; the divisor counts pads with `count_include_pad`."""
-    data = context.operand(node, 0)
-    window, pads, shape = pool_window(context, node, data.shape)
-    counted = pads if node.integer("count_include_pad", 0) else (0, 0, 0, 0)
-    context.add(node, AveragePool(window=window, counted=counted), (data.name,), shape)
+        problem = f"kernel {window.kernel} is larger than its padded input {plane}"
+        context.fail(node, problem, "use a larger input")
+    counted = declared if node.integer("count_include_pad", 0) else UNCOUNTED
+    average = node.op_type == "AveragePool"
+    operator = AveragePool(window=window, counted=counted) if average else MaxPool(window=window)
+    context.add(node, operator, (data.name,), (*data.shape[:2], *outputs))
 
 
 def import_global_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports GlobalAveragePool and GlobalMaxPool: one window over the whole image."""
-    data = context.operand(node, 0)
-    if len(data.shape) != 4:
-        context.fail(node, f"pools a tensor of shape {data.shape}", "only (N, C, H, W) is supported")
-    _, _, height, width = data.shape
-    window = Window(kernel=(height, width))
-    operator = (
-        MaxPool(window=window)
-        if node.op_type == "GlobalMaxPool"
-        else AveragePool(window=window, counted=(0, 0, 0, 0))
-    )
+    data = _image(context, node)
+    window, average = Window(kernel=(data.shape[2], data.shape[3])), node.op_type == "GlobalAveragePool"
+    operator = AveragePool(window=window, counted=UNCOUNTED) if average else MaxPool(window=window)
     context.add(node, operator, (data.name,), (*data.shape[:2], 1, 1))
 
 
-def maximum(
-    context: ImportContext,
-    node: OnnxNode,
-    operator: MaxPool,
-    inputs: tuple[str, ...],
-    output: str,
-    shape: Shape,
-) -> Pending | Integer:
+def _image(context: GraphContext, node: OnnxNode) -> Tensor:
+    """The data of a pool, (N, C, H, W)."""
+    data = context.operand(node, 0)
+    if len(data.shape) != 4:
+        context.fail(node, f"pools a tensor of shape {data.shape}", "only (N, C, H, W) is supported")
+    return data
+
+
+def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Edges) -> Pending | Integer:
     """The maximum of a dequantized or an integer tensor."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
-    value = context.values[inputs[0]]
+    value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer):
         data = real_operand(context, node, 0)
         _check_pool(context, node, data, operator.window)
-        return pending_result(node, Maximum(data=data, window=operator.window), shape)
+        return pending_result(node, Maximum(data=data, window=operator.window), edges.shape)
     grid = context.tensors[value.tensor].grid
     data = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
     data = settled(context, node, data)
     _check_pool(context, node, data, operator.window)
-    pool = pending_result(node, Maximum(data=data, window=operator.window), shape)
-    real = emit(context, node, pool, output, grid)
+    pool = pending_result(node, Maximum(data=data, window=operator.window), edges.shape)
+    real = emit(context, node, pool, edges.output, grid)
     if value.tensor in context.unscaled:
         context.unscaled.add(real.tensor)
     return Integer(tensor=real.tensor, shape=real.shape, dtype=value.dtype)
 
 
-def averaged(
-    context: ImportContext, node: OnnxNode, operator: AveragePool, _: tuple[str, ...], __: str, shape: Shape
-) -> Pending:
+def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
     """The average of a dequantized tensor."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    return pending_result(node, Waiting(round=partial(round_average, data=data, pool=operator)), shape)
+    return pending_result(node, Waiting(round=partial(round_average, data=data, pool=operator)), edges.shape)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -209,7 +185,7 @@ def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
     """Averages over whole rows, columns or planes: a tensor `natural`, (N, C, OH, OW), reshaped to `shape`."""
-    pool = AveragePool(window=Window(kernel=kernel), counted=(0, 0, 0, 0))
+    pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
     operation = Waiting(round=partial(round_average, data=data, pool=pool))
     return pending_result(node, operation, natural, shape=shape)
 

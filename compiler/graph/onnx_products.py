@@ -7,25 +7,22 @@ import numpy as np
 from vdla.isa.arithmetic import requantize_scale
 
 from .accumulators import fitted_bias
-from .graph import Shape
 from .int8_operators import Int8Convolution
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
-from .onnx_integer_context import QUANTIZE, ImportContext, pending_result
+from .onnx_integer_context import QUANTIZE, Edges, ImportContext, pending_result
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant
 from .operators import Convolution
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
-def convolved(
-    context: ImportContext, node: OnnxNode, operator: Convolution, _: tuple[str, ...], __: str, shape: Shape
-) -> Pending:
+def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
     """The product of a convolution between DequantizeLinear and QuantizeLinear."""
     if operator.transposed:
         from .onnx_transposed import transposed
 
-        return transposed(context, node, operator, shape)
+        return transposed(context, node, operator, edges.shape)
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
@@ -37,7 +34,7 @@ def convolved(
         window=operator.window,
         groups=operator.groups,
     )
-    return pending_result(node, product, shape)
+    return pending_result(node, product, edges.shape)
 
 
 def weight_operand(

@@ -11,11 +11,10 @@ from vdla.isa.arithmetic import average_pool_scale
 
 from ..te.ops.resize import AxisTable, axis_table
 from ..te.post import Post
-from .graph import Shape
 from .int8_operators import Resample
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, emit, plane_operand, real_operand, rescale
-from .onnx_integer_context import ImportContext, pending_result
+from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_integer_moves import moved_to
 from .onnx_strided_views import check_size, settled
 from .onnx_values import Integer, Pending, Real, Waiting
@@ -25,24 +24,17 @@ MOST_WEIGHT = 127
 """Largest sum of two neighbours' int8 weights."""
 
 
-def resized(
-    context: ImportContext,
-    node: OnnxNode,
-    operator: Resize,
-    inputs: tuple[str, ...],
-    output: str,
-    shape: Shape,
-) -> Pending | Integer:
+def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
     """A resized tensor: nearest elements of a dequantized or, as quantizers write it, of an integer tensor, or linear
     interpolation of a dequantized one."""
-    value = context.values[inputs[0]]
+    value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":
         if not isinstance(value, Real):
             value = real_operand(context, node, 0, viewed=True)
-        return _resized(context, node, value, operator, shape)
+        return _resized(context, node, value, operator, edges.shape)
     grid = context.tensors[value.tensor].grid
     real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
-    pending = _resized(context, node, real, operator, shape)
+    pending = _resized(context, node, real, operator, edges.shape)
     tensor = emit(context, node, pending, node.outputs[0], grid).tensor
     return Integer(tensor=tensor, shape=pending.shape, dtype=value.dtype)
 

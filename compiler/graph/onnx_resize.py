@@ -68,23 +68,7 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
     """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". Other axes than
     rows and columns are moved to their places before."""
     data = context.operand(node, 0)
-    operator, shape, order = read_resize(context, node, data.shape)
-    if order == IN_ORDER:
-        context.add(node, operator, (data.name,), shape)
-        return
-    before = tuple([data.shape[axis] for axis in order])
-    moved = context.temporary(node, "moved")
-    context.add(node, Permute(axes=order), (data.name,), before, output=moved, dtype=data.dtype)
-    resized = context.add(node, operator, (moved,), shape, output=context.temporary(node, "resized"))
-    back = tuple(np.argsort(order).tolist())
-    context.add(node, Permute(axes=back), (resized,), tuple([shape[axis] for axis in back]))
-
-
-def read_resize(
-    context: GraphContext, node: OnnxNode, given: tuple[int, ...]
-) -> tuple[Resize, tuple[int, ...], Order]:
-    """Reads a Resize of a tensor of shape `given`: the operator that resizes rows and columns, the shape of its result,
-    and the order of the tensor's axes as an image (N, C, H, W) of which only H and W change."""
+    given = data.shape
     if len(given) != 4:
         context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
     mode, coordinates, rounding = modes_of(context, node)
@@ -98,11 +82,11 @@ def read_resize(
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
     axes = resized_axes(context, node, given)
     changed = sorted(axis.axis for axis in axes if axis.changes)
-    shape, scales = list(given), dict[int, float | None]()
+    sizes, scales = list(given), dict[int, float | None]()
     for axis in axes:
-        shape[axis.axis], scales[axis.axis] = axis.outputs, axis.scale
+        sizes[axis.axis], scales[axis.axis] = axis.outputs, axis.scale
     if len(changed) > 2:
-        context.fail(node, f"resizes {given} to {tuple(shape)}", "resize two axes at most")
+        context.fail(node, f"resizes {given} to {tuple(sizes)}", "resize two axes at most")
     order = IN_ORDER
     if not set(changed) <= {2, 3}:
         # The order of the unchanged axes does not matter.
@@ -115,7 +99,16 @@ def read_resize(
         rounding=ROUNDINGS[ROUNDINGS.index(rounding)],
         scales=(scales.get(order[2]), scales.get(order[3])),
     )
-    return operator, tuple(shape[axis] for axis in order), order
+    shape = tuple(sizes[axis] for axis in order)
+    if order == IN_ORDER:
+        context.add(node, operator, (data.name,), shape)
+        return
+    before = tuple([data.shape[axis] for axis in order])
+    moved = context.temporary(node, "moved")
+    context.add(node, Permute(axes=order), (data.name,), before, output=moved, dtype=data.dtype)
+    resized = context.add(node, operator, (moved,), shape, output=context.temporary(node, "resized"))
+    back = tuple(np.argsort(order).tolist())
+    context.add(node, Permute(axes=back), (resized,), tuple([shape[axis] for axis in back]))
 
 
 def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> list[ResizedAxis]:

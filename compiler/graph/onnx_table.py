@@ -115,7 +115,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         # Windows.
         "AveragePool": (
-            _shared("pools:import_average_pool", f"{_POOL} count_include_pad", images=True),
+            _shared("pools:import_pool", f"{_POOL} count_include_pad", images=True),
             _plain("plain_windows:import_plain_pool", f"{_POOL} count_include_pad"),
         ),
         "Col2Im": (_steps("plain_windows:column_to_image_steps", "dilations pads strides"),),
@@ -127,7 +127,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "GridSample": (_float("plain_windows:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
         "MaxPool": (
-            _shared("pools:import_max_pool", _POOL, idle="storage_order", images=True),
+            _shared("pools:import_pool", _POOL, idle="storage_order", images=True),
             _plain("plain_windows:import_plain_pool", _POOL, idle="storage_order"),
             _steps("plain_windows:max_pool_steps", f"{_POOL} storage_order", when="gives_indices"),
         ),
@@ -164,7 +164,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "Clip": (
             _CHAIN,
             *_both("elementwise:import_clamp", "pointwise:import_clip"),
-            _steps("functions:function_steps", when="has_variables"),
+            _steps("functions:function_steps", when="has_function"),
         ),
         **_alike("Div Sub", _NORM, *_function("pointwise:import_nary")),
         "Gelu": _function("pointwise:import_unary", "approximate"),
@@ -299,13 +299,13 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _quantized("norms:import_norm", idle=_QUANTIZATION, behind=_NORMALIZED),
             _quantized("quantization:import_dequantize", _QUANTIZATION),
             _float("quantization:import_dequantize", _QUANTIZATION),
-            _steps("decompose:dequantize_steps", _QUANTIZATION, when="reads_integers"),
+            _steps("quantization:dequantize_steps", _QUANTIZATION, when="reads_integers"),
         ),
         "QuantizeLinear": (
             _quantized("norms:import_norm", idle=f"{_QUANTIZATION} saturate", behind=_NORMALIZED),
             _quantized("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
             _float("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
-            _steps("decompose:quantize_steps", f"{_QUANTIZATION} saturate", when="makes_integers"),
+            _steps("quantization:quantize_steps", f"{_QUANTIZATION} saturate", when="makes_integers"),
         ),
         # Operators on integers, as steps between grids.
         "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),

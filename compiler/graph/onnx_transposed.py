@@ -26,8 +26,7 @@ from .onnx_values import Pending, Product, Waiting
 from .onnx_window_attributes import (
     AUTOMATIC,
     PerDimension,
-    Sizes,
-    bias_name,
+    bias_names,
     check_image,
     check_kernel,
     convolution_groups,
@@ -37,26 +36,6 @@ from .operators import Convolution
 
 PHASE_CHANNELS = 16
 """The number of filters of a transposed convolution's phase is a multiple of this: whole blocks on any processor."""
-
-
-def transposed_window(
-    context: GraphContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
-) -> tuple[Window, int, Pair, Sizes]:
-    """Window, groups, output padding and output shape of a ConvTranspose with weights (C, O / groups, kh, kw)."""
-    groups = convolution_groups(context, node, data, weight, transposed=True)
-    check_image(context, node, data)
-    batch, _, *plane = data
-    _, share, *kernel = weight
-    before, after, padding = transposed_pads(context, node, plane, kernel)
-    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
-    window = on_plane(
-        Windows(kernel=tuple(kernel), strides=strides, pads=(*before, *after), dilations=dilations)
-    )
-    try:
-        height, width = transposed_outputs(window, *(plane[0], plane[1]), (padding[0], padding[1]))
-    except ValueError as error:
-        context.fail(node, str(error), "use smaller pads and strides")
-    return window, groups, (padding[0], padding[1]), (batch, share * groups, height, width)
 
 
 def transposed_pads(
@@ -99,24 +78,34 @@ def transposed_pads(
 def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None:
     """Imports ConvTranspose of two spatial dimensions with constant weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
-    window, groups, padding, shape = transposed_window(context, node, data.shape, weight.shape)
-    bias = bias_name(context, node, shape[1])
+    groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
+    check_image(context, node, data.shape)
+    batch, _, height, width = data.shape
     depth, share, *kernel = weight.shape
+    before, after, extra = transposed_pads(context, node, (height, width), kernel)
+    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
+    pads, padding = (*before, *after), (extra[0], extra[1])
+    window = on_plane(Windows(kernel=tuple(kernel), strides=strides, pads=pads, dilations=dilations))
+    try:
+        plane = transposed_outputs(window, height, width, padding)
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads and strides")
+    bias = bias_names(context, node, share * groups)
 
     def ordered(array: np.ndarray) -> np.ndarray:
         """The order of a convolution's weight: (filters, channels of a group, rows, columns)."""
         parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)
-        return parts.reshape(shape[1], -1, *kernel)
+        return parts.reshape(share * groups, -1, *kernel)
 
-    inputs = (data.name, context.reordered(node, 1, ordered), *([] if bias is None else [bias]))
+    inputs = (data.name, context.reordered(node, 1, ordered), *bias)
     operator = Convolution(
         window=window,
         groups=groups,
-        epilogue=Epilogue(bias=bias is not None),
+        epilogue=Epilogue(bias=bool(bias)),
         transposed=True,
         output_padding=padding,
     )
-    context.add(node, operator, inputs, shape)
+    context.add(node, operator, inputs, (batch, share * groups, *plane))
 
 
 def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:

@@ -12,26 +12,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .operators import Convolution
 
-Sizes = tuple[int, int, int, int]
-
 PerDimension = tuple[int, ...]
 
 AUTOMATIC = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-
-
-def convolution_window(
-    context: GraphContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
-) -> tuple[Window, int, Sizes]:
-    """Window, groups and the output's shape of a Conv of data (N, C, H, W) by weights (O, C / groups, kh, kw)."""
-    groups = convolution_groups(context, node, data, weight)
-    check_image(context, node, data)
-    batch, _, *plane = data
-    window = on_plane(read_windows(context, node, plane, tuple(weight[2:])))
-    try:
-        height, width = window.outputs(*plane)
-    except ValueError as error:
-        context.fail(node, f"{error} of its input {plane[0]} x {plane[1]}", "use a larger input")
-    return window, groups, (batch, weight[0], height, width)
 
 
 def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> None:
@@ -103,21 +86,27 @@ def check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) ->
 def import_convolution(context: GraphContext, node: OnnxNode) -> None:
     """Imports Conv of two spatial dimensions with constant weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
-    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
-    bias = bias_name(context, node, shape[1])
-    inputs = (data.name, weight.name) if bias is None else (data.name, weight.name, bias)
-    operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
-    context.add(node, operator, inputs, shape)
+    groups = convolution_groups(context, node, data.shape, weight.shape)
+    check_image(context, node, data.shape)
+    batch, _, height, width = data.shape
+    window = on_plane(read_windows(context, node, (height, width), weight.shape[2:]))
+    try:
+        plane = window.outputs(height, width)
+    except ValueError as error:
+        context.fail(node, f"{error} of its input {height} x {width}", "use a larger input")
+    bias = bias_names(context, node, weight.shape[0])
+    operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bool(bias)))
+    context.add(node, operator, (data.name, weight.name, *bias), (batch, weight.shape[0], *plane))
 
 
-def bias_name(context: GraphContext, node: OnnxNode, filters: int) -> str | None:
-    """Name of the constant bias of a node with so many filters; None where it is left out."""
+def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str, ...]:
+    """Name of the constant bias of a node with so many filters; none where it is left out."""
     if not any(node.inputs[2:]):
-        return None
+        return ()
     if not context.is_constant(node, 2):
         # Fails, and tells which inputs of the model decide the values.
         context.array(node, 2, "bias")
     bias = context.operand(node, 2)
     if bias.shape != (filters,):
         context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
-    return bias.name
+    return (bias.name,)

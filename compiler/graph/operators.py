@@ -249,32 +249,11 @@ class Relayout:
 
 
 Operator = (
-    Convolution
-    | WinogradTiles
-    | WinogradOutputs
-    | Dense
-    | BatchNormalization
-    | Elementwise
-    | MaxPool
-    | AveragePool
-    | Resize
-    | Softmax
-    | Normalization
-    | Reduction
-    | CumulativeSum
-    | MatrixProduct
-    | LstmSteps
-    | RecurrentSteps
-    | Permute
-    | Concatenate
-    | Join
-    | Remap
-    | Gather
-    | GatherElements
-    | Computed
-    | Reshape
+    Convolution | WinogradTiles | WinogradOutputs | Dense | BatchNormalization | Elementwise | MaxPool
+    | AveragePool | Resize | Softmax | Normalization | Reduction | CumulativeSum | MatrixProduct | LstmSteps
+    | RecurrentSteps | Permute | Concatenate | Join | Remap | Gather | GatherElements | Computed | Reshape
     | Relayout
-)
+)  # fmt: skip
 
 
 def operator_class(operator: object) -> OperatorClass:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.graph.errors import MOST_TOLD, ModelError, NodesError
+from vdla.compiler.graph.errors import MOST_LISTED, ModelError, NodesError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_kernels, compile_program
@@ -136,7 +136,7 @@ def chain(seed: int) -> Chain:
 
 def lines_of(error: UserError) -> int:
     """How many lines a refusal has: one, or a heading and a line for each of the nodes that are told."""
-    return 1 + len(error.parts[:MOST_TOLD]) if isinstance(error, NodesError) else 1
+    return 1 + len(error.parts[:MOST_LISTED]) if isinstance(error, NodesError) else 1
 
 
 @given(seed=st.integers(0, 2**20))

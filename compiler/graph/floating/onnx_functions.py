@@ -21,9 +21,10 @@ REDEFINED = frozenset(
 """Operators that compute something else in a later opset for the same inputs and attributes."""
 
 
-def has_variables(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether an input behind the first is no constant."""
-    return any(node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
+def has_function(context: GraphContext, node: OnnxNode) -> bool:
+    """Whether an input behind the first is no constant, and ONNX defines the operator as a function."""
+    variables = (node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
+    return any(variables) and function_body(context, node) is not None
 
 
 def function_steps(s: FloatSteps) -> None:

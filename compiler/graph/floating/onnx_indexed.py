@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import get_args
 
 import numpy as np
 
@@ -21,13 +22,7 @@ from .onnx_pointwise import as_type
 MOST_RANKED = 4096
 """Largest row of TopK, in elements: its kernel compares all pairs."""
 
-COMBINATIONS: dict[str, Combination] = {
-    "none": "none",
-    "add": "add",
-    "mul": "mul",
-    "max": "max",
-    "min": "min",
-}
+COMBINATIONS: dict[str, Combination] = {name: name for name in get_args(Combination)}
 
 
 def import_extreme(context: GraphContext, node: OnnxNode) -> None:

@@ -6,9 +6,12 @@ as float32; for any other operator they are cast to integers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from ...ir.types import DType
 from ...te import scalars
@@ -17,43 +20,31 @@ from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
 from ..onnx_rounding import check_real_type, read_grid, rounded_type
+from ..onnx_steps import FloatSteps
 from ..operators import Elementwise
 from .onnx_pointwise import as_type
 
 QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
+
 MOVES = frozenset(
     (
-        *(
-            "Transpose",
-            "Concat",
-            "Split",
-            "Slice",
-            "Gather",
-            "GatherND",
-            "Expand",
-            "Pad",
-            "Flatten",
-            "Reshape",
-            "Squeeze",
-            "Unsqueeze",
-        ),
-        *(
-            "Identity",
-            "Dropout",
-            "MaxPool",
-            "GlobalMaxPool",
-            "Max",
-            "Min",
-            "Relu",
-            "Shape",
-            "Size",
-            "DequantizeLinear",
-            "DepthToSpace",
-            "SpaceToDepth",
-        ),
+        *("Transpose", "Concat", "Split", "Slice", "Gather", "GatherND", "Expand", "Pad", "Flatten"),
+        *("Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout", "MaxPool", "GlobalMaxPool", "Max"),
+        *("Min", "Relu", "Shape", "Size", "DequantizeLinear", "DepthToSpace", "SpaceToDepth"),
     )
 )
 """Operators whose result on float32 tensors of integer values equals their result on integers."""
+
+RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
+    {
+        **{d: d.limits for d in (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)},
+        DType.INT4: (-8, 7),
+        DType.UINT4: (0, 15),
+        DType.INT2: (-2, 1),
+        DType.UINT2: (0, 3),
+    }
+)
+"""Lower and upper bound to which QuantizeLinear saturates, by integer dtype."""
 
 
 def makes_integers(context: GraphContext, node: OnnxNode) -> bool:
@@ -155,3 +146,58 @@ def _operands(
     arrays = (("scale", scale), ("zero_point", zero_point.astype(np.float32)))
     names = [context.store(context.temporary(node, what), array) for what, array in arrays]
     return (data.name, *names), (argument(1), argument(2))
+
+
+def quantize_steps(s: FloatSteps) -> None:
+    """The ONNX nodes of QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point, saturated."""
+    given = s.dtype(2).numpy if s.input(2) else None
+    to = DType(rounded_type(s.context, s.node, given).name)
+    if s.is_constant(1):
+        known = s.context.constants[s.context.resolve(s.node.inputs[1])]
+        if not (np.isfinite(known).all() and (known > 0).all()):
+            s.fail("its scale is not a positive finite number", "calibrate the model again")
+    scale = _beside(s, 1)
+    # The quotient has the dtype of the scale, 16-bit floats included.
+    quotient = s.add("Div", s.add("CastLike", s.input(0), scale), scale)
+    quotient = s.add("Cast", quotient, to=TensorProto.FLOAT)
+    kind = helper.np_dtype_to_tensor_dtype(to.numpy)
+    if to not in RANGES:
+        if not to.is_code:
+            s.refuse(f"quantizes to {to}")
+        s.done(s.add("Cast", quotient, to=kind, saturate=s.node.integer("saturate", 1)))
+        return
+    whole = s.add("Round", quotient)
+    if s.input(2):
+        whole = s.add("Add", whole, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
+    low, high = (s.constant(value, np.float32) for value in RANGES[to])
+    s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
+
+
+def dequantize_steps(s: FloatSteps) -> None:
+    """The ONNX nodes of DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
+    scale = s.dtype(1)
+    number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
+    if s.input(2):
+        number = s.add("Sub", number, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
+    product = s.add("Mul", number, s.add("Cast", _beside(s, 1), to=TensorProto.FLOAT))
+    to = s.node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
+    s.done(s.add("Cast", product, to=to))
+
+
+def _beside(s: FloatSteps, index: int) -> str:
+    """Name of a scale or zero point reshaped to broadcast: a scalar, a vector along the axis, or one for each block."""
+    shape, given = s.shape(0), s.shape(index)
+    if not given or given == (1,):
+        return s.add("Reshape", s.input(index), s.constant([], np.int64))
+    axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
+    if not -len(shape) <= axis < len(shape):
+        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
+    axis %= len(shape)
+    if not block and len(given) == 1 and given[0] == shape[axis]:
+        return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
+    count = -(-shape[axis] // block) if block else 0
+    if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
+        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
+    wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
+    full = (*shape[:axis], count, block, *shape[axis + 1 :])
+    return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))

@@ -30,7 +30,7 @@ from ...graph.int8_operators import (
     Rows,
     Swap,
     Table,
-    Turned,
+    TransposedProduct,
 )
 from ...ir.stmt import Program
 from ...ir.types import DType
@@ -92,7 +92,7 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
-        case Rows() | Products() | Turned() | Attention() | Normed():
+        case Rows() | Products() | TransposedProduct() | Attention() | Normed():
             raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
 
 

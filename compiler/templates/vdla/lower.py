@@ -27,7 +27,7 @@ from ...graph.int8_operators import (
     Rows,
     Swap,
     Table,
-    Turned,
+    TransposedProduct,
 )
 from ...ir.printer import format_node
 from ...ir.stmt import Program
@@ -143,7 +143,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             from .transpose_kernels import transpose_kernels
 
             return tuple(transpose_kernels(config, graph, node, operator))
-        case Turned() as operator:
+        case TransposedProduct() as operator:
             from .transposed_products import transposed_products
 
             return tuple(transposed_products(config, graph, node, operator))

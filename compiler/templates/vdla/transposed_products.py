@@ -15,7 +15,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Turned
+from ...graph.int8_operators import TransposedProduct
 from ...graph.layout import Constant, pack_operand
 from ...te.blocks import Window, ceil_div
 from .conv2d import CONV2D
@@ -23,7 +23,9 @@ from .template import Details, Kernel, Source, parameters
 from .workload import windowed
 
 
-def transposed_products(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
+def transposed_products(
+    config: Config, graph: Graph, node: Node, operator: TransposedProduct
+) -> list[Kernel]:
     """One kernel for each image.
 
     The input has whole blocks of positions, some of the last block perhaps unused; an operand is a constant with one

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import vdla
 from vdla.codesign.network_run import ways_out
-from vdla.compiler.graph.errors import MOST_TOLD, NodeError, NodesError
+from vdla.compiler.graph.errors import MOST_LISTED, NodeError, NodesError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_import import SUPPORTED, import_model
 from vdla.compiler.pipeline import compile_program
@@ -58,7 +58,7 @@ def test_all_refused_nodes_are_told_at_once() -> None:
     assert [part.node for part in refused.value.parts] == names
     first, *lines = refused.value.lines
     assert first == "model: 13 nodes are not supported, of which the first 10 are:"
-    assert len(lines) == MOST_TOLD and f"supported are {SUPPORTED}" in lines[0]
+    assert len(lines) == MOST_LISTED and f"supported are {SUPPORTED}" in lines[0]
     assert [line.split(": ")[0] for line in lines] == [f"  node '{name}' (LRN)" for name in names[:10]]
 
 

@@ -48,7 +48,7 @@ def test_it_is_one_product(images: int):
     (convolution,) = [node for node in graph.nodes if node.output == made]
     result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
     (node,) = result.graph.nodes
-    assert node.kind == "Turned"
+    assert node.kind == "TransposedProduct"
     assert count_macs(result.graph, node) == count_macs(graph, convolution)
     assert compulsory_bytes(result.graph, node) == compulsory_bytes(graph, convolution)
     assert assert_right(result) > 50
@@ -65,14 +65,14 @@ def test_a_constant_for_each_filter_is_its_operand(constant: bool):
     swapped = b._append("swap", Swap(positions=8), (both,), (2, 8, 12, 1), 0)
     config = replace(MACHINE, extensions=(*MACHINE.extensions, "broadcast"))
     result = compile_program(b.graph(swapped), config, virtual_threads=2, verify=True)
-    assert ("Turned" in [node.kind for node in result.graph.nodes]) == constant
+    assert ("TransposedProduct" in [node.kind for node in result.graph.nodes]) == constant
     assert assert_right(result) > 50
 
 
 def test_more_filters_than_the_parameter_table_holds():
     graph, _ = turned(filters=MACHINE.par_depth + 13)
     result = compile_program(graph, MACHINE, virtual_threads=2, verify=True)
-    assert [node.kind for node in result.graph.nodes] == ["Turned"]
+    assert [node.kind for node in result.graph.nodes] == ["TransposedProduct"]
     assert assert_right(result) > 50
 
 
@@ -109,7 +109,7 @@ def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, ima
     graph = b.graph(swapped, other)
     result = compile_program(graph, ROWS, virtual_threads=2, verify=True)
     turned, plain = result.graph.nodes[1:]
-    assert (turned.kind, plain.kind) == ("Turned", "Convolution")
+    assert (turned.kind, plain.kind) == ("TransposedProduct", "Convolution")
     assert result.graph.tensors[made].nchw == (images, result.graph.tensors[made].nchw[1], 8, 1)
     first = {item.output: item for item in graph.nodes}
     for node, before in ((turned, first[filled]), (plain, first[other])):
@@ -134,7 +134,7 @@ def test_no_room_is_left_where_others_read_all():
     add = Int8Elementwise(combination=Combination(kind="add", ratio_self=0.75, ratio_operand=0.5))
     both = b._append("add", add, (b.convolution(made, 12, (1, 1)), made), (1, 12, 6, 1), 0)
     result = compile_program(b.graph(swapped, both), MACHINE, virtual_threads=2, verify=True)
-    assert "Turned" not in [node.kind for node in result.graph.nodes]
+    assert "TransposedProduct" not in [node.kind for node in result.graph.nodes]
     assert assert_right(result) > 50
 
 
@@ -144,7 +144,7 @@ def test_no_room_is_left_where_its_products_take_long(channels: int):
     made = b.convolution(b.input(1, 8, 5, 1), channels, (1, 1))
     swapped = b._append("swap", Swap(positions=5), (b.convolution(made, 8, (1, 1)),), (1, 5, 8, 1), 0)
     result = compile_program(b.graph(swapped), MACHINE, virtual_threads=2, verify=True)
-    assert ("Turned" in [node.kind for node in result.graph.nodes]) == (channels == 40)
+    assert ("TransposedProduct" in [node.kind for node in result.graph.nodes]) == (channels == 40)
     assert assert_right(result) > 50
 
 
@@ -157,5 +157,9 @@ def test_a_part_of_a_product_is_turned_alone(positions: int):
     swapped = b._append("swap", Swap(positions=positions, channels=(8, 8)), (both,), shape, 0)
     kept = b._append("swap.first", Swap(positions=positions, channels=(0, 8)), (both,), shape, 0)
     result = compile_program(b.graph(swapped, kept), MACHINE, virtual_threads=2, verify=True)
-    assert [node.kind for node in result.graph.nodes] == ["Convolution", "Turned", "Turned"]
+    assert [node.kind for node in result.graph.nodes] == [
+        "Convolution",
+        "TransposedProduct",
+        "TransposedProduct",
+    ]
     assert assert_right(result) > 50
