@@ -27,9 +27,8 @@ from .onnx_integer_context import QUANTIZE, ImportContext
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
-from .onnx_table import GRAPHS, operators, rows_of
+from .onnx_table import GRAPHS, import_node, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, Real
-from .onnx_walk import import_node
 from .operator_rows import Row, refuse_unread
 
 SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))

@@ -16,7 +16,7 @@ from onnx.defs import onnx_opset_version
 
 from .budgets import check_shapes
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from .model_rewrites import convert_opset, first_line, infer_shapes
+from .model_rewrites import first_line, infer_shapes
 from .onnx_attributes import check_attributes, nodes_of, refuse_unknown
 from .onnx_read import ReadModel, Source, quantizes, read_model
 from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
@@ -87,6 +87,8 @@ def load_apart(
         raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
     if opset < oldest_opset:
+        from .opset_conversion import convert_opset
+
         model, weights = read.whole(), {}
         try:
             model = convert_opset(label, model, opset, oldest_opset)

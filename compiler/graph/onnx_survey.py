@@ -22,8 +22,8 @@ from .onnx_emit import on_input_grid
 from .onnx_import import begin, bind_input
 from .onnx_integer_context import ImportContext
 from .onnx_load import initializer_array, static_shapes
+from .onnx_table import import_node
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
-from .onnx_walk import import_node
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
 

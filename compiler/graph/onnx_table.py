@@ -1,4 +1,4 @@
-"""The table of supported operators, for integer and float graphs.
+"""The table of supported operators, for integer and float graphs, and the walk over nodes by it.
 
 Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
 reads. The function's file is imported when a model has the operator. `onnx_import` reads quantized models and
@@ -7,13 +7,19 @@ reads. The function's file is imported when a model has the operator. `onnx_impo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .onnx_attributes import CONTRIBUTED, STANDARD
+import onnx
+
+from .errors import NodeError
+from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .operator_rows import Kind, Located, Row, StepsLocated
+
+if TYPE_CHECKING:
+    from .onnx_context import GraphContext
 
 Rows = tuple[Row[Any, Any], ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
@@ -357,3 +363,26 @@ FUNCTIONS = frozenset(
 """Operators that are functions of one quantized tensor if all other operands are single numbers."""
 CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
 """Operators with integer nodes of their own, which join a pending Function of one tensor if they read one."""
+
+
+def import_node(context: GraphContext, node: OnnxNode) -> None:
+    """Imports one ONNX node: evaluates it if all inputs are constants, else adds operators or nodes in its place. Binds
+    its outputs. Raises ModelError for a node that is not supported."""
+    if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
+        _import_steps(context, node, writers[0](context, node))
+    elif not (context.expand(node) or context.fold(node)):
+        context.import_operator(node)
+
+
+def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
+    """Imports the nodes that replace a node."""
+    for index, proto in enumerate(body):
+        import_node(context, read_node(proto, index))
+
+
+def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
+    """Imports the steps that replace an operator on integers; an error of a step becomes an error of the node."""
+    try:
+        import_body(context, steps)
+    except NodeError as error:
+        raise error.of_node(context.source, node) from None

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_context import GraphContext
-from ..onnx_walk import import_node
+from ..onnx_table import import_node
 from .onnx_functions import rename
 
 MOST_NODES = 4096

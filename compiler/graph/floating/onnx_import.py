@@ -19,8 +19,7 @@ from ..onnx_constants import evaluate_node, reference_is_mistaken
 from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
-from ..onnx_table import GRAPHS, STRUCTURE, operators, rows_of
-from ..onnx_walk import import_body, import_node
+from ..onnx_table import GRAPHS, STRUCTURE, import_body, import_node, operators, rows_of
 from ..operator_rows import Row, refuse_unread
 from ..refused_nodes import RefusedNodes
 

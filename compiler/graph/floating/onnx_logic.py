@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -18,7 +20,15 @@ from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import type_name
 from .onnx_pointwise import add_elementwise
 
-COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])
+COMPARISONS: Mapping[str, Callable[[Expr, Expr], Expr]] = MappingProxyType(
+    {
+        "Less": lambda a, b: a < b,
+        "LessOrEqual": lambda a, b: a <= b,
+        "Greater": lambda a, b: b < a,
+        "GreaterOrEqual": lambda a, b: b <= a,
+        "Equal": equal,
+    }
+)
 
 
 def import_logic(context: GraphContext, node: OnnxNode) -> None:
@@ -83,18 +93,7 @@ def _joined(node: OnnxNode) -> Expr:
 def _compare(context: GraphContext, node: OnnxNode) -> None:
     tensors = [context.tensor(node, i) for i in range(2)]
     a, b = (argument(i, _alike(context, node, tensors)) for i in range(2))
-    match node.op_type:
-        case "Less":
-            condition = a < b
-        case "LessOrEqual":
-            condition = a <= b
-        case "Greater":
-            condition = b < a
-        case "GreaterOrEqual":
-            condition = b <= a
-        case _:
-            condition = equal(a, b)
-    add_elementwise(context, node, condition, [tensor.name for tensor in tensors])
+    add_elementwise(context, node, COMPARISONS[node.op_type](a, b), [tensor.name for tensor in tensors])
 
 
 def _where(context: GraphContext, node: OnnxNode) -> None:

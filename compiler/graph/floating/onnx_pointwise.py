@@ -14,7 +14,7 @@ from ...ir.expr import Expr, cast, dtype_of, maximum, minimum, select, wrap
 from ...ir.types import DType
 from ...te import scalars
 from ...te.merge import broadcast
-from ...te.scalars import argument
+from ...te.scalars import argument, number
 from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
@@ -31,64 +31,52 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
     }
 )
 """Functions of unary operators, where `scalars` has none under the operator's name (as `hard_swish` for HardSwish)."""
+_WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
+    {
+        "LeakyRelu": (scalars.leaky_relu, {"alpha": 0.01}),
+        "Elu": (scalars.elu, {"alpha": 1.0}),
+        "Celu": (scalars.celu, {"alpha": 1.0}),
+        # ONNX's defaults, from the operator's page.
+        "Selu": (scalars.selu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+        "HardSigmoid": (scalars.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+        "Swish": (lambda x, alpha: x * scalars.sigmoid(x if alpha == 1.0 else x * alpha), {"alpha": 1.0}),
+        "ThresholdedRelu": (lambda x, edge: select(number(edge) < x, x, 0.0), {"alpha": 1.0}),
+        "Shrink": (
+            lambda x, bias, edge: select(x < -edge, x + bias, select(number(edge) < x, x - bias, 0.0)),
+            {"bias": 0.0, "lambd": 0.5},
+        ),
+        "Reciprocal": (lambda x: scalars.divide(1.0, x), {}),
+    }
+)
+"""Functions of unary operators of an element and of attributes, which have these defaults."""
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Unary operators that integers and float64 have too."""
 
 
 def import_unary(context: GraphContext, node: OnnxNode) -> None:
     """Imports an element-wise operator of one tensor."""
-    x = argument(0)
-
-    def attribute(name: str, default: float) -> float:
-        return float(np.float32(node.attributes.get(name, default)))
-
-    dtype = context.tensor(node, 0).dtype
-    match node.op_type:
-        case name if name in ANY_TYPE and (dtype is not DType.FLOAT32 or name == "Sign"):
-            if dtype is DType.BOOL:
-                context.refuse(node, "works on bool")
-            add_elementwise(
-                context, node, _signed(name, argument(0, dtype), dtype), [context.tensor(node, 0).name]
-            )
-            return
-        case "Floor" | "Ceil" | "Round" if dtype is DType.FLOAT64:
-            body = _NAMED[node.op_type](argument(0, dtype))
-            add_elementwise(context, node, body, [context.tensor(node, 0).name])
-            return
-        case "Swish":
-            alpha = attribute("alpha", 1.0)
-            body = x * scalars.sigmoid(x if alpha == 1.0 else x * alpha)
-        case "ThresholdedRelu":
-            body = select(wrap(attribute("alpha", 1.0), DType.FLOAT32) < x, x, 0.0)
-        case "Shrink":
-            bias, edge = attribute("bias", 0.0), attribute("lambd", 0.5)
-            body = select(x < -edge, x + bias, select(wrap(edge, DType.FLOAT32) < x, x - bias, 0.0))
-        case "Reciprocal":
-            body = scalars.divide(1.0, x)
-        case "LeakyRelu":
-            body = scalars.leaky_relu(x, attribute("alpha", 0.01))
-        case "Elu":
-            body = scalars.elu(x, attribute("alpha", 1.0))
-        case "Selu":
-            # ONNX's defaults, from the operator's page.
-            alpha, gamma = (
-                attribute("alpha", 1.67326319217681884765625),
-                attribute("gamma", 1.05070102214813232421875),
-            )
-            body = scalars.selu(x, alpha, gamma)
-        case "Celu":
-            body = scalars.celu(x, attribute("alpha", 1.0))
-        case "HardSigmoid":
-            body = scalars.hard_sigmoid(x, attribute("alpha", 0.2), attribute("beta", 0.5))
-        case "Gelu":
-            form = node.text("approximate", "none")
-            if form not in ("none", "tanh"):
-                context.fail(node, f"has the approximation '{form}'", "there are none and tanh")
-            body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
-        case name if name in _NAMED:
-            body = _NAMED[name](x)
-        case name:
-            body = getattr(scalars, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(x)
+    name, x, dtype = node.op_type, argument(0), context.tensor(node, 0).dtype
+    typed = argument(0, dtype)
+    if name in ANY_TYPE and (dtype is not DType.FLOAT32 or name == "Sign"):
+        if dtype is DType.BOOL:
+            context.refuse(node, "works on bool")
+        add_elementwise(context, node, _signed(name, typed, dtype), [context.tensor(node, 0).name])
+        return
+    if name in ("Floor", "Ceil", "Round") and dtype is DType.FLOAT64:
+        add_elementwise(context, node, _NAMED[name](typed), [context.tensor(node, 0).name])
+        return
+    if name in _WITH_NUMBERS:
+        function, defaults = _WITH_NUMBERS[name]
+        body = function(x, *[float(np.float32(node.attributes.get(k, v))) for k, v in defaults.items()])
+    elif name == "Gelu":
+        form = node.text("approximate", "none")
+        if form not in ("none", "tanh"):
+            context.fail(node, f"has the approximation '{form}'", "there are none and tanh")
+        body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
+    elif name in _NAMED:
+        body = _NAMED[name](x)
+    else:
+        body = getattr(scalars, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(x)
     _add(context, node, body, 1)
 
 
@@ -138,6 +126,20 @@ def import_power(context: GraphContext, node: OnnxNode) -> None:
     add_elementwise(context, node, body, [base.name, exponents])
 
 
+_PAIRS: Mapping[str, Callable[[Expr, Expr], Expr]] = MappingProxyType(
+    {
+        **dict.fromkeys(("Add", "Sum"), lambda a, b: a + b),
+        "Max": maximum,
+        "Min": minimum,
+        "Sub": lambda a, b: a - b,
+        "Mul": lambda a, b: a * b,
+        "Div": scalars.divide,
+        "PRelu": scalars.leaky_relu,
+    }
+)
+"""Functions of two elements."""
+
+
 def import_nary(context: GraphContext, node: OnnxNode) -> None:
     """Imports an arithmetic operator on tensors that broadcast: float32, and (but for PRelu) integers, which wrap."""
     count = len(node.inputs)
@@ -149,23 +151,10 @@ def import_nary(context: GraphContext, node: OnnxNode) -> None:
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
         context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}")
     arguments: list[Expr] = [argument(i, dtype) for i in range(count)]
-    match node.op_type, arguments:
-        case (("Add" | "Sum"), _):
-            body = reduce(lambda a, b: a + b, arguments)
-        case "Max", _:
-            body = reduce(maximum, arguments)
-        case "Min", _:
-            body = reduce(minimum, arguments)
-        case "Sub", [a, b]:
-            body = a - b
-        case "Mul", [a, b]:
-            body = a * b
-        case "Div", [a, b]:
-            body = scalars.of_bits("quotient", a, b) if dtype.is_integer else scalars.divide(a, b)
-        case "PRelu", [a, b]:
-            body = scalars.leaky_relu(a, b)
-        case _:
-            raise AssertionError(node.op_type)
+    if node.op_type == "Div" and dtype.is_integer:
+        body = scalars.of_bits("quotient", *arguments)
+    else:
+        body = reduce(_PAIRS[node.op_type], arguments)
     add_elementwise(context, node, body, [tensor.name for tensor in tensors])
 
 
