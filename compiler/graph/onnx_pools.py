@@ -56,8 +56,8 @@ def import_pool(context: GraphContext, node: OnnxNode) -> None:
     if min(outputs) < 1:
         problem = f"kernel {window.kernel} is larger than its padded input {plane}"
         context.fail(node, problem, "use a larger input")
-    counted = declared if node.integer("count_include_pad", 0) else UNCOUNTED
     average = node.op_type == "AveragePool"
+    counted = declared if average and node.integer("count_include_pad", 0) else UNCOUNTED
     operator = AveragePool(window=window, counted=counted) if average else MaxPool(window=window)
     context.add(node, operator, (data.name,), (*data.shape[:2], *outputs))
 
