@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,9 +31,13 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule.schedule import replay
 from vdla.compiler.schedule.trace import trace_from_lists
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.te.ops.sums import Epilogue
+from vdla.compiler.te.post import Post
 from vdla.compiler.templates.cpu.sketches import scheduled
 from vdla.compiler.templates.cpu.workload import Operator
 
@@ -73,11 +79,51 @@ POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...
     (4, 17, 1, 5, 1, 2, "max"),
 )
 """Pools: (planes, height and width, channels of a position, kernel, stride, pads, kind)."""
+DEPTHWISE = (
+    (32, 112, 3, 1, 1, "float"),
+    (64, 112, 3, 2, 1, "float"),
+    (144, 56, 3, 2, 1, "float"),
+    (512, 14, 3, 1, 1, "float"),
+    (1024, 7, 3, 1, 1, "float"),
+    (240, 28, 5, 1, 1, "float"),
+    (672, 14, 5, 2, 1, "float"),
+    (96, 56, 7, 1, 1, "float"),
+    (768, 7, 7, 1, 1, "float"),
+    (64, 28, 3, 1, 2, "float"),
+    (64, 112, 3, 2, 1, "int8"),
+    (256, 28, 3, 1, 1, "int8"),
+    (240, 28, 5, 1, 1, "int8"),
+    (96, 56, 7, 1, 1, "int8"),
+)
+"""Depthwise convolutions with SAME padding: channels, height and width, kernel, stride, dilation, and type."""
+LANES = {"avx512": 16, "avx2": 8, "sse": 4}
+"""Levels of vectors, with the channels of a block of activations on each of them."""
 LEAST_SECONDS = 2e-3
 
 
-def _cases() -> dict[str, tuple[Operator, Program]]:
-    found: dict[str, tuple[Operator, Program]] = {}
+def _depthwise(
+    channels: int, size: int, kernel: int, stride: int, dilation: int, kind: str, lanes: int
+) -> Program:
+    """The program of a depthwise convolution on blocks of `lanes` channels."""
+    pad = (kernel - 1) * dilation // 2
+    window = Window(
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(pad, pad, pad, pad),
+        dilations=(dilation, dilation),
+    )
+    shape = Convolution(
+        batch=1, channels=channels, filters=channels, groups=channels, height=size, width=size, window=window
+    )
+    sums: Sums = QuantizedSums(pad_value=3, post=Post(zero_point=-3, low=-3))
+    if kind == "float":
+        sums = FloatSums(epilogue=Epilogue(bias=True, activation="relu"))
+    return blocked_depthwise(shape, block=lanes, sums=sums)
+
+
+def _cases() -> dict[str, tuple[Operator, Callable[[int], Program]]]:
+    """For each case its operator, and its program as a function of the lanes of a block."""
+    found: dict[str, tuple[Operator, Callable[[int], Program]]] = {}
     for batch, rows, depth, columns, transposed in PRODUCTS:
         sizes = Matrices(
             rows=rows,
@@ -88,30 +134,43 @@ def _cases() -> dict[str, tuple[Operator, Program]]:
             transposed_w=transposed,
         )
         name = f"matmul:{batch},{rows},{depth},{columns}{',transposed' * transposed}"
-        found[name] = ("matmul", product(sizes, name="matmul"))
+        found[name] = ("matmul", partial(_same, product(sizes, name="matmul")))
     for shape, axes in REDUCTIONS:
         name = f"sum:{'x'.join(map(str, shape))} over {','.join(map(str, axes))}"
-        found[name] = ("reduction", reduction(shape, axes, "sum"))
+        found[name] = ("reduction", partial(_same, reduction(shape, axes, "sum")))
     for outer, size, lanes, kernel, stride, pad, kind in POOLS:
         name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
         program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
-        found[name] = ("pool", program)
+        found[name] = ("pool", partial(_same, program))
+    for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
+        name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
+        found[name] = ("depthwise", partial(_depthwise, channels, size, kernel, stride, dilation, kind))
     return found
 
 
+def _same(program: Program, _lanes: int) -> Program:
+    return program
+
+
 CASES = _cases()
-LEVELS = ("avx512", "avx2", "sse")
 RESULT = "generated"
 
 
 def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, Any]:
     """The row of a case; `hand`: the trace of the template's schedule."""
-    operator, program = CASES[name]
+    operator, make = CASES[name]
+    program = make(LANES[level])
     target, rng = host_target_at(level), np.random.default_rng(0)
     # On cache lines, as in networks; both kernels read the same arrays.
     arrays = {
-        p.name: aligned_copy(rng.standard_normal(p.shape, np.float32), p.shape) for p in program.parameters
+        p.name: aligned_copy(
+            rng.integers(0, 100, p.shape).astype(p.dtype.numpy)
+            if p.dtype.is_integer
+            else rng.standard_normal(p.shape, np.float32),
+            p.shape,
+        )
+        for p in program.parameters
     }
     schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, operator))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]

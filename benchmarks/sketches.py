@@ -32,10 +32,10 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketches import scheduled
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
@@ -78,7 +78,7 @@ def cases() -> dict[str, Case]:
                 Convolution(batch=1, channels=256, height=28, width=28, filters=256, window=SAME, groups=256),
                 block=16,
             ),
-            template=lambda target, program: depthwise_cpu.schedule(target, program, SAME),
+            template=lambda target, program: scheduled(target, program, "depthwise"),
         ),
     }
 

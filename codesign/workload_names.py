@@ -13,7 +13,7 @@ from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
@@ -26,7 +26,6 @@ from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,
-    DepthwiseCpu,
     ElementwiseCpu,
     SketchCpu,
 )
@@ -149,16 +148,6 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )
-        case "depthwise":
-            size, channels, kernel, stride = sizes
-            workload = DepthwiseCpu(
-                batch=1,
-                channels=channels,
-                height=size,
-                width=size,
-                window=same_window(size, kernel, stride),
-                block=channel_block(channels, lanes),
-            )
         case "dense":
             rows, depth, columns = sizes
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
@@ -200,6 +189,21 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
             of = Matrices(rows=rows, depth=depth, columns=columns, batch_x=(batch,), batch_w=(batch,))
             program = product(of, name="matmul")
             return SketchCpu(operator="matmul", expression=program)
+        case "depthwise":
+            size, channels, kernel, stride = sizes
+            program = blocked_depthwise(
+                Convolution(
+                    batch=1,
+                    channels=channels,
+                    height=size,
+                    width=size,
+                    filters=channels,
+                    groups=channels,
+                    window=same_window(size, kernel, stride),
+                ),
+                block=channel_block(channels, lanes),
+            )
+            return SketchCpu(operator="depthwise", constants=("W",), expression=program)
         case "softmax":
             return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))
         case "normalization":

@@ -10,7 +10,6 @@ import numpy as np
 
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
-from ...codegen.cpu.machine import CpuTarget
 from ...graph.graph import Graph, Node, Tensor
 from ...graph.int8_operators import (
     Attention,
@@ -55,7 +54,6 @@ from ...te.post import Combination, combined
 from ...te.scalars import argument
 from ..lowered_node import Fused, lowered_node
 from . import conv2d_int8 as conv2d_int8_cpu
-from . import depthwise as depthwise_cpu
 from . import elementwise as elementwise_cpu
 from . import movement as movement_cpu
 from . import quantization as quantization_cpu
@@ -152,17 +150,18 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
 
 def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
     """A depthwise convolution's kernel."""
+    from .sketches import scheduled
+
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     blocks = ceil_div(channels, data.block)
-    window = operator.window
     shape = Convolution(
         batch=batch,
         channels=blocks * data.block,
         height=height,
         width=width,
         filters=blocks * data.block,
-        window=window,
+        window=operator.window,
         groups=blocks * data.block,
     )
     program = blocked_depthwise(
@@ -170,19 +169,8 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
     )
     weight = operator.weight[:, 0].transpose(1, 2, 0)
     weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
-    schedule = partial(_schedule_depthwise, window=window)
+    schedule = partial(scheduled, operator="depthwise")
     return _sums(graph, node, operator, program, schedule, weight, 1)
-
-
-def _schedule_depthwise(target: CpuTarget, program: Program, window: Window, *, parallel: bool) -> Schedule:
-    """The schedule of a depthwise convolution whose tile has the most positions, of up to 2 x 7, whose sums fit in
-    registers with a weight and a data vector.
-    """
-    positions = target.vector_registers - 2
-    rows = 2 if positions >= 6 else 1
-    columns = max(1, min(7, positions // rows))
-    knobs = depthwise_cpu.with_copy(target, program, window, rows=rows, columns=columns)
-    return depthwise_cpu.schedule(target, program, window, knobs, parallel=parallel)
 
 
 def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:

@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution, Dense
 from ...schedule import Schedule
-from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
+from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..lowered_node import fused, lowered_node
@@ -18,7 +18,7 @@ from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
 from .lowered import LoweredCpuNode, sketched
 from .table import CPU
-from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
+from .workload import Conv2dCpu, CpuWorkload, DenseCpu, Parts
 
 
 def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
@@ -65,18 +65,13 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """The kernel of a depthwise convolution."""
+    from .sketches import scheduled
+
     data = graph.tensors[node.inputs[0]]
-    batch, channels, height, width = data.shape
-    workload = DepthwiseCpu(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=operator.window,
-        block=data.block,
-        parts=Parts.of(operator.epilogue),
+    channels = data.shape[1]
+    program = blocked_depthwise(
+        convolution_of(graph, node, operator), block=data.block, sums=FloatSums(epilogue=operator.epilogue)
     )
-    program = workload.program(operator.epilogue)
     shapes = {b.name: b.shape for b in program.parameters}
     weight = graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)
     arrays = {"W": _extended(weight, shapes["W"])}
@@ -88,7 +83,8 @@ def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredC
         arrays=arrays,
         inside=None if channels % block == 0 else lambda at: at[1] * block + at[4] < channels,
     )
-    return _sum(graph, node, operator.epilogue, expression, workload)
+    schedule = partial(scheduled, operator="depthwise", parallel=True)
+    return sketched(_sum(graph, node, operator.epilogue, expression, schedule), "depthwise")
 
 
 def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:

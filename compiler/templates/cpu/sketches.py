@@ -92,11 +92,11 @@ def scheduled(
 
 
 def _template(operator: Operator, program: Program, window: Window | None) -> Callable[..., Schedule] | None:
-    """The template that schedules an operator's program; None, for sketch rules, for products, pools, and reductions
-    that keep the last axis.
+    """The template that schedules an operator's program; None, for sketch rules, for products, pools, depthwise
+    convolutions, and reductions that keep the last axis.
     """
     match operator:
-        case "matmul" | "pool":
+        case "matmul" | "pool" | "depthwise":
             return None
         case "reduction" if not any(loop.name == "reduce.l" for loop in loops(program)):
             return None

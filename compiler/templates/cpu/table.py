@@ -65,20 +65,6 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
                     lambda target, program, _, knobs: dense.schedule(target, program, knobs, parallel=True),
                 ),
             )
-        case "depthwise_cpu":
-            from . import depthwise, depthwise_space
-
-            return Template(
-                name=name,
-                space=lambda target, w: depthwise_space.space(target, w.program(), w.window),
-                choice=lambda target, w: depthwise_space.default_values(target, w.program(), w.window),
-                schedule=_scheduled(
-                    lambda _, w, values: depthwise_space.knobs_of(w.program(), w.window, values),
-                    lambda target, program, w, knobs: depthwise.schedule(
-                        target, program, w.window, knobs, parallel=True
-                    ),
-                ),
-            )
         case "elementwise_cpu":
             from . import elementwise, elementwise_space
 

@@ -19,7 +19,7 @@ from ...ir.types import DType
 from ...ir.work import statement_runs
 from ...te.blocks import Window
 from ...te.merge import Shape, merge_broadcast
-from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
+from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
 from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.product import Matrices, product
@@ -92,35 +92,6 @@ class Conv2dCpu(_Described):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DepthwiseCpu(_Described):
-    """`te.ops.blocked_convolution.blocked_depthwise`, scheduled by template `depthwise_cpu`."""
-
-    template: Literal["depthwise_cpu"] = "depthwise_cpu"
-    batch: int
-    channels: int
-    height: int
-    width: int
-    window: Window
-    block: int
-    parts: Parts = field(default_factory=Parts)
-
-    def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. Raises ValueError if the window does not fit."""
-        shape = Convolution(
-            batch=self.batch,
-            channels=self.channels,
-            height=self.height,
-            width=self.width,
-            filters=self.channels,
-            window=self.window,
-            groups=self.channels,
-        )
-        return blocked_depthwise(
-            shape, block=self.block, sums=FloatSums(epilogue=epilogue or self.parts.epilogue)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DenseCpu(_Described):
     """`te.ops.product`, scheduled by template `dense_cpu`."""
 
@@ -164,7 +135,7 @@ class ElementwiseCpu(_Described):
 
 
 Operator: TypeAlias = Literal[
-    "matmul", "softmax", "normalization", "reduction", "pool", "conv_transpose", "generic"
+    "matmul", "softmax", "normalization", "reduction", "pool", "depthwise", "conv_transpose", "generic"
 ]
 """Operators whose knobs come from sketch rules; "generic": all operators without a name of their own."""
 
@@ -209,7 +180,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | ElementwiseCpu | SketchCpu
+CpuWorkload: TypeAlias = Conv2dCpu | DenseCpu | ElementwiseCpu | SketchCpu
 MOST_RUNS = 1 << 36
 """Most statement executions of a program that can be measured: about a minute at a nanosecond each."""
 

@@ -32,7 +32,10 @@ from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
-from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
+from vdla.compiler.templates.cpu.sketch.default import default_values
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import INLINE, MIDDLE, OUTERMOST, sketches
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 FULL = Epilogue(bias=True, operand=True, activation="relu")
 
@@ -207,7 +210,7 @@ def test_depthwise(target, window, size):
         block=4,
         sums=FloatSums(epilogue=FULL),
     )
-    check(program, depthwise_cpu.schedule(target, program, window), target)
+    check(program, scheduled(target, program, "depthwise"), target)
 
 
 @pytest.mark.parametrize(("size",), representatives([((11, 23),), ((7, 7),)], 0, always=[((7, 7),)]))
@@ -218,14 +221,16 @@ def test_borders_wider_than_tiles_are_copied(size):
         block=4,
     )
     target = host_target()
-    assert depthwise_cpu.choose_knobs(target, program, window).copy == "whole"
     little = replace(target, cache_bytes=(1 << 10, 1 << 11))
-    assert depthwise_cpu.choose_knobs(little, program, window).copy == "rows"
-    for machine in (target, little):
-        s = depthwise_cpu.schedule(machine, program, window)
+    for machine, place in ((target, OUTERMOST), (little, MIDDLE)):
+        given = sketches(program, machine)
+        values = default_values(given)
+        # A plane of a block of channels or, if caches are small, a block of its rows.
+        assert values["producer"] == place and (values["block.1"] > 0) == (place == MIDDLE)
+        s = sketch_schedule(given, values)
         check(program, s, machine)
         # Asking at every tap whether it is inside takes several times as much code.
-        asking = depthwise_cpu.schedule(machine, program, window, depthwise_cpu.Knobs(rows=2, columns=7))
+        asking = sketch_schedule(given, values | {"producer": INLINE})
         texts = [lower(one.program, machine).text for one in (s, asking)]
         assert 2 * len(texts[0]) < len(texts[1])
 
@@ -250,7 +255,7 @@ def test_depthwise_before_functions(window, size):
             sums=FloatSums(epilogue=FULL),
         )
     )
-    s = depthwise_cpu.schedule(host_target(), program, window)
+    s = scheduled(host_target(), program, "depthwise")
     arrays = arrays_of(program)
     expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
     packed = pack_arrays(s.trace, arrays)
@@ -265,7 +270,7 @@ def test_functions_are_not_written_out_for_every_column():
             Convolution(batch=1, channels=4, height=28, width=28, filters=4, window=window, groups=4), block=4
         )
     )
-    text = lower(depthwise_cpu.schedule(host_target(), program, window).program, host_target()).text
+    text = lower(scheduled(host_target(), program, "depthwise").program, host_target()).text
     # Nine kernels, those of the border and the one within, each with its two rows.
     assert text.count("call <4 x float> @llvm.sqrt") == 18
 
@@ -281,7 +286,9 @@ def test_parallel_kernels():
     window = WINDOWS[0][0]
     sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
     conv = blocked_convolution(Convolution(**sizes, filters=8), block_in=8, block_out=4)
-    depthwise = blocked_depthwise(Convolution(**sizes, filters=8, groups=8), block=2)
+    # The generator leaves loops of less work to one thread.
+    large = sizes | {"height": 20, "width": 12}
+    depthwise = blocked_depthwise(Convolution(**large, filters=8, groups=8), block=2)
     plain, int8 = (
         product(Matrices(rows=9, depth=5, columns=70)),
         product(Matrices(rows=9, depth=5, columns=70), types=DOT_INT8),
@@ -289,7 +296,7 @@ def test_parallel_kernels():
     with Pool(2) as pool:
         for program, s in (
             (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
-            (depthwise, depthwise_cpu.schedule(target, depthwise, window, parallel=True)),
+            (depthwise, scheduled(target, depthwise, "depthwise", parallel=True)),
             (plain, dense_cpu.schedule(target, plain, parallel=True)),
             (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
         ):

@@ -10,7 +10,7 @@ from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.cpu.dense_space import default_values, space
 from vdla.compiler.templates.cpu.panel_widths import LEAST_SUMS, SLOWER, Panels, PanelWidths
-from vdla.compiler.templates.cpu.workload import DenseCpu, DepthwiseCpu
+from vdla.compiler.templates.cpu.workload import Conv2dCpu, DenseCpu
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
@@ -45,5 +45,6 @@ def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: i
 
 
 def test_other_workloads_keep_their_own() -> None:
-    depthwise = DepthwiseCpu(batch=1, channels=16, height=8, width=8, window=Window(kernel=(2, 2)), block=16)
-    assert PanelWidths(host_target(), {}).choose(depthwise) is None
+    sizes = {"channels": 16, "height": 8, "width": 8, "filters": 16, "window": Window(kernel=(2, 2))}
+    convolution = Conv2dCpu(batch=1, **sizes, block_in=16, block_out=16)
+    assert PanelWidths(host_target(), {}).choose(convolution) is None

@@ -27,7 +27,6 @@ from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
-    DepthwiseCpu,
     ElementwiseCpu,
     Parts,
     SketchCpu,
@@ -79,7 +78,6 @@ POOL = SketchCpu(
         SKETCH,
         MATMUL,
         CONVOLUTION,
-        DepthwiseCpu(batch=1, channels=8, height=6, width=7, window=CONVOLUTION.window, block=8),
         DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
         POOL,
         ADDITION,
@@ -294,8 +292,8 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
 
     knobs = ChosenKnobs(choose=choose)
     tuned = compile_kernels(model(), cpu_now(), knobs=knobs)
-    assert values.keys() == {"conv2d_cpu", "depthwise_cpu", "dense_cpu"}
-    assert [w.template for w in knobs.applied] == ["conv2d_cpu", "depthwise_cpu"]
+    assert values.keys() == {"conv2d_cpu", "sketch_cpu", "dense_cpu"}
+    assert [w.template for w in knobs.applied] == ["conv2d_cpu", "sketch_cpu"]
     assert [(w.template, why) for w, why in knobs.ignored] == [
         ("dense_cpu", "dense_cpu has no knob width, or no value was given for it")
     ]

@@ -5,15 +5,22 @@ from __future__ import annotations
 from itertools import permutations
 from math import prod
 
+from ....ir.expr import Const
+from ....ir.stmt import Copy
+from ....ir.visit import walk
 from ..dense import row_block
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile
-from .sketch import INLINE, OUTERMOST, Sketches, candidates, permuted
+from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
 
 COPIED_ROWS = 32
 """Least number of rows of a product at which copying a panel pays."""
 ROWS, COLUMNS = 2, 4
 """Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
+WEIGHTED = 2, 7
+"""Most rows and columns in a tile of a window with weights: all its positions use each weight that is loaded. With 16
+registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
+"""
 WRITTEN_TERMS = 16
 """Largest window, in terms, whose sum is unrolled whole; in its tiles along borders the pads are tested."""
 
@@ -36,8 +43,14 @@ def default_values(given: Sketches) -> dict[str, int]:
     wanted = {lane.name: given.lanes(summed.bits) * LATENCY_SUMS}
     blocks: dict[str, int] = {}
     if positions := _positions(summed):
-        wanted = _window_tile(given, summed, positions)
-        values |= _taps(summed)
+        moved = {axle.inner for axle in positions}
+        if lane in positions or all(read.loops() & moved for read in summed.reads):
+            wanted = _window_tile(given, summed, positions)
+            values |= _taps(summed)
+        else:
+            wanted = _weighted_tile(given, summed, lane, positions)
+            blocks, taps = _weighted_taps(given, summed, positions, wanted)
+            values |= taps
     elif len(wide) == len(narrow) == 1:
         rows = [axle for axle in summed.axles if axle.inner not in wide[0].loops()]
         wanted, blocks = _product_tile(given, summed, lane, rows)
@@ -76,6 +89,62 @@ def _taps(summed: Sum) -> dict[str, int]:
     if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
         return {"unroll": WRITTEN_TERMS, "producer": INLINE}
     return {"unroll": WRITTEN_TERMS // 2, "producer": OUTERMOST}
+
+
+def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> dict[str, int]:
+    """Elements of a register tile of a window with weights: all channels of some positions."""
+    vectors = -(-lane.size // given.lanes(summed.bits))
+    # Values that must be widened first are worth a register of sums for each row that uses them. Otherwise half of the
+    # registers is for inputs, which the compiler loads for several taps ahead.
+    widened = any(read.bits < summed.bits for read in summed.reads)
+    registers = given.target.vector_registers
+    room = max(1, (registers - 2 if widened else registers // 2) // vectors)
+    rows = min(WEIGHTED[0], max(1, room // WEIGHTED[1])) if len(positions) > 1 else 1
+    columns = min(WEIGHTED[1], max(1, room // rows))
+    tile = zip([axle.name for axle in positions[-2:]], (rows, columns)[-len(positions) :], strict=True)
+    return {lane.name: lane.size, **dict(tile)}
+
+
+def _weighted_taps(
+    given: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Tiles of a block by loop, and the knobs of the terms, of a window with weights.
+
+    Pads are tested in tiles along borders. If windows reach pads from other tiles too, where such a test would be for
+    every tap, the input is copied with pads: for each block of channels a plane or, if half of the second-level cache
+    does not hold the plane, a block of its rows.
+    """
+    (unroll,) = [axis.values[-1] for axis in given.axes if axis.name == "unroll"] or [1]
+    values = {"unroll": unroll, "producer": INLINE}
+    copies = [s for s in walk(given.program) if isinstance(s, Copy) and s.name in summed.producers]
+    read = next((r for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name), None)
+    if read is None or all(_in_ends(copies[0], read, summed, axle, tile[axle.name]) for axle in positions):
+        return {}, values
+    outer = [axle.name for axle in summed.axles if axle.name not in tile]
+    height = next(d for d, steps in enumerate(read.steps) if positions[0].inner in dict(steps))
+    line = prod(read.shape[height + 1 :]) * read.bits // 8
+    room = given.target.cache_bytes[1] // 2
+    if line * read.shape[height] > room:
+        step = tile[positions[0].name] * dict(read.steps[height])[positions[0].inner]
+        blocks = dict.fromkeys(outer, 1) | {positions[0].name: max(1, room // (line * step))}
+        return blocks, values | {"producer": MIDDLE if outer else OUTERMOST}
+    if len(outer) < 2:
+        return {}, values | {"producer": OUTERMOST if outer else WHOLE}
+    return dict.fromkeys(outer, 1), values | {"producer": MIDDLE}
+
+
+def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool:
+    """Whether all windows that reach pads of a copied input, along the dimension of `axle`, belong to the first or the
+    last tile.
+    """
+    d = next(d for d, steps in enumerate(read.steps) if axle.inner in dict(steps))
+    start, steps = copy.source.starts[d], dict(read.steps[d])
+    assert isinstance(start, Const)
+    before, stride = -int(start.value), steps[axle.inner]
+    reach = sum(steps.get(term.name, 0) * (term.size - 1) for term in summed.terms) - before
+    first_beyond = max(0, -((reach - copy.source.buffer.shape[d]) // stride))
+    last = axle.size - (axle.size % tile or tile)
+    return -(-before // stride) <= tile and first_beyond >= last
 
 
 def _product_tile(

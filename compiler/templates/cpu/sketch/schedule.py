@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ....ir.expr import Select
-from ....ir.stmt import Assign, Copy, Reduce
+from ....ir.expr import Call, Select
+from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import find_statement, free_vars, walk, walk_expr
 from ....ir.work import statement_runs
 from ....schedule import LegalityError, Schedule
@@ -33,6 +33,8 @@ from .stages import Axle, Nest, Read, Sum
 
 PARALLEL_WORK = 16384
 """Least number of iterations of a nest, or of terms of a sum, for which a loop is made parallel."""
+MOST_CALLS = 4
+"""Most copies of a sum's consumer in the code of a tile if the consumer calls functions."""
 
 Values = Mapping[str, int]
 
@@ -216,6 +218,12 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
         pieces, of_vector = s.split(of_vector, n)
         inner.append(pieces)
     terms, part, written = _terms(s, summed, knobs)
+    copies = prod(length for name, length in knobs.tile.items() if name != knobs.vector.name)
+    whole = len(written) == len([term for term in summed.terms if term.size > 1])
+    if copies > MOST_CALLS and whole and _calls(s.program):
+        # The sums are complete before the consumer begins: a loop over rows reads them from memory at no cost.
+        # Unrolled, the consumer's function calls would be most of the code.
+        unrolled.remove(rows[-1])
     suffixes = sum_in_parts(s, summed.name, summed.buffer, terms, (*inner, of_vector), part or None)
     for loop in unrolled:
         s.unroll(loop)
@@ -250,6 +258,12 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
         if name == first:
             part //= piece
     return terms, part, names
+
+
+def _calls(program: Program) -> bool:
+    """Whether an assignment calls functions, each dozens of instructions long."""
+    values = [node.value for node in walk(program) if isinstance(node, Assign)]
+    return any(isinstance(e, Call) for value in values for e in walk_expr(value))
 
 
 def _inline(s: Schedule, name: str) -> None:

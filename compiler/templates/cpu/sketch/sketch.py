@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
-from math import ceil, gcd
+from math import ceil, gcd, prod
 
 from ....codegen.cpu.machine import CpuTarget
 from ....ir.hash import structural_hash
@@ -28,6 +28,8 @@ PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even` rounds them."""
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
+MOST_WINDOW = 64
+"""Largest window, in terms, that may also be unrolled whole."""
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
@@ -269,7 +271,9 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
     if longest > 1:
         parts = {even(longest, p) for p in PARTS if p < longest} - {longest}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
-        axes.append(Axis(name="unroll", values=UNROLLED))
+        window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
+        whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()
+        axes.append(Axis(name="unroll", values=(*UNROLLED, *whole)))
     if summed.producers and len(given.stages.sums) == 1:
         axes.append(Axis(name="producer", values=(WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE)))
     for read in packable(given, summed):

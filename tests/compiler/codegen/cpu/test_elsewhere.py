@@ -40,7 +40,7 @@ from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
-from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 MACHINES = {
     "aarch64": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53", "cortex-a53"),
@@ -198,7 +198,7 @@ def test_depthwise_convolutions(machine, tmp_path):
         block=block,
     )
     arrays = arrays_of(program, 5)
-    found = run(machine, depthwise_cpu.schedule(target, program, window), arrays, tmp_path)
+    found = run(machine, scheduled(target, program, "depthwise"), arrays, tmp_path)
     assert_close(found, interpret(program, arrays)["Y"])
 
 
