@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -28,18 +28,27 @@ from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.codegen.cpu.machine import host_target_at
 from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.schedule import replay
 from vdla.compiler.schedule.trace import trace_from_lists
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
+from vdla.compiler.te.ops.movement import concat, gather, permute
+from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.te.ops.relayout import relayout
+from vdla.compiler.te.ops.resize import resize
+from vdla.compiler.te.ops.scan import cumulative_sum
+from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Post
+from vdla.compiler.te.scalars import argument, gelu
 from vdla.compiler.templates.cpu.sketches import scheduled
-from vdla.compiler.templates.cpu.workload import Operator
 
 PRODUCTS = (
     (4, 128, 64, 128, True),
@@ -98,6 +107,43 @@ DEPTHWISE = (
 """Depthwise convolutions with SAME padding: channels, height and width, kernel, stride, dilation, and type."""
 LANES = {"avx512": 16, "avx2": 8, "sse": 4}
 """Levels of vectors, with the channels of a block of activations on each of them."""
+ACTIVATION: Mapping[str, Any] = {"batch": 1, "channels": 60, "plane": 784, "scale": 0.1, "zero_point": 2}
+"""An activation that is quantized, or dequantized."""
+NESTS: Mapping[str, Callable[[int], Program]] = {
+    "permute:9x70x130 to 9x130x70": lambda _: permute((9, 70, 130), (0, 2, 1)),
+    "permute:256x256 to 256x256": lambda _: permute((256, 256), (1, 0)),
+    "permute:64x56x56 to 56x56x64": lambda _: permute((64, 56, 56), (1, 2, 0)),
+    "permute:12x384x64 to 384x12x64": lambda _: permute((12, 384, 64), (1, 0, 2)),
+    "permute:128x20x33 to 33x20x128": lambda _: permute((128, 20, 33), (2, 1, 0)),
+    "blocks:64x784": lambda lanes: relayout(batch=1, channels=64, plane=784, block_in=1, block_out=lanes),
+    "rows of blocks:64x784": lambda lanes: relayout(
+        batch=1, channels=64, plane=784, block_in=lanes, block_out=1
+    ),
+    "resize:64x14x14": lambda _: resize(
+        outer=64, height=14, width=14, lanes=1, outputs=(28, 28), mode="linear"
+    ),
+    "resize:4x14x14 blocks": lambda lanes: resize(
+        outer=4, height=14, width=14, lanes=lanes, outputs=(28, 28), mode="linear"
+    ),
+    "concatenation:64x300,64x500": lambda _: concat([(64, 300), (64, 500)], 1),
+    "gather:128 of 1000x96": lambda _: gather((1000, 96), 0, 128),
+    "add:64x900": lambda _: float_elementwise([(64, 900)] * 2, argument(0) + argument(1)),
+    "scale:64x900": lambda _: float_elementwise([(64, 900), (64, 1)], argument(0) * argument(1)),
+    "gelu:40000": lambda _: float_elementwise([(40000,)], gelu(argument(0))),
+    "add:12x64x50": lambda _: float_elementwise(
+        [(12, 64, 50), (64, 1), (12, 1, 50)], argument(0) * argument(1) + argument(2)
+    ),
+    "softmax:384x384": lambda lanes: softmax((384, 384), -1, width=4 * lanes),
+    "softmax of columns:4x50x384": lambda lanes: softmax((4, 50, 384), 1, width=4 * lanes),
+    "normalization:128x768": lambda lanes: normalize(
+        Normalized(outer=128, channels=1, size=768, epsilon=1e-5), width=4 * lanes
+    ),
+    "mean:512x49": lambda lanes: reduction((512, 49), (1,), "mean", width=4 * lanes),
+    "cumulative sum:16x200x128": lambda _: cumulative_sum((16, 200, 128), 1),
+    "quantize:60x784": lambda lanes: store_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
+    "dequantize:60x784": lambda lanes: load_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
+}
+"""Programs without sums, as functions of the lanes of a block."""
 LEAST_SECONDS = 2e-3
 
 
@@ -121,9 +167,9 @@ def _depthwise(
     return blocked_depthwise(shape, block=lanes, sums=sums)
 
 
-def _cases() -> dict[str, tuple[Operator, Callable[[int], Program]]]:
-    """For each case its operator, and its program as a function of the lanes of a block."""
-    found: dict[str, tuple[Operator, Callable[[int], Program]]] = {}
+def _cases() -> dict[str, Callable[[int], Program]]:
+    """The program of each case as a function of the lanes of a block."""
+    found: dict[str, Callable[[int], Program]] = {}
     for batch, rows, depth, columns, transposed in PRODUCTS:
         sizes = Matrices(
             rows=rows,
@@ -134,19 +180,19 @@ def _cases() -> dict[str, tuple[Operator, Callable[[int], Program]]]:
             transposed_w=transposed,
         )
         name = f"matmul:{batch},{rows},{depth},{columns}{',transposed' * transposed}"
-        found[name] = ("matmul", partial(_same, product(sizes, name="matmul")))
+        found[name] = partial(_same, product(sizes, name="matmul"))
     for shape, axes in REDUCTIONS:
         name = f"sum:{'x'.join(map(str, shape))} over {','.join(map(str, axes))}"
-        found[name] = ("reduction", partial(_same, reduction(shape, axes, "sum")))
+        found[name] = partial(_same, reduction(shape, axes, "sum"))
     for outer, size, lanes, kernel, stride, pad, kind in POOLS:
         name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
         program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
-        found[name] = ("pool", partial(_same, program))
+        found[name] = partial(_same, program)
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
-        found[name] = ("depthwise", partial(_depthwise, channels, size, kernel, stride, dilation, kind))
-    return found
+        found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
+    return {**found, **NESTS}
 
 
 def _same(program: Program, _lanes: int) -> Program:
@@ -159,8 +205,7 @@ RESULT = "generated"
 
 def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, Any]:
     """The row of a case; `hand`: the trace of the template's schedule."""
-    operator, make = CASES[name]
-    program = make(LANES[level])
+    program = CASES[name](LANES[level])
     target, rng = host_target_at(level), np.random.default_rng(0)
     # On cache lines, as in networks; both kernels read the same arrays.
     arrays = {
@@ -172,7 +217,7 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
         )
         for p in program.parameters
     }
-    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, operator))
+    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
     times = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
     found = {"name": name, "level": level, "hand": statistics.median(times[0]) * 1e6}
@@ -180,7 +225,7 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
 
 
 def line(row: dict[str, Any]) -> str:
-    return f"{row['name']:34}{row['level']:8}{row['hand']:12.1f}{row['ratio']:8.3f}"
+    return f"{row['name']:36}{row['level']:8}{row['hand']:12.1f}{row['ratio']:8.3f}"
 
 
 OPTIONS = (names_of(CASES, "case"), ROUNDS.but(default=15), *OUTPUT)

@@ -78,7 +78,7 @@ def cases() -> dict[str, Case]:
                 Convolution(batch=1, channels=256, height=28, width=28, filters=256, window=SAME, groups=256),
                 block=16,
             ),
-            template=lambda target, program: scheduled(target, program, "depthwise"),
+            template=lambda target, program: scheduled(target, program),
         ),
     }
 

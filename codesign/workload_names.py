@@ -13,8 +13,10 @@ from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.merge import merge_broadcast
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
@@ -26,7 +28,6 @@ from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,
-    ElementwiseCpu,
     SketchCpu,
 )
 from vdla.compiler.templates.vdla.read_workload import checked
@@ -251,13 +252,15 @@ def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tupl
     return window, (more, more)
 
 
-def _elementwise(text: str) -> ElementwiseCpu:
+def _elementwise(text: str) -> SketchCpu:
     operation, shapes = parse_elementwise(text)
     _, function = OPERATIONS[operation]
     try:
-        return ElementwiseCpu.of(shapes, function(*(scalars.argument(i) for i in range(len(shapes)))))
+        body = function(*(scalars.argument(i) for i in range(len(shapes))))
+        program = float_elementwise(merge_broadcast(shapes)[1], body)
     except ValueError as error:
         raise UserError(f"--workload {text}: {error}") from None
+    return SketchCpu(operator="elementwise", expression=program)
 
 
 def _accelerator_elementwise(text: str) -> Workload:

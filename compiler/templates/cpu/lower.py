@@ -42,8 +42,6 @@ from ..lowered_node import fused_expression, lowered_node
 from .loops import row_partials
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
-from .table import CPU
-from .workload import CpuWorkload, ElementwiseCpu
 from .workload import Operator as SketchedOperator
 
 KERNELS: Mapping[type, str] = MappingProxyType(
@@ -51,20 +49,12 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         # Sketch rules cannot tile the steps of recurrent layers.
         LstmSteps: "lstm:schedule",
         RecurrentSteps: "recurrent:schedule",
-        # Data movement has no knobs except the width of vectors.
-        Permute: "movement:schedule_permutation",
-        Concatenate: "movement:schedule",
-        Remap: "movement:schedule",
-        Gather: "movement:schedule",
-        Relayout: "movement:schedule_relayout",
         WinogradTiles: "winograd:schedule_tiles",
         WinogradOutputs: "winograd:schedule_outputs",
-        # Indices of Resize are read from arrays, which sketch rules cannot analyze.
-        Resize: "resize:schedule",
     }
 )
 """Schedules of operators without knobs, as FILE:FUNCTION; the file is imported for a node of the operator."""
-_SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
+_SKETCHED: Mapping[type, SketchedOperator | None] = MappingProxyType(
     {
         MatrixProduct: "matmul",
         Softmax: "softmax",
@@ -72,10 +62,13 @@ _SKETCHED: Mapping[type, SketchedOperator] = MappingProxyType(
         Reduction: "reduction",
         MaxPool: "pool",
         AveragePool: "pool",
+        Elementwise: "elementwise",
+        # Data movement has no knobs worth tuning.
+        **dict.fromkeys((Permute, Concatenate, Remap, Gather, Relayout, Resize)),
     }
 )
-"""Operators whose knobs come from sketch rules, by their name in a workload. All others that have an expression are
-"generic".
+"""Operators whose knobs come from sketch rules, by their name in a workload (None: they are not tuned). All others that
+have an expression are "generic".
 """
 
 
@@ -97,19 +90,20 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return lower_convolution(graph, node, operator)
         case Dense():
             return lower_dense(graph, node, operator)
-        case Elementwise():
-            return _elementwise(graph, node, operator)
     place, tuned = KERNELS.get(type(operator)), _SKETCHED.get(type(operator), "generic")
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)
     else:
         expression = expression_of(graph, node, width=row_partials(target))
-    key = type(operator).__name__
     if place is not None:
-        return _lowered(graph, node, key, expression, schedule_at(place))
-    from .sketches import scheduled
+        schedule, tuned = schedule_at(place), None
+    else:
+        from .sketches import scheduled as schedule
 
-    return sketched(_lowered(graph, node, key, expression, partial(scheduled, operator=tuned)), tuned)
+    ends, bound = fused_expression(graph, node, expression)
+    own = partial(schedule, program=ends.program, parallel=True)
+    lowered = lowered_node(graph, node, type(operator).__name__, ends, own, bound, expression.arrays)
+    return lowered if tuned is None else sketched(lowered, tuned)
 
 
 def schedule_at(place: str) -> Callable[..., Schedule]:
@@ -118,36 +112,9 @@ def schedule_at(place: str) -> Callable[..., Schedule]:
     return getattr(import_module(f"{__package__}.{file}"), name)
 
 
-def _lowered(
-    graph: Graph,
-    node: Node,
-    key: str,
-    expression: Expression,
-    schedule: Callable[..., Schedule] | CpuWorkload,
-) -> LoweredCpuNode:
-    """The lowered node of an expression, scheduled by a function or by the template of a workload."""
-    ends, bound = fused_expression(graph, node, expression)
-    if callable(schedule):
-        own = partial(schedule, program=ends.program, parallel=True)
-        return lowered_node(graph, node, key, ends, own, bound, expression.arrays)
-    own = partial(CPU.schedule, workload=schedule, program=ends.program)
-    return lowered_node(graph, node, key, ends, own, bound, expression.arrays, schedule)
-
-
 def _matrix_product(graph: Graph, node: Node) -> Expression:
     a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
     # The template needs at least one batch dimension.
     sizes = Matrices(batch_x=a[:-2] or (1,), batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
     return Expression(program=product(sizes, beside=beside, name="matmul"))
-
-
-def _elementwise(graph: Graph, node: Node, operator: Elementwise) -> LoweredCpuNode:
-    expression = expression_of(graph, node)
-    shapes = [p.shape for p in expression.program.parameters[:-1]]
-    try:
-        schedule = ElementwiseCpu.of(shapes, operator.body)
-    except ValueError:
-        from .elementwise import schedule  # The body is too long for a workload: default knobs.
-
-    return _lowered(graph, node, "elementwise", expression, schedule)

@@ -54,9 +54,6 @@ from ...te.post import Combination, combined
 from ...te.scalars import argument
 from ..lowered_node import Fused, lowered_node
 from . import conv2d_int8 as conv2d_int8_cpu
-from . import elementwise as elementwise_cpu
-from . import movement as movement_cpu
-from . import quantization as quantization_cpu
 from .conv2d_knobs import flattened
 from .lowered import LoweredCpuNode
 
@@ -97,15 +94,18 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 def _lowered(
     node: Node,
     program: Program,
-    schedule: Callable[..., Schedule],
     graph: Graph,
     inputs: Mapping[str, str],
     constants: Mapping[str, np.ndarray] | None = None,
+    schedule: Callable[..., Schedule] | None = None,
 ) -> LoweredCpuNode:
     """The kernel of a node; `inputs` maps parameters to tensors and constants of the graph, Y is the output.
 
-    `schedule` is called with the target, the program and `parallel`.
+    `schedule` (default: `sketches.scheduled`) is called with the target, the program and `parallel`.
     """
+    if schedule is None:
+        from .sketches import scheduled as schedule
+
     own = partial(schedule, program=program, parallel=True)
     bound = {"Y": node.output, **inputs}
     return lowered_node(graph, node, program.name, Fused(program=program), own, bound, constants)
@@ -145,13 +145,11 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
     weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
     schedule = partial(conv2d_int8_cpu.schedule, window=window)
-    return _sums(graph, node, operator, program, schedule, weight.transpose(0, 1, 2, 4, 5, 3), groups)
+    return _sums(graph, node, operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups, schedule)
 
 
 def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
     """A depthwise convolution's kernel."""
-    from .sketches import scheduled
-
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     blocks = ceil_div(channels, data.block)
@@ -169,8 +167,7 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
     )
     weight = operator.weight[:, 0].transpose(1, 2, 0)
     weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
-    schedule = partial(scheduled, operator="depthwise")
-    return _sums(graph, node, operator, program, schedule, weight, 1)
+    return _sums(graph, node, operator, program, weight)
 
 
 def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:
@@ -182,9 +179,9 @@ def _sums(
     node: Node,
     operator: Int8Convolution,
     program: Program,
-    schedule: Callable[..., Schedule],
     weight: np.ndarray,
-    groups: int,
+    groups: int = 1,
+    schedule: Callable[..., Schedule] | None = None,
 ) -> LoweredCpuNode:
     """A convolution's kernel, with its biases and scales arranged in blocks."""
     shape = next(p.shape for p in program.parameters if p.name == "P")
@@ -196,7 +193,7 @@ def _sums(
     parameters = pairs.reshape(2, shape[0], shape[2]).transpose(1, 0, 2)
     constants = {"W": weight, "P": np.ascontiguousarray(parameters)}
     inputs = dict(zip("XR", node.inputs, strict=False))
-    return _lowered(node, program, schedule, graph, inputs, constants)
+    return _lowered(node, program, graph, inputs, constants, schedule)
 
 
 def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
@@ -227,10 +224,7 @@ def _pool(
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
     """The kernel of a pool's program."""
-    from .sketches import scheduled
-
-    schedule = partial(scheduled, operator="pool")
-    return _lowered(node, program, schedule, graph, {"X": node.inputs[0]}, constants)
+    return _lowered(node, program, graph, {"X": node.inputs[0]}, constants)
 
 
 def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredCpuNode:
@@ -243,7 +237,7 @@ def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredC
     if len(set(planes)) > 1:
         shapes = [(batch * blocks, prod(plane), block) for plane in planes]
     program = float_elementwise(shapes, body, name="int8_elementwise")
-    return _lowered(node, program, elementwise_cpu.schedule, graph, _numbered(node))
+    return _lowered(node, program, graph, _numbered(node))
 
 
 def _numbered(node: Node) -> dict[str, str]:
@@ -254,7 +248,7 @@ def _table(graph: Graph, node: Node, table: np.ndarray) -> LoweredCpuNode:
     """The kernel of a table look-up, on whole blocks, lanes without a channel included: nothing reads their results."""
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
-    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, {"T": values})
+    return _lowered(node, program, graph, {"X": node.inputs[0]}, {"T": values})
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
@@ -267,7 +261,7 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
     runs = whole_runs(operator.sources, counts, [tensor.block for tensor in tensors], out.block)
     if runs is not None:
         program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
-        return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node))
+        return _lowered(node, program, graph, _numbered(node))
     places = channel_places(operator.sources, len(parts))
     program = int8_channels(
         batch=batch,
@@ -278,7 +272,7 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
         block=out.block,
     )
     tables = {f"I{i}": table for i, table in enumerate(places)}
-    return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node), tables)
+    return _lowered(node, program, graph, _numbered(node), tables)
 
 
 def _part(tensor: Tensor) -> Part:
@@ -295,7 +289,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
         before=operator.before,
         stride=operator.stride,
     )
-    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
+    return _lowered(node, program, graph, {"X": node.inputs[0]})
 
 
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
@@ -304,13 +298,13 @@ def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
     fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
     index = {"I": operator.index.reshape(-1).astype(np.int64)}
-    return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node), index)
+    return _lowered(node, program, graph, _numbered(node), index)
 
 
 def _swap(graph: Graph, node: Node) -> LoweredCpuNode:
     """The kernel that exchanges positions and channels."""
     program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
-    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
+    return _lowered(node, program, graph, {"X": node.inputs[0]})
 
 
 def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
@@ -328,7 +322,7 @@ def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
         post=operator.post,
     )
     constants = {"F": operator.first.astype(np.int64), "W": operator.weight.astype(np.int32)}
-    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, constants)
+    return _lowered(node, program, graph, {"X": node.inputs[0]}, constants)
 
 
 def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
@@ -344,7 +338,7 @@ def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-    return _lowered(node, program, quantization_cpu.schedule_store, graph, {"X": node.inputs[0]})
+    return _lowered(node, program, graph, {"X": node.inputs[0]})
 
 
 def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
@@ -360,7 +354,7 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-    return _lowered(node, program, quantization_cpu.schedule_load, graph, {"X": node.inputs[0]})
+    return _lowered(node, program, graph, {"X": node.inputs[0]})
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:

@@ -15,7 +15,6 @@ from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..lowered_node import fused, lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
-from . import conv_transpose as conv_transpose_cpu
 from .lowered import LoweredCpuNode, sketched
 from .table import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, Parts
@@ -58,7 +57,9 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
     )
     if workload is not None:
         return _sum(graph, node, operator.epilogue, expression, workload)
-    schedule = partial(conv_transpose_cpu.schedule, window=window, parallel=True)
+    from . import conv_transpose
+
+    schedule = partial(conv_transpose.schedule, window=window, parallel=True)
     lowered = _sum(graph, node, operator.epilogue, expression, schedule)
     return sketched(lowered, "conv_transpose", window)
 
@@ -83,7 +84,7 @@ def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredC
         arrays=arrays,
         inside=None if channels % block == 0 else lambda at: at[1] * block + at[4] < channels,
     )
-    schedule = partial(scheduled, operator="depthwise", parallel=True)
+    schedule = partial(scheduled, parallel=True)
     return sketched(_sum(graph, node, operator.epilogue, expression, schedule), "depthwise")
 
 

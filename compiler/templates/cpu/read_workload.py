@@ -20,8 +20,6 @@ _LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
 _MAY_BE_ZERO = ("pads", "counted")
 MOST_SIZE = 1 << 24
 """Largest size in a workload; no tensor is larger along a dimension."""
-MOST_ELEMENTS = 1 << 40
-"""Largest size of dimensions that were merged."""
 _MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
 """Largest height and pads, by field name. Both are small because the choice of blocks tries every row."""
 
@@ -89,34 +87,12 @@ def _value(where: str, name: str, value: Any) -> Any:
         if value in words:
             return value
         raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
-    if name == "shapes":
-        return tuple(
-            [
-                tuple([_size(where, 1, size, MOST_ELEMENTS) for size in shape])
-                for shape in _lists(where, value)
-            ]
-        )
-    if name == "steps":
-        return tuple([tuple([_word(where, item) for item in step]) for step in _lists(where, value)])
     least = 0 if name in _MAY_BE_ZERO else 1
     if (length := _LENGTHS.get(name)) is None:
         return _size(where, least, value, _MOST.get(name, MOST_SIZE))
     if isinstance(value, list | tuple) and len(value) == length:
         return tuple([_size(where, least, item, _MOST.get(name, MOST_SIZE)) for item in value])
     raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
-
-
-def _lists(where: str, value: Any) -> list[list[Any]]:
-    """A list of lists, none of them empty."""
-    if isinstance(value, list) and value and all(isinstance(item, list) and item for item in value):
-        return value
-    raise WorkloadError(f"{where} is {value!r}, must be a list of lists")
-
-
-def _word(where: str, value: Any) -> str | int:
-    if isinstance(value, str) or type(value) is int:
-        return value
-    raise WorkloadError(f"{where} has {value!r}, must be a word or the number of a step")
 
 
 def _size(where: str, least: int, value: Any, most: int = MOST_SIZE) -> int:

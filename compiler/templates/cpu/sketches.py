@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
-from ...ir.visit import loops
 from ...ir.work import statement_runs
 from ...schedule import Schedule
 from ...te.blocks import Window
@@ -59,54 +57,28 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
 
 
 def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
-    """The point that `scheduled` uses; empty for programs that another template schedules."""
-    if _template(workload.operator, workload.expression, workload.window) is not None:
-        return {}
-    return default_values(sketches_of(target, workload))
+    """The point that `scheduled` uses; empty for transposed convolutions, which their template schedules."""
+    return {} if workload.window is not None else default_values(sketches_of(target, workload))
 
 
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
     """The workload's program scheduled with a point's knobs; None: the default schedule (`scheduled`)."""
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
-    return scheduled(target, workload.expression, workload.operator, workload.window, parallel=True)
+    return scheduled(target, workload.expression, workload.window, parallel=True)
 
 
 def scheduled(
-    target: CpuTarget,
-    program: Program,
-    operator: Operator,
-    window: Window | None = None,
-    *,
-    parallel: bool = False,
+    target: CpuTarget, program: Program, window: Window | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """The default schedule of an operator's program: by its template or, without one, the default point of its space.
+    """The default schedule of a program: the default point of its space or, for a transposed convolution, whose
+    `window` is given, that of its template.
 
-    `window`: the window of a transposed convolution. `parallel`: loops run on the threads of the kernel's pool.
+    `parallel`: loops run on the threads of the kernel's pool.
     """
-    template = _template(operator, program, window)
-    if template is not None:
-        return template(target, program, parallel=parallel)
+    if window is not None:
+        from .conv_transpose import schedule
+
+        return schedule(target, program, window, parallel=parallel)
     given = sketches(program, target, parallel=parallel)
     return sketch_schedule(given, default_values(given))
-
-
-def _template(operator: Operator, program: Program, window: Window | None) -> Callable[..., Schedule] | None:
-    """The template that schedules an operator's program; None, for sketch rules, for products, pools, depthwise
-    convolutions, and reductions that keep the last axis.
-    """
-    match operator:
-        case "matmul" | "pool" | "depthwise":
-            return None
-        case "reduction" if not any(loop.name == "reduce.l" for loop in loops(program)):
-            return None
-        case "softmax" | "normalization" | "reduction":
-            from .rows import schedule
-        case "generic":
-            from .generic import schedule
-        case "conv_transpose":
-            from .conv_transpose import schedule
-
-            assert window is not None
-            return partial(schedule, window=window)
-    return schedule

@@ -65,20 +65,6 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
                     lambda target, program, _, knobs: dense.schedule(target, program, knobs, parallel=True),
                 ),
             )
-        case "elementwise_cpu":
-            from . import elementwise, elementwise_space
-
-            return Template(
-                name=name,
-                space=lambda target, w: elementwise_space.space(target, w.shapes, w.steps),
-                choice=lambda target, w: elementwise_space.default_values(target, w.shapes),
-                schedule=_scheduled(
-                    lambda target, w, values: elementwise_space.knobs_of(target, w.shapes, w.steps, values),
-                    lambda target, program, _, knobs: elementwise.schedule(
-                        target, program, knobs, parallel=True
-                    ),
-                ),
-            )
         case "sketch_cpu":
             from . import sketches
 

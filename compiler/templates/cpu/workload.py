@@ -10,23 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from ...ir.expr import Expr
 from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.work import statement_runs
 from ...te.blocks import Window
-from ...te.merge import Shape, merge_broadcast
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
 from ...te.ops.convolution import Convolution
-from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.product import Matrices, product
 from ...te.ops.sums import Activation, Epilogue
-
-if TYPE_CHECKING:
-    from ...te.scalar_steps import Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,43 +101,24 @@ class DenseCpu(_Described):
         return product(sizes, epilogue=epilogue or self.parts.epilogue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementwiseCpu(_Described):
-    """`te.ops.float_elementwise` on float32, scheduled by template `elementwise_cpu`; a fused node is one workload.
-
-    `shapes`: the inputs' shapes, merged to as few dimensions as possible; `steps`: the computation.
-    """
-
-    template: Literal["elementwise_cpu"] = "elementwise_cpu"
-    shapes: tuple[Shape, ...]
-    steps: Steps
-
-    @staticmethod
-    def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
-        """The workload of an expression over inputs of these shapes. Raises ValueError if `steps_of` cannot describe
-        it.
-        """
-        from ...te.scalar_steps import steps_of
-
-        return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
-
-    def program(self) -> Program:
-        """The tensor expression. Raises ValueError if the shapes do not broadcast, or the steps are invalid."""
-        from ...te.scalar_steps import expression
-
-        return float_elementwise(self.shapes, expression(self.steps))
-
-
 Operator: TypeAlias = Literal[
-    "matmul", "softmax", "normalization", "reduction", "pool", "depthwise", "conv_transpose", "generic"
+    "matmul",
+    "softmax",
+    "normalization",
+    "reduction",
+    "pool",
+    "depthwise",
+    "conv_transpose",
+    "elementwise",
+    "generic",
 ]
 """Operators whose knobs come from sketch rules; "generic": all operators without a name of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
-    """A workload for any tensor expression: sketch rules schedule it or, if they find no knobs, the template of its
-    `operator`.
+    """A workload for any tensor expression, scheduled by sketch rules; by default, a transposed convolution by its
+    template.
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
     ahead, in the order of the parameters. `window`: the window of a transposed convolution.
@@ -180,7 +155,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DenseCpu | ElementwiseCpu | SketchCpu
+CpuWorkload: TypeAlias = Conv2dCpu | DenseCpu | SketchCpu
 MOST_RUNS = 1 << 36
 """Most statement executions of a program that can be measured: about a minute at a nanosecond each."""
 

@@ -210,7 +210,7 @@ def test_depthwise(target, window, size):
         block=4,
         sums=FloatSums(epilogue=FULL),
     )
-    check(program, scheduled(target, program, "depthwise"), target)
+    check(program, scheduled(target, program), target)
 
 
 @pytest.mark.parametrize(("size",), representatives([((11, 23),), ((7, 7),)], 0, always=[((7, 7),)]))
@@ -255,7 +255,7 @@ def test_depthwise_before_functions(window, size):
             sums=FloatSums(epilogue=FULL),
         )
     )
-    s = scheduled(host_target(), program, "depthwise")
+    s = scheduled(host_target(), program)
     arrays = arrays_of(program)
     expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
     packed = pack_arrays(s.trace, arrays)
@@ -270,7 +270,7 @@ def test_functions_are_not_written_out_for_every_column():
             Convolution(batch=1, channels=4, height=28, width=28, filters=4, window=window, groups=4), block=4
         )
     )
-    text = lower(scheduled(host_target(), program, "depthwise").program, host_target()).text
+    text = lower(scheduled(host_target(), program).program, host_target()).text
     # Nine kernels, those of the border and the one within, each with its two rows.
     assert text.count("call <4 x float> @llvm.sqrt") == 18
 
@@ -296,7 +296,7 @@ def test_parallel_kernels():
     with Pool(2) as pool:
         for program, s in (
             (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
-            (depthwise, scheduled(target, depthwise, "depthwise", parallel=True)),
+            (depthwise, scheduled(target, depthwise, parallel=True)),
             (plain, dense_cpu.schedule(target, plain, parallel=True)),
             (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
         ):

@@ -17,10 +17,10 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
-from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
 from vdla.compiler.templates.cpu.loops import GRAIN
+from vdla.compiler.templates.cpu.sketches import scheduled
 from vdla.compiler.templates.cpu.table import CPU
-from vdla.compiler.templates.cpu.workload import ElementwiseCpu
+from vdla.compiler.templates.cpu.workload import SketchCpu
 from vdla.compiler.tune.measure.reference import expected as reference
 
 X, Z = scalars.argument(0), scalars.argument(1)
@@ -89,7 +89,7 @@ def test_functions_of_one(name, target):
     x = values((101,))
     program = float_elementwise([x.shape], body)
     expected = exact(function, x)
-    for result in (evaluate(program, {"X0": x}), *run(program, {"X0": x}, elementwise_cpu.schedule, target)):
+    for result in (evaluate(program, {"X0": x}), *run(program, {"X0": x}, scheduled, target)):
         # Where terms cancel (elu, gelu near 0), errors are relative to the terms.
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
 
@@ -112,7 +112,7 @@ def test_functions_of_two(name):
     expected = exact(function, x, z).reshape(program.parameters[-1].shape)
     np.testing.assert_array_equal(evaluate(program, arrays), expected)
     for target in targets():
-        (result,) = run(program, arrays, elementwise_cpu.schedule, target)
+        (result,) = run(program, arrays, scheduled, target)
         np.testing.assert_array_equal(result, expected)
 
 
@@ -141,7 +141,7 @@ def test_any_shapes(shapes, level):
         for i in range(1, len(shapes)):
             expected = expected * np.float32(2) + arrays[f"X{i}"]
     expected = np.broadcast_to(expected, np.broadcast_shapes(*shapes)).reshape(merged)
-    (result,) = run(program, arrays, elementwise_cpu.schedule, targets()[level])
+    (result,) = run(program, arrays, scheduled, targets()[level])
     np.testing.assert_array_equal(result, expected)
 
 
@@ -153,34 +153,34 @@ def test_any_point_of_any_shapes(shapes, level, seed):
         body = select(
             body < 0.25, body * 2.0 + scalars.argument(i), scalars.divide(scalars.argument(i), body)
         )
-    workload, target = ElementwiseCpu.of(shapes, body), targets()[level]
-    program = workload.program()
+    program, target = float_elementwise(shapes, body), targets()[level]
+    workload = SketchCpu(operator="elementwise", expression=program)
     arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
     own = CPU.space(target, workload)
     point = own.values(own.sample(np.random.default_rng(seed), 1)[0])
 
-    def scheduled(target, program, *, parallel):
+    def of_point(target, program, *, parallel):
         return CPU.schedule(target, workload, point, program)
 
-    (result,) = run(program, arrays, scheduled, target)
+    (result,) = run(program, arrays, of_point, target)
     np.testing.assert_array_equal(result, reference(workload.program(), arrays), err_msg=str(point))
 
 
 @pytest.mark.parametrize(
     ("shapes", "knobs"),
     [
-        ([(9, 7000), (7000,)], {"rows": 4, "block": 1024, "unroll": 2}),
-        ([(5, 6, 3000), (6, 1), (5, 1, 3000)], {"block": 256, "level": 1, "outer": 1, "rows": 3}),
-        ([(40000, 3), (3,)], {"along": 0, "rows": 3, "width": 32}),
+        ([(9, 7000), (7000,)], {"nest.unroll": 4, "nest.vectors": 2}),
+        ([(5, 6, 3000), (6, 1), (5, 1, 3000)], {"nest.unroll": 2}),
+        ([(40000, 3), (3,)], {"nest.loop": 1, "nest.vectors": 2}),
     ],
 )
 def test_points_in_parallel(shapes, knobs):
     body = X * Z + scalars.argument(len(shapes) - 1)
-    workload, target = ElementwiseCpu.of(shapes, body), targets()[0]
+    program, target = float_elementwise(shapes, body), targets()[0]
+    workload = SketchCpu(operator="elementwise", expression=program)
     own = CPU.space(target, workload)
-    point = {axis.name: axis.values[0] for axis in own.axes} | {"width": 16} | knobs
+    point = {axis.name: axis.values[0] for axis in own.axes} | knobs
     assert own.legal(own.point(point)[None]).all()
-    program = workload.program()
     arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
     s = CPU.schedule(target, workload, point, program)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
@@ -192,9 +192,8 @@ def test_points_in_parallel(shapes, knobs):
 @pytest.mark.parametrize("name", UNARY)
 def test_the_reference_computes_what_the_interpreter_does(name):
     body, _ = UNARY[name]
-    workload = ElementwiseCpu.of([(101,)], body)
     x = values((101,))
-    program = workload.program()
+    program = float_elementwise([(101,)], body)
     np.testing.assert_array_equal(reference(program, {"X0": x}), evaluate(program, {"X0": x}))
 
 
@@ -205,17 +204,17 @@ def test_parallel(shapes):
     arrays = {f"X{i}": values(shape, seed=i) for i, shape in enumerate(shapes)}
     body = X + Z if len(shapes) == 2 else X * X
     program = float_elementwise(shapes, body)
-    s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
+    s = scheduled(targets()[0], program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool, np.errstate(all="ignore"):
-        (result,) = run(program, arrays, elementwise_cpu.schedule, targets()[0], pool)
+        (result,) = run(program, arrays, scheduled, targets()[0], pool)
         expected = arrays["X0"] + arrays["X1"] if len(shapes) == 2 else arrays["X0"] ** 2
     np.testing.assert_array_equal(result, expected.reshape(result.shape))
 
 
 def test_small_work_is_not_parallel():
     program = float_elementwise([(8, 100), (100,)], X + Z)
-    s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
+    s = scheduled(targets()[0], program, parallel=True)
     assert "parallel" not in {a for step in s.trace for a in step.arguments}
 
 
@@ -234,11 +233,9 @@ def test_inputs_and_results_of_other_types():
     less = scalars.argument(1) < scalars.argument(2)
     arrays = {"X0": chosen, "X1": x, "X2": z}
     for target in targets():
-        (result,) = run(float_elementwise(shapes, where), arrays, elementwise_cpu.schedule, target)
+        (result,) = run(float_elementwise(shapes, where), arrays, scheduled, target)
         np.testing.assert_array_equal(result, np.where(chosen, x, z))
-        (result,) = run(
-            float_elementwise(shapes, less), arrays | {"X0": x[:, :1]}, elementwise_cpu.schedule, target
-        )
+        (result,) = run(float_elementwise(shapes, less), arrays | {"X0": x[:, :1]}, scheduled, target)
         np.testing.assert_array_equal(result, x < z)
 
 

@@ -10,7 +10,7 @@ from kernels import run, targets
 from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.te.ops.scan import cumulative_sum
-from vdla.compiler.templates.cpu import generic
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 NAMES = [
     name
@@ -27,14 +27,14 @@ def test_every_expression(name) -> None:
         every_operator.programs()[name],
         every_operator.arrays_of(every_operator.programs()[name]),
     )
-    found = run(program, arrays, generic.schedule, targets()[0])
+    found = run(program, arrays, scheduled, targets()[0])
     for result, array in zip(found, every_operator.expected(name).values(), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-6)
 
 
 def test_a_loop_around_a_sequential_one_becomes_vectors() -> None:
     program = cumulative_sum((3, 200, 33), 1)
-    s = generic.schedule(targets()[0], program, parallel=True)
+    s = scheduled(targets()[0], program, parallel=True)
     kinds = {loop.name: loop.kind for loop in loops(s.program)}
     assert kinds["k"] == "serial" and kinds["i.next.1"] == "vectorize"
     assert any(name.startswith("n.next") and kind == "parallel" for name, kind in kinds.items())

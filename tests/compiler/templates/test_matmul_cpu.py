@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from campaign import examples
@@ -19,7 +17,7 @@ from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.templates.cpu.sketches import scheduled
 
-SCHEDULE = partial(scheduled, operator="matmul")
+SCHEDULE = scheduled
 
 
 def operands(batch_x, batch_w, rows, depth, columns, transposed):

@@ -21,7 +21,7 @@ from vdla.compiler.te.ops.movement import (
     slice_runs,
     tile_runs,
 )
-from vdla.compiler.templates.cpu import movement as movement_cpu
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 LEVELS = st.sampled_from(range(len(targets())))
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 7, 16, 18, 35]), min_size=1, max_size=4).map(tuple)
@@ -31,7 +31,7 @@ def numbers(shape, start=0):
     return np.arange(start, start + np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-def check(program, arrays, expected, level, schedule=movement_cpu.schedule, pool=None):
+def check(program, arrays, expected, level, schedule=scheduled, pool=None):
     (result,) = run(program, arrays, schedule, targets()[level], pool)
     np.testing.assert_array_equal(result.reshape(expected.shape), expected)
     if expected.size < 3000:
@@ -44,7 +44,7 @@ def test_permutations(shape, data, level):
     axes = data.draw(st.permutations(range(len(shape))))
     x = numbers(shape)
     program = permute(shape, axes)
-    check(program, {"X": x}, x.transpose(axes), level, movement_cpu.schedule_permutation)
+    check(program, {"X": x}, x.transpose(axes), level, scheduled)
 
 
 def test_permutations_merge_neighbours():
@@ -56,10 +56,10 @@ def test_permutations_merge_neighbours():
 def test_parallel_permutations(axes):
     x = numbers((9, 70, 130))
     program = permute(x.shape, axes)
-    s = movement_cpu.schedule_permutation(targets()[0], program, parallel=True)
+    s = scheduled(targets()[0], program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        check(program, {"X": x}, x.transpose(axes), 0, movement_cpu.schedule_permutation, pool)
+        check(program, {"X": x}, x.transpose(axes), 0, scheduled, pool)
 
 
 @st.composite

@@ -11,8 +11,8 @@ from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.normalization import Normalized, normalize
-from vdla.compiler.templates.cpu import rows as rows_cpu
 from vdla.compiler.templates.cpu.loops import row_partials
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 
 def exact(x, scale, bias, epsilon, by):
@@ -48,7 +48,7 @@ def test_rows(outer, channels, size, by, bias, level):
     program = normalize(sizes, width=row_partials(target))
     shift = arrays.get("B", np.zeros_like(arrays["S"]))
     expected = exact(arrays["X"], arrays["S"], shift, 1e-3, by)
-    (result,) = run(program, arrays, rows_cpu.schedule, target)
+    (result,) = run(program, arrays, scheduled, target)
     # The mean of numbers near 100 is known to 4e-6.
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
     if result.size < 500:
@@ -61,9 +61,9 @@ def test_parallel(by):
     arrays = operands(6, 40, 130, by)
     sizes = Normalized(outer=6, channels=40, size=130, epsilon=1e-5, by=by)
     program = normalize(sizes, width=row_partials(target))
-    s = rows_cpu.schedule(target, program, parallel=True)
+    s = scheduled(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        (result,) = run(program, arrays, rows_cpu.schedule, target, pool)
+        (result,) = run(program, arrays, scheduled, target, pool)
     expected = exact(arrays["X"], arrays["S"], arrays["B"], 1e-5, by)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -17,7 +15,7 @@ from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.float_pool import float_pool, pool_window
 from vdla.compiler.templates.cpu.sketches import scheduled
 
-SCHEDULE = functools.partial(scheduled, operator="pool")
+SCHEDULE = scheduled
 
 
 def reference(x, kind, *, ceil_mode=0, include=0, **attributes):

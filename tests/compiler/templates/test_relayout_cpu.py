@@ -15,7 +15,7 @@ from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.ops.relayout import relayout
-from vdla.compiler.templates.cpu.movement import schedule_relayout
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 BLOCKS = st.sampled_from([1, 2, 3, 4, 8, 16])
 
@@ -42,7 +42,7 @@ def test_blocks_become_others(batch: int, channels: int, plane: int, before: int
     np.testing.assert_array_equal(interpret(program, {"X": x})["Y"], expected)
     for target in targets():
         y = np.full_like(expected, np.nan)
-        build(schedule_relayout(target, program, parallel=True).program, target)(X=x, Y=y)
+        build(scheduled(target, program, parallel=True).program, target)(X=x, Y=y)
         np.testing.assert_array_equal(y, expected)
 
 
@@ -65,5 +65,5 @@ def test_blocks_of_any_type(blocks: tuple[int, int], dtype: DType) -> None:
     x, expected = (blocked(data, block).astype(dtype.numpy) for block in (before, after))
     for target in targets():
         y = np.ones_like(expected)
-        build(schedule_relayout(target, program, parallel=True).program, target)(X=x, Y=y)
+        build(scheduled(target, program, parallel=True).program, target)(X=x, Y=y)
         np.testing.assert_array_equal(y, expected)

@@ -13,7 +13,7 @@ from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.resize import axis_table, resize
-from vdla.compiler.templates.cpu import resize as resize_cpu
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 
 def reference(x, sizes, mode, coordinates, rounding):
@@ -54,7 +54,7 @@ def test_resizing(size, sizes, mode, coordinates, rounding, lanes, level):
     expected = reference(x, sizes, mode, coordinates, rounding)
     program = resize(outer=2, height=size[0], width=size[1], lanes=lanes, outputs=sizes, mode=mode)
     arrays = operands(x, sizes, mode, coordinates, rounding) | {"X": x.transpose(0, 2, 3, 1)}
-    (result,) = run(program, arrays, resize_cpu.schedule, targets()[level])
+    (result,) = run(program, arrays, scheduled, targets()[level])
     np.testing.assert_allclose(result.transpose(0, 3, 1, 2), expected, rtol=1e-5, atol=1e-4)
     if result.size < 400:
         np.testing.assert_allclose(evaluate(program, arrays), result, rtol=1e-5, atol=1e-5)
@@ -65,10 +65,10 @@ def test_parallel(lanes):
     x = np.random.default_rng(0).normal(0, 1, (3, lanes, 30, 40)).astype(np.float32)
     program = resize(outer=3, height=30, width=40, lanes=lanes, outputs=(90, 80), mode="linear")
     arrays = operands(x, (90, 80), "linear", "half_pixel", "floor") | {"X": x.transpose(0, 2, 3, 1)}
-    s = resize_cpu.schedule(targets()[0], program, parallel=True)
+    s = scheduled(targets()[0], program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        (result,) = run(program, arrays, resize_cpu.schedule, targets()[0], pool)
+        (result,) = run(program, arrays, scheduled, targets()[0], pool)
     expected = reference(x, (90, 80), "linear", "half_pixel", "floor")
     np.testing.assert_allclose(result.transpose(0, 3, 1, 2), expected, rtol=1e-5, atol=1e-5)
 
@@ -77,5 +77,5 @@ def test_tables_that_lead_astray_stay_inside():
     x = np.arange(12, dtype=np.float32).reshape(1, 3, 4, 1)
     program = resize(outer=1, height=3, width=4, lanes=1, outputs=(2, 2))
     arrays = {"X": x, "RI": np.array([-9, 99]), "CI": np.array([2**62, -(2**62)])}
-    (result,) = run(program, arrays, resize_cpu.schedule, targets()[0])
+    (result,) = run(program, arrays, scheduled, targets()[0])
     np.testing.assert_array_equal(result[0, :, :, 0], [[3, 0], [11, 8]])

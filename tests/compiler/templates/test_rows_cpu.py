@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from campaign import examples
@@ -15,11 +13,10 @@ from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.merge import merge_axes
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates.cpu import rows as rows_cpu
 from vdla.compiler.templates.cpu.loops import row_partials
 from vdla.compiler.templates.cpu.sketches import scheduled
 
-REDUCTION = partial(scheduled, operator="reduction")
+REDUCTION = scheduled
 
 REDUCTIONS = {
     "sum": np.sum,
@@ -85,7 +82,7 @@ def test_softmax(case, logarithm, level):
     x = np.random.default_rng(0).normal(0, 20, shape).astype(np.float32)
     program = softmax(shape, axis, width=row_partials(target), logarithm=logarithm)
     expected = exact_softmax(x, axis, logarithm).reshape(program.parameters[1].shape)
-    (result,) = run(program, {"X": x}, rows_cpu.schedule, target)
+    (result,) = run(program, {"X": x}, scheduled, target)
     np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6 if logarithm else 1e-12)
     if x.size < 1500:
         np.testing.assert_allclose(
@@ -100,7 +97,7 @@ def test_softmax_of_special_values(axis):
     expected = exact_softmax(x, axis, False)
     for target in targets():
         program = softmax(x.shape, axis, width=row_partials(target))
-        (result,) = run(program, {"X": x}, rows_cpu.schedule, target)
+        (result,) = run(program, {"X": x}, scheduled, target)
         np.testing.assert_allclose(result.reshape(4, 4), expected, rtol=1e-6)
 
 
@@ -121,10 +118,10 @@ def test_parallel_softmax(axis):
     target = targets()[0]
     x = np.random.default_rng(0).normal(0, 5, (20, 30, 101)).astype(np.float32)
     program = softmax(x.shape, axis, width=row_partials(target))
-    s = rows_cpu.schedule(target, program, parallel=True)
+    s = scheduled(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        (result,) = run(program, {"X": x}, rows_cpu.schedule, target, pool)
+        (result,) = run(program, {"X": x}, scheduled, target, pool)
     np.testing.assert_allclose(result.reshape(x.shape), exact_softmax(x, axis, False), rtol=2e-6)
 
 
@@ -143,7 +140,7 @@ def test_softmax_makes_no_subnormal_powers(target, axis):
     x[::2, 1::2] = x[1::2, ::2] = -100
     x[0, 1], x[3, 4], x[5, 5] = -np.inf, -83, np.nan
     program = softmax(x.shape, axis, width=row_partials(target))
-    (y,) = run(program, {"X": x}, rows_cpu.schedule, target)
+    (y,) = run(program, {"X": x}, scheduled, target)
     y = y.reshape(x.shape)
     lost = np.isnan(x).any(axis=axis, keepdims=True) & np.ones_like(x, bool)
     assert np.isnan(y[lost]).all()

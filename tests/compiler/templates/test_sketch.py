@@ -26,6 +26,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.templates.cpu import loops as grains
 from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
 from vdla.compiler.templates.cpu.sketch.cost import effective_values, sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -82,6 +83,7 @@ def test_kernels(name):
 @pytest.mark.parametrize("name", ["dense", "convolution", "matmul", "softmax", "lstm"])
 def test_kernels_on_threads(name, monkeypatch):
     monkeypatch.setattr(sketch_schedules, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(grains, "GRAIN", 1)
     s = random_schedule(name, 3, host_target(), parallel=True)
     assert "parallel" in {loop.kind for loop in loops(s.program)}
     with Pool(2) as pool:

@@ -19,6 +19,7 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
@@ -27,7 +28,6 @@ from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
-    ElementwiseCpu,
     Parts,
     SketchCpu,
 )
@@ -45,8 +45,11 @@ CONVOLUTION = Conv2dCpu(
     parts=Parts(bias=True, activation="relu"),
 )
 
-ADDITION = ElementwiseCpu.of(
-    [(2, 8, 5, 5), (8, 1, 1)], scalars.gelu(scalars.argument(0) + scalars.argument(1))
+ADDITION = SketchCpu(
+    operator="elementwise",
+    expression=float_elementwise(
+        [(2, 8, 5, 5), (8, 1, 1)], scalars.gelu(scalars.argument(0) + scalars.argument(1))
+    ),
 )
 
 
@@ -81,8 +84,6 @@ POOL = SketchCpu(
         DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
         POOL,
         ADDITION,
-        # More elements than any other size of a workload.
-        ElementwiseCpu.of([(1 << 13, 1 << 13)], scalars.clip(scalars.argument(0))),
     ],
 )
 def test_workloads_are_json(workload):
@@ -151,30 +152,6 @@ def test_what_is_no_program_to_be_tuned_is_refused():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"shapes": [[2, 8, 25], [3, 1]]}, "do not broadcast"),
-        ({"shapes": [[2, 8, 25]]}, "the body uses argument1, but there are only 1 inputs"),
-        ({"shapes": []}, r"elementwise_cpu: shapes is \[\], must be a list of lists"),
-        ({"shapes": [[2, 0]]}, "shapes has 0, must be 1 to"),
-        ({"shapes": [[]]}, "must be a list of lists"),
-        (
-            {"steps": [["argument", 0.5]]},
-            "elementwise_cpu: steps has 0.5, must be a word or the number of a step",
-        ),
-        (
-            {"steps": [["argument", 0], ["import", 0]]},
-            r"elementwise_cpu: step 1 is \('import', 0\), which is no",
-        ),
-        ({"steps": "exp"}, "must be a list of lists"),
-    ],
-)
-def test_what_is_no_elementwise_operator_is_refused_with_its_field(wrong, message):
-    with pytest.raises(WorkloadError, match=message):
-        workload_from_dict({**ADDITION.to_dict(), **wrong})
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
         ({"height": 1 << 24}, "height has 16777216, must be 1 to 1048576"),
         ({"height": 1 << 20, "width": 1 << 20}, "X has more than 2147483648 elements"),
         ({"filters": 1 << 24, "channels": 1 << 24}, "W has more than"),
@@ -197,7 +174,7 @@ def chain():
     ]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", (6, 40, 9)), ("y", (9, 40, 6)))
+        for name, shape in (("x", (6, 40, 20)), ("y", (20, 40, 6)))
     ]
     b = numpy_helper.from_array(np.arange(40, dtype=np.float32)[:, None] / 64 - 0.4, "b")
     built = helper.make_model(
@@ -211,26 +188,15 @@ def chain():
 def test_elementwise_nodes_are_workloads_fused_or_not():
     target = host_target()
     apart = [workload for _, workload in network_workloads(CpuLowering(target), chain(), fusion=False)]
-    assert [workload.shapes for workload in apart] == [
-        ((2160,),),
-        ((6, 40, 9), (1, 40, 1)),
-        ((2160,),),
-        ((2160,), (2160,)),
-    ]
+    shapes = [[p.shape for p in workload.program().parameters[:-1]] for workload in apart]
+    assert shapes == [[(4800,)], [(6, 40, 20), (1, 40, 1)], [(4800,)], [(4800,), (4800,)]]
     ((_, whole),) = network_workloads(CpuLowering(target), chain())
-    assert sorted(whole.shapes) == [(1, 40, 1), (6, 40, 9)]
-    assert [step[0] for step in whole.steps if step[0] != "constant"] == [
-        "argument",
-        "sigmoid",
-        "argument",
-        "+",
-        "max",
-        "*",
-    ]
-    x = np.random.default_rng(1).standard_normal((6, 40, 9)).astype(np.float32)
+    assert sorted(p.shape for p in whole.program().parameters) == [(1, 40, 1), (6, 40, 20), (6, 40, 20)]
+    assert whole.operator == "elementwise"
+    x = np.random.default_rng(1).standard_normal((6, 40, 20)).astype(np.float32)
     knobs = ChosenKnobs(
         choose=lambda workload: {
-            axis.name: axis.values[-1 if axis.name in ("rows", "outer") else 0]
+            axis.name: axis.values[-1 if axis.name == "nest.unroll" else 0]
             for axis in CPU.space(target, workload).axes
         }
     )

@@ -9,6 +9,7 @@ from ....ir.expr import Const
 from ....ir.stmt import Copy
 from ....ir.visit import walk
 from ..dense import row_block
+from ..loops import VECTORS
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
@@ -35,6 +36,7 @@ def default_values(given: Sketches) -> dict[str, int]:
     """
     axes = {axis.name: axis.values for axis in given.axes}
     values = {name: known[0] for name, known in axes.items()}
+    values |= {"nest.vectors": VECTORS} if "nest.vectors" in axes else {}
     if given.main is None:
         return values
     summed, lane = given.main, candidates(given.main)[0]

@@ -9,11 +9,11 @@ from math import prod
 from ....ir.expr import Call, Select
 from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import find_statement, free_vars, walk, walk_expr
-from ....ir.work import statement_runs
-from ....schedule import LegalityError, Schedule
-from ..loops import TEAMS, has_loop, peel_ends, peel_ragged, team_times
+from ....schedule import Schedule
+from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
 from .cost import effective_values
+from .nests import iterations, schedule_nest, share, share_first
 from .sketch import (
     INLINE,
     INNERMOST,
@@ -29,10 +29,10 @@ from .sketch import (
     with_consumers,
     written_out,
 )
-from .stages import Axle, Nest, Read, Sum
+from .stages import Axle, Read, Sum
 
 PARALLEL_WORK = 16384
-"""Least number of iterations of a nest, or of terms of a sum, for which a loop is made parallel."""
+"""Least number of terms of a sum for which a loop is made parallel."""
 MOST_CALLS = 4
 """Most copies of a sum's consumer in the code of a tile if the consumer calls functions."""
 
@@ -47,23 +47,19 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     values = effective_values(given, values)
     s = with_consumers(given.program)
     for nest in given.stages.nests:
-        _vectorize(s, given, nest, values)
+        schedule_nest(s, given, nest, values)
     tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
     for summed, tiles in tiled:
         _pack(s, given, summed, tiles)
     for _, tiles in tiled:
         if given.parallel:
-            _share(s, tiles.shared)
+            share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
-    around = given.stages.around
-    if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
-        # The outermost loop with an iteration for every thread, or the loop with the most iterations.
-        shared = sorted(
-            [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
-        )
-        _share(s, [loop.name for loop in shared])
-    peel_ragged(s, *(loop.name for loop in around))
+    if given.parallel:
+        for chain in given.stages.chains:
+            share(s, chain, max(prod(p.shape) for p in given.program.parameters) // iterations(chain))
+    peel_ragged(s, *given.stages.around)
     return s
 
 
@@ -352,66 +348,3 @@ def _copy_panels(
     s.unroll(row)
     s.vectorize(column)
     peel_ragged(s, rows, columns)
-
-
-def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:
-    """Schedules a nest that is no sum: its vectorized loop is cut into vectors and moved innermost, the next loop is
-    unrolled.
-    """
-    unroll = values.get("nest.unroll", 1)
-    if not nest.vectors:
-        return
-    if nest.ragged:
-        _vectorize_rows(s, nest, unroll)
-        return
-    names = [loop.name for loop in nest.loops]
-    sizes = {loop.name: loop.size for loop in nest.loops}
-    outermost = next((name for name in names if sizes[name] > 1), None)
-    chosen = nest.vectors[min(values.get("nest.loop", 0), len(nest.vectors) - 1)]
-    size, n = sizes[chosen], given.lanes(nest.bits)
-    width = min(size, n * max(1, min(values.get("nest.vectors", 1), size // n)))
-    rest, lane, pieces = [name for name in names if name != chosen], chosen, ""
-    if width < size:
-        pieces, lane = s.split(chosen, width)
-        rest = [pieces if name == chosen else name for name in names]
-    if rest and names[-1] != chosen:
-        s.reorder(*rest, lane)
-    s.vectorize(lane)
-    if given.parallel and outermost is not None and prod(sizes.values()) >= PARALLEL_WORK:
-        _share(s, [pieces if outermost == chosen and pieces else outermost])
-    if pieces:
-        peel_ragged(s, pieces)
-    # The loop `pieces` may have been peeled, and the outermost loop is for threads: neither is unrolled.
-    if rest and rest[-1] not in (pieces, outermost) and sizes[rest[-1]] > unroll > 1:
-        _write_out(s, rest[-1], unroll)
-
-
-def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
-    """Schedules a nest of rows cut into pieces: each piece is vectorized whole, and the last, shorter piece is
-    peeled.
-    """
-    s.vectorize(nest.vectors[0])
-    count = next((loop.size for loop in nest.loops if loop.name == nest.ragged), 0)
-    if count == 0:
-        # The ragged loop is around other nests too; `sketch_schedule` peels it at the end.
-        return
-    peel_ragged(s, nest.ragged)
-    if count - 1 > unroll > 1 and has_loop(s, nest.ragged):
-        _write_out(s, nest.ragged, unroll)
-
-
-def _write_out(s: Schedule, loop: str, steps: int) -> None:
-    """Unrolls a loop by `steps`; the remaining iterations are peeled."""
-    pieces, step = s.split(loop, steps)
-    s.unroll(step)
-    peel_ragged(s, pieces)
-
-
-def _share(s: Schedule, loops: Sequence[str]) -> None:
-    """Makes the first loop of `loops` parallel that can legally be."""
-    for loop in loops:
-        try:
-            s.parallel(loop)
-        except LegalityError:
-            continue
-        return

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from math import prod
 
 from ....ir.affine import linear_form
-from ....ir.expr import Const, Expr, Load, Var
+from ....ir.expr import Binary, Const, Expr, Load, Var
 from ....ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, Seq, Stmt
 from ....ir.visit import expressions, free_vars, walk, walk_expr
 from ....schedule import LegalityError, Schedule
 from ....schedule.legality import starting_loops, touches
+
+LEAST_SQUARE = 4
+"""Least number of rows for which a move is cut into squares; fewer rows are loaded with strides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,10 @@ class Sum:
 class Nest:
     """A nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
-    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none).
+    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
+    along which the source of a move is contiguous, if the destination is contiguous along the first loop of `vectors`
+    ("": none), and `square`: its iterations of which the elements stay adjacent. `inside`: whether loops are around the
+    nest. `recurrent`: whether the nest reads elements that it wrote before.
     """
 
     name: str
@@ -102,15 +108,24 @@ class Nest:
     vectors: tuple[str, ...]
     ragged: str
     bits: int
+    across: str = ""
+    square: int = 0
+    inside: bool = False
+    recurrent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """All sums and nests of a program, in program order; `around`: the loops that contain several of them."""
+    """All sums and nests of a program, in program order.
+
+    `around`: the loops that contain several of them. `chains`: those of them that are in no other loop, with the loops
+    nested directly inside, as (name, iterations), outermost first.
+    """
 
     sums: tuple[Sum, ...]
     nests: tuple[Nest, ...]
-    around: tuple[Term, ...]
+    around: tuple[str, ...]
+    chains: tuple[tuple[tuple[str, int], ...], ...]
 
 
 def stages(program: Program) -> Stages:
@@ -119,7 +134,12 @@ def stages(program: Program) -> Stages:
     """
     finder = _Finder(program)
     finder.visit(program.body)
-    return Stages(sums=tuple(finder.sums), nests=tuple(finder.nests), around=tuple(finder.around))
+    return Stages(
+        sums=tuple(finder.sums),
+        nests=tuple(finder.nests),
+        around=tuple(finder.around),
+        chains=tuple(finder.chains),
+    )
 
 
 class _Finder:
@@ -134,7 +154,8 @@ class _Finder:
                 self.writers.setdefault(s.destination.buffer.name, []).append(s.name)
         self.sums: list[Sum] = []
         self.nests: list[Nest] = []
-        self.around: list[Term] = []
+        self.around: list[str] = []
+        self.chains: list[tuple[tuple[str, int], ...]] = []
 
     def visit(self, node: Stmt, loops: tuple[For, ...] = ()) -> None:
         match node:
@@ -158,7 +179,10 @@ class _Finder:
         """Adds a perfect nest, or, for a loop that contains several nests, visits these."""
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
-            self.around += [Term(name=n.name, size=_size(n)) for n in chain]
+            self.around += [n.name for n in chain]
+            counts = tuple([(n.name, _size(n)) for n in chain])
+            if not around and all(size > 0 for _, size in counts):
+                self.chains.append(counts)
             self.visit(leaf, (*around, *chain))
             return
         if isinstance(leaf, Copy | Alloc) or not any(isinstance(s, Assign | Reduce) for s in walk(leaf)):
@@ -173,6 +197,12 @@ class _Finder:
             outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
             ragged = outer[0] if len(outer) == 1 else ""
             vectors = (last.name,) if ragged and self.may(last.name) else ()
+        across, square = "", 0
+        if vectors and not ragged and (move := _move_across(chain, writer, vectors[0])) is not None:
+            across, square, swapped = move
+            if swapped:
+                # Vectors run along the source: bytes are stored one by one.
+                across, vectors = vectors[0], (across,)
         self.nests.append(
             Nest(
                 name=writer.name,
@@ -180,6 +210,14 @@ class _Finder:
                 vectors=vectors,
                 ragged=ragged if vectors else "",
                 bits=writer.buffer.dtype.bits,
+                across=across,
+                square=square,
+                inside=bool(around),
+                recurrent=any(
+                    isinstance(e, Load) and e.buffer.name == writer.buffer.name
+                    for top in expressions(writer)
+                    for e in walk_expr(top)
+                ),
             )
         )
 
@@ -303,6 +341,30 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
         chain.append(node)
         node = node.body
     return chain, node
+
+
+def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
+    """The loop along which the source of a move is contiguous, the side of squares, and whether vectors run along that
+    loop; None if the source is contiguous along `column` too, or not across it.
+    """
+    sizes = {n.name: _size(n) for n in chain}
+    bits = writer.buffer.dtype.bits
+    for load in [e for top in expressions(writer) for e in walk_expr(top) if isinstance(e, Load)]:
+        if column not in {name for index in load.indices[:-1] for name in free_vars(index)}:
+            continue
+        words = bits == 32 == load.buffer.dtype.bits
+        match load.indices[-1]:
+            case Var(name=name) if name != column and sizes.get(name, 0) >= LEAST_SQUARE:
+                if words:
+                    return name, sizes[name], False
+                if bits == 8:
+                    return name, sizes[column], True
+            case Binary(op="%", a=Var(name=name), b=Const(value=block)) if name != column and words:
+                if block >= LEAST_SQUARE and name in sizes:
+                    return name, int(block), False
+            case _:
+                pass
+    return None
 
 
 def _size(loop: For) -> int:

@@ -198,7 +198,7 @@ def test_depthwise_convolutions(machine, tmp_path):
         block=block,
     )
     arrays = arrays_of(program, 5)
-    found = run(machine, scheduled(target, program, "depthwise"), arrays, tmp_path)
+    found = run(machine, scheduled(target, program), arrays, tmp_path)
     assert_close(found, interpret(program, arrays)["Y"])
 
 

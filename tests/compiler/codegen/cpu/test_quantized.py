@@ -13,7 +13,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
+from vdla.compiler.templates.cpu.sketches import scheduled
 
 SIZE = 4099
 
@@ -104,7 +104,7 @@ def test_functions_equal_the_arithmetic(fused: bool) -> None:
         )
         got = np.full(len(arrays[0]), 99, np.int8)
         given = {f"X{i}": array for i, array in enumerate(arrays)}
-        build(elementwise_cpu.schedule(target, program).program, target)(**given, Y=got)
+        build(scheduled(target, program).program, target)(**given, Y=got)
         if function == "requantize":
             # The wrapper of the interpreter takes one scale, the arithmetic any.
             limits = [e.value for e in arguments[2:] if isinstance(e, Const)]
