@@ -48,7 +48,7 @@ from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Post
 from vdla.compiler.te.scalars import argument, gelu
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 PRODUCTS = (
     (4, 128, 64, 128, True),

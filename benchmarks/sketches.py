@@ -32,10 +32,10 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
-from vdla.compiler.templates.cpu.sketches import scheduled
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3

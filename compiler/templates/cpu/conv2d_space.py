@@ -5,28 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from math import prod
+from typing import Literal
+
+import numpy as np
 
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
+from ...passes.sum_in_blocks import LONGEST
 from ...te.blocks import Window
-from ..space import Axis, Space, Values, one_point
-from .conv2d_cost import (
-    INNER,
-    PANELS,
-    TILES,
-    Shape,
-    effective,
-    estimated,
-    least_bound,
-    shape_of,
-    statements_of,
-)
+from ..space import Account, Axis, Columns, Space, Values, one_point
+from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, shape_of, taken
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .partial_sums import unrolled_steps
-from .peak import MOST_STATEMENTS, PART_SIZES, SLACK, UNROLLED, block_sizes
-from .points import knobs_at, point_of
+from .peak import (
+    CLOCK_HERTZ,
+    FRAME,
+    MEMORY_BYTES_CYCLE,
+    MOST_STATEMENTS,
+    PART_SIZES,
+    SLACK,
+    UNROLLED,
+    Sides,
+    block_sizes,
+    least_cycles,
+    rounded_block,
+    written_out,
+)
+from .points import estimates, grid_of, knobs_at, point_of
+from .register_tile import VECTOR_COST, fits, step_cycles
+
+TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
+INNER: tuple[Literal["filters", "positions"], ...] = ("filters", "positions")
+MOST_WORKSPACE = 1 << 28
+"""Largest workspace of a kernel (copies and sums), in bytes."""
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:
@@ -37,7 +50,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     most = max(1, target.vector_registers - 2)
     default = choose_knobs(target, program, window)
     point = one_point(default_values(target, program, window))
-    most_statements = max(MOST_STATEMENTS, int(statements_of(shape, effective(shape, point))[0]))
+    most_statements = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, point))[0]))
     axes = (
         Axis(name="rows", values=tuple(range(1, min(shape.oh, 8) + 1))),
         Axis(name="columns", values=tuple(range(1, min(shape.ow, most) + 1))),
@@ -60,8 +73,8 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="conv2d_cpu",
         axes=axes,
-        account=partial(estimated, target, shape, most_statements),
-        floor=least_bound(target, shape, axes),
+        account=partial(_estimated, target, shape, most_statements),
+        floor=_least_bound(target, shape, axes),
         slack=SLACK,
     )
 
@@ -69,7 +82,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs with the values of a point."""
     shape = shape_of(program, window)
-    e = effective(shape, one_point(values))
+    e = _effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
     steps = unrolled_steps([shape.loops[loop] for loop in order], int(e["unroll"][0]))
     knobs = knobs_at(Knobs, e, {"copy": shape.copies, "reduction": shape.orders})
@@ -107,3 +120,169 @@ def _strips(blocks: int, default: int | None) -> tuple[int, ...]:
     """Values of the axis "strips": 0 for sums in registers, and powers of 2 for sums in memory."""
     powers = {1 << i for i in range(blocks.bit_length()) if 1 << i <= blocks}
     return tuple(sorted({0, *powers, default or 0}))
+
+
+def _effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    e = dict(points)
+    e["row_block"] = rounded_block(e["row_block"], e["rows"], shape.oh)
+    e["column_block"] = rounded_block(e["column_block"], e["columns"], shape.ow)
+    one_row, one_column = e["row_block"] >= shape.oh, e["column_block"] >= shape.ow
+    copies = {name: i for i, name in enumerate(shape.copies)}
+    # A single block of columns: it is a block of rows.
+    e["copy"] = np.where(one_column & (e["copy"] == copies["columns"]), copies["rows"], e["copy"])
+    e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
+    # If a part is the whole sum, sums stay in registers. There are at most as many strips as filters.
+    strips = np.minimum(e["strips"], -(-shape.blocks // e["vectors"]))
+    e["strips"] = np.where(e["part"] < shape.depth, strips, 0)
+    one_panel = e["vectors"] * np.maximum(e["strips"], 1) >= shape.blocks
+    panels = np.where(one_panel | (one_row & one_column & (e["copy"] != copies["rows"])), 0, e["panels"])
+    panels = np.where(one_column & (panels == 1), 0, panels)
+    e["panels"] = np.where(one_row & (panels == 1) & (e["copy"] != copies["rows"]), 2, panels)
+    if shape.padded and shape.outer == 1:
+        # The rows of the only block are the whole image, copied once unless the loop over panels is outside
+        # of all others.
+        whole = one_row & (e["panels"] != 2) & (e["copy"] == copies["rows"])
+        e["copy"] = np.where(whole, copies["whole"], e["copy"])
+        e["panels"] = np.where(whole & (e["panels"] == 1), 2, e["panels"])
+    single = (e["row_block"] <= e["rows"]) | (e["column_block"] <= e["columns"])
+    e["tiles"] = np.where(single, 0, e["tiles"])
+    vectors = e["vectors"] * (shape.co // e["lanes"])
+    e["inner"] = np.where((vectors == 1) | (e["rows"] * e["columns"] == 1), 0, e["inner"])
+    return e
+
+
+def _terms(
+    shape: Shape, orders: np.ndarray, unroll: np.ndarray, part: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effective number of unrolled steps, and of terms in a partial sum, after rounding both to extents of the
+    loops.
+    """
+    steps, terms = np.ones_like(unroll), np.full_like(part, shape.depth)
+    for i, order in enumerate(shape.orders):
+        extents = [shape.loops[loop] for loop in order]
+        unit = shape.depth // extents[0]
+        for wanted in np.unique(unroll):
+            here = (orders == i) & (unroll == wanted)
+            steps[here] = prod(unrolled_steps(extents, int(wanted)))
+        here = orders == i
+        terms[here] = np.clip(part[here] // unit, 1, extents[0]) * unit
+    return steps, terms
+
+
+def _sides(shape: Shape, e: Columns) -> Sides:
+    return (
+        (shape.oh, e["rows"]),
+        (shape.ow, e["columns"]),
+        (shape.blocks, e["vectors"]),
+    )
+
+
+def _bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
+    """Lower bound in seconds, float64, on programs of the points with effective values `e`."""
+    cycles = shape.outer * least_cycles(
+        target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
+    )
+    bytes_ = shape.outer * shape.in_bytes * shape.height * shape.width + shape.weight_bytes + shape.out_bytes
+    return np.maximum(cycles, bytes_ / MEMORY_BYTES_CYCLE) / CLOCK_HERTZ
+
+
+def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
+    """The least bound, in seconds, over all register tiles."""
+    e = dict(grid_of(axes, "rows", "columns", "vectors", "lanes"))
+    # Bounds increase with the length of a partial sum: take the shortest.
+    e["part"] = np.ones_like(e["rows"])
+    kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
+    return float(_bound(target, shape, {name: values[kept] for name, values in e.items()}).min())
+
+
+def _statements(shape: Shape, e: Columns) -> np.ndarray:
+    """Size of the code of each point: vectors of sums times unrolled steps, over all kernels that peeling makes."""
+    tiles = (
+        written_out(shape.oh, e["row_block"], e["rows"])
+        * written_out(shape.ow, e["column_block"], e["columns"])
+        * written_out(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
+    )
+    return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
+
+
+def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+    """Limits, bounds and quantities of many points; `most`: largest number of statements."""
+    e = _effective(shape, points)
+    cost = cycles(target, shape, e)
+    rows, columns, panels = e["rows"], e["columns"], e["panels"]
+    positions, vectors = rows * columns, e["vectors"] * (shape.co // e["lanes"])
+    step = step_cycles(positions, vectors, np.where(e["strips"] > 0, NEAR_VECTOR_COST, VECTOR_COST))
+    tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
+    panel_count = -(-shape.blocks // e["vectors"])
+    vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
+    statements = _statements(shape, e)
+    block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
+    whole = shape.in_bytes * shape.height * shape.width
+    row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
+    panel_bytes = shape.weight_bytes / panel_count
+    copy, box, block_bytes, sums_bytes = cost.copy, cost.box, cost.block_bytes, cost.sums_bytes
+    remote, copied = cost.remote, cost.copied
+    limits = {
+        "the registers": fits(target, positions, vectors),
+        "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
+        "the size of the code": statements <= most,
+        # Without pads in the input, it cannot be proven that a last, smaller block or tile reads only inside.
+        "the blocks that are copied": shape.padded
+        | (copy == 0)
+        | (
+            (shape.oh % block_rows == 0)
+            & (block_rows % rows == 0)
+            & (shape.ow % block_columns == 0)
+            & (block_columns % columns == 0)
+        ),
+        "the workspace": np.where(copy == 3, shape.outer, 1) * box + sums_bytes <= MOST_WORKSPACE,
+    }
+    tile_bytes = (
+        shape.in_bytes / shape.loops["ic"] * taken(*shape.rows, rows) * taken(*shape.columns, columns)
+    )
+    order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
+    level1, level2 = target.cache_bytes
+    quantities = {
+        "estimated cycles": cost.total,
+        "arithmetic cycles": cost.busy,
+        "multiplications": 1.0 * vectors_out * shape.depth,
+        "tiles": tiles * panel_count,
+        "depth": float(shape.depth),
+        "rows of a tile": rows,
+        "columns of a tile": columns,
+        "vectors of a tile": vectors,
+        "sums in registers": positions * vectors,
+        "loads a multiplication": (positions + vectors) / (positions * vectors),
+        "issued share": step / np.maximum(positions * vectors, 1),
+        "ragged share": 1.0
+        * (tiles * positions)
+        * panel_count
+        * e["vectors"]
+        / (shape.outer * shape.oh * shape.ow * shape.blocks),
+        "steps written out": e["unroll"],
+        "statements": statements,
+        "parts": -(-shape.depth // e["part"]),
+        "strips": 1 + e["strips"],
+        "sums in memory to level 2": sums_bytes / level2,
+        "vectors of a block": shape.co // e["lanes"],
+        "positions inside": 1 + e["inner"],
+        "order of panels": 1 + panels,
+        "order of tiles": 1 + e["tiles"],
+        "kind of copy": 1 + copy,
+        **{f"place of {loop}": order[e["reduction"], i] for i, loop in enumerate(("ic", "kh", "kw", "k"))},
+        "blocks of rows": row_count,
+        "blocks of columns": column_count,
+        "panels": panel_count,
+        "remote bytes": remote,
+        "remote bytes a multiplication": remote / (vectors_out * shape.depth),
+        "copied bytes": copied,
+        "copied share": copied / whole / shape.outer,
+        "input of a tile to level 1": tile_bytes / level1,
+        "panel to level 1": panel_bytes / level1,
+        "panel to level 2": panel_bytes / level2,
+        "input of a block to level 1": block_bytes / level1,
+        "input of a block to level 2": block_bytes / level2,
+        "weights and input to level 2": (shape.weight_bytes + block_bytes) / level2,
+    }
+    return estimates(limits, _bound(target, shape, e), quantities, e)

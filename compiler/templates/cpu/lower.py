@@ -41,7 +41,7 @@ from ..expressions import Expression, computed, expression_of
 from ..lowered_node import fused_expression, lowered_node
 from .loops import row_partials
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
-from .lowered import LoweredCpuNode, sketched
+from .lowered import LoweredCpuNode, scheduled, sketched
 from .workload import Operator as SketchedOperator
 
 KERNELS: Mapping[type, str] = MappingProxyType(
@@ -95,11 +95,9 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
         expression = _matrix_product(graph, node)
     else:
         expression = expression_of(graph, node, width=row_partials(target))
+    schedule = scheduled
     if place is not None:
         schedule, tuned = schedule_at(place), None
-    else:
-        from .sketches import scheduled as schedule
-
     ends, bound = fused_expression(graph, node, expression)
     own = partial(schedule, program=ends.program, parallel=True)
     lowered = lowered_node(graph, node, type(operator).__name__, ends, own, bound, expression.arrays)

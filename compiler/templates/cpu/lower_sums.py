@@ -15,7 +15,7 @@ from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..lowered_node import fused, lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
-from .lowered import LoweredCpuNode, sketched
+from .lowered import LoweredCpuNode, scheduled, sketched
 from .table import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, Parts
 
@@ -66,8 +66,6 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """The kernel of a depthwise convolution."""
-    from .sketches import scheduled
-
     data = graph.tensors[node.inputs[0]]
     channels = data.shape[1]
     program = blocked_depthwise(

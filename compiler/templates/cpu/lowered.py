@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ...codegen.cpu.machine import CpuTarget
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import walk
+from ...schedule import Schedule
 from ...te.blocks import Window
 from ..lowered_node import LoweredNode
 from .workload import CpuWorkload, Operator
@@ -26,3 +29,17 @@ def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None 
         return lowered
     # Constants that may be packed ahead make the kernel of an equal program a different one.
     return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))
+
+
+def scheduled(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
+    """The generator's default schedule of a program. `parallel`: loops run on the threads of the kernel's pool."""
+    if any(isinstance(node, Reduce) for node in walk(program)):
+        from .sketch.default import default_values
+        from .sketch.schedule import sketch_schedule
+        from .sketch.sketch import sketches
+
+        given = sketches(program, target, parallel=parallel)
+        return sketch_schedule(given, default_values(given))
+    from .sketch.nests import schedule_nests
+
+    return schedule_nests(program, target, parallel=parallel)

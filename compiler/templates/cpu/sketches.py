@@ -12,7 +12,7 @@ from ...ir.work import statement_runs
 from ...schedule import Schedule
 from ...te.blocks import Window
 from ..space import Space
-from .sketch.cost import sketch_space
+from .lowered import scheduled
 from .sketch.default import default_values
 from .sketch.schedule import sketch_schedule
 from .sketch.sketch import Sketches, sketches
@@ -53,6 +53,8 @@ def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
 
 def space(target: CpuTarget, workload: SketchCpu) -> Space:
     """The space of the workload's program; costs are seconds."""
+    from .sketch.cost import sketch_space
+
     return sketch_space(sketches_of(target, workload))
 
 
@@ -65,20 +67,8 @@ def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] |
     """The workload's program scheduled with a point's knobs; None: the default schedule (`scheduled`)."""
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
-    return scheduled(target, workload.expression, workload.window, parallel=True)
-
-
-def scheduled(
-    target: CpuTarget, program: Program, window: Window | None = None, *, parallel: bool = False
-) -> Schedule:
-    """The default schedule of a program: the default point of its space or, for a transposed convolution, whose
-    `window` is given, that of its template.
-
-    `parallel`: loops run on the threads of the kernel's pool.
-    """
-    if window is not None:
+    if workload.window is not None:
         from .conv_transpose import schedule
 
-        return schedule(target, program, window, parallel=parallel)
-    given = sketches(program, target, parallel=parallel)
-    return sketch_schedule(given, default_values(given))
+        return schedule(target, workload.expression, workload.window, parallel=True)
+    return scheduled(target, workload.expression, parallel=True)

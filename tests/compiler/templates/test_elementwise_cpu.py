@@ -18,7 +18,7 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.templates.cpu.loops import GRAIN
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import SketchCpu
 from vdla.compiler.tune.measure.reference import expected as reference

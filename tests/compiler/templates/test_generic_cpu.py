@@ -10,7 +10,7 @@ from kernels import run, targets
 from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.te.ops.scan import cumulative_sum
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 NAMES = [
     name

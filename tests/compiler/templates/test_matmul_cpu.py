@@ -12,10 +12,10 @@ from kernels import evaluate, run, targets
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
+from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.default import default_values
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
-from vdla.compiler.templates.cpu.sketches import scheduled
 
 SCHEDULE = scheduled
 

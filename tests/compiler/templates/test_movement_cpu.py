@@ -21,7 +21,7 @@ from vdla.compiler.te.ops.movement import (
     slice_runs,
     tile_runs,
 )
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 LEVELS = st.sampled_from(range(len(targets())))
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 7, 16, 18, 35]), min_size=1, max_size=4).map(tuple)

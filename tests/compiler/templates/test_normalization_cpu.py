@@ -12,7 +12,7 @@ from kernels import evaluate, run, targets
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.templates.cpu.loops import row_partials
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 
 def exact(x, scale, bias, epsilon, by):

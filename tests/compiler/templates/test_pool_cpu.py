@@ -13,7 +13,7 @@ from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.float_pool import float_pool, pool_window
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 SCHEDULE = scheduled
 

@@ -15,7 +15,7 @@ from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.ops.relayout import relayout
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 BLOCKS = st.sampled_from([1, 2, 3, 4, 8, 16])
 

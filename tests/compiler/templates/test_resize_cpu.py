@@ -13,7 +13,7 @@ from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.resize import axis_table, resize
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 
 def reference(x, sizes, mode, coordinates, rounding):

@@ -14,7 +14,7 @@ from vdla.compiler.te.merge import merge_axes
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu.loops import row_partials
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 REDUCTION = scheduled
 

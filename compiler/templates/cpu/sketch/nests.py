@@ -1,20 +1,214 @@
-"""Schedules of nests that are no sums: vectors, squares that are transposed in registers, and loops that threads
-share.
+"""Nests that are no sums: their analysis, and their schedules, with vectors, squares that are transposed in registers,
+and loops that threads share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
-from ....ir.visit import loops
+from ....codegen.cpu.machine import CpuTarget
+from ....ir.expr import Binary, Const, Load, Var
+from ....ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, Seq, Stmt
+from ....ir.visit import expressions, free_vars, loops, walk, walk_expr
 from ....schedule import LegalityError, Schedule
-from ..loops import has_loop, parallel_grains, peel_ragged
-from .sketch import Sketches
-from .stages import Nest
+from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
+
+LEAST_SQUARE = 4
+"""Least number of rows for which a move is cut into squares; fewer rows are loaded with strides."""
 
 
-def schedule_nest(s: Schedule, given: Sketches, nest: Nest, values: Mapping[str, int]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A loop, such as a reduction loop of a sum, and its number of iterations (0: not constant)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """A nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
+
+    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
+    along which the source of a move is contiguous, if the destination is contiguous along the first loop of `vectors`
+    ("": none), and `square`: its iterations of which the elements stay adjacent. `inside`: whether loops are around the
+    nest. `recurrent`: whether the nest reads elements that it wrote before.
+    """
+
+    name: str
+    loops: tuple[Term, ...]
+    vectors: tuple[str, ...]
+    ragged: str
+    bits: int
+    across: str = ""
+    square: int = 0
+    inside: bool = False
+    recurrent: bool = False
+
+
+class NestFinder:
+    """Finds the nests of a program. `around`, `chains`: as in `Stages`."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nests: list[Nest] = []
+        self.around: list[str] = []
+        self.chains: list[tuple[tuple[str, int], ...]] = []
+
+    def visit(self, node: Stmt, loops: tuple[For, ...] = ()) -> None:
+        """Adds the nests in a statement, which is inside of `loops`."""
+        match node:
+            case Alloc(body=body):
+                self.visit(body, loops)
+            case Seq(statements=statements):
+                self.sequence(statements, loops)
+            case For():
+                self.nest(node, loops)
+
+    def sequence(self, statements: Sequence[Stmt], loops: tuple[For, ...]) -> None:
+        """Visits statements that follow one another."""
+        for statement in statements:
+            self.visit(statement, loops)
+
+    def nest(self, node: For, around: tuple[For, ...]) -> None:
+        """Adds a perfect nest, or, for a loop that contains several nests, visits these."""
+        chain, leaf = chain_of(node)
+        if any(isinstance(s, For) for s in walk(leaf)):
+            self.around += [n.name for n in chain]
+            counts = tuple([(n.name, size_of(n)) for n in chain])
+            if not around and all(size > 0 for _, size in counts):
+                self.chains.append(counts)
+            self.visit(leaf, (*around, *chain))
+            return
+        if isinstance(leaf, Copy | Alloc) or not any(isinstance(s, Assign | Reduce) for s in walk(leaf)):
+            return
+        writer = next(s for s in walk(leaf) if isinstance(s, Assign | Reduce))
+        last = chain[-1]
+        ragged = ""
+        if isinstance(last.extent, Const):
+            vectors = self.vector_loops(chain, writer)
+        else:
+            # A row cut into pieces, the last one shorter: each piece is vectorized whole.
+            outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
+            ragged = outer[0] if len(outer) == 1 else ""
+            vectors = (last.name,) if ragged and self.may(last.name) else ()
+        across, square = "", 0
+        if vectors and not ragged and (move := _move_across(chain, writer, vectors[0])) is not None:
+            across, square, swapped = move
+            if swapped:
+                # Vectors run along the source: bytes are stored one by one.
+                across, vectors = vectors[0], (across,)
+        self.nests.append(
+            Nest(
+                name=writer.name,
+                loops=tuple([Term(name=n.name, size=size_of(n)) for n in chain]),
+                vectors=vectors,
+                ragged=ragged if vectors else "",
+                bits=writer.buffer.dtype.bits,
+                across=across,
+                square=square,
+                inside=bool(around),
+                recurrent=any(
+                    isinstance(e, Load) and e.buffer.name == writer.buffer.name
+                    for top in expressions(writer)
+                    for e in walk_expr(top)
+                ),
+            )
+        )
+
+    def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
+        """At most two loops that may be vectorized as the innermost loop: first one with contiguous stores, then one
+        with contiguous loads.
+        """
+        constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
+        if len([n for n in chain if not isinstance(n.extent, Const)]):
+            return ()
+        accesses = [writer.indices]
+        for top in expressions(writer):
+            accesses += [e.indices for e in walk_expr(top) if isinstance(e, Load)]
+        found: list[str] = []
+        loops = {n.name for n in constant}
+        for indices in accesses:
+            names = next((free_vars(i) for i in reversed(indices) if free_vars(i) & loops), set())
+            found += [n.name for n in reversed(constant) if n.name in names and n.name not in found][:1]
+        found += [n.name for n in reversed(constant) if n.name not in found]
+        return tuple(islice((name for name in found if self.may(name, chain)), 2))
+
+    def may(self, name: str, chain: Sequence[For] = ()) -> bool:
+        """Whether it is legal to make a loop the innermost one of its nest and vectorize it."""
+        s = Schedule(self.program)
+        try:
+            if chain and chain[-1].name != name:
+                s.reorder(*(n.name for n in chain if n.name != name), name)
+            s.vectorize(name)
+        except LegalityError:
+            return False
+        return True
+
+
+def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
+    """The perfectly nested loops from `node` on, outermost first, and the body of the innermost one."""
+    chain: list[For] = []
+    while isinstance(node, For):
+        chain.append(node)
+        node = node.body
+    return chain, node
+
+
+def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
+    """The loop along which the source of a move is contiguous, the side of squares, and whether vectors run along that
+    loop; None if the source is contiguous along `column` too, or not across it.
+    """
+    sizes = {n.name: size_of(n) for n in chain}
+    bits = writer.buffer.dtype.bits
+    for load in [e for top in expressions(writer) for e in walk_expr(top) if isinstance(e, Load)]:
+        if column not in {name for index in load.indices[:-1] for name in free_vars(index)}:
+            continue
+        words = bits == 32 == load.buffer.dtype.bits
+        match load.indices[-1]:
+            case Var(name=name) if name != column and sizes.get(name, 0) >= LEAST_SQUARE:
+                if words:
+                    return name, sizes[name], False
+                if bits == 8:
+                    return name, sizes[column], True
+            case Binary(op="%", a=Var(name=name), b=Const(value=block)) if name != column and words:
+                if block >= LEAST_SQUARE and name in sizes:
+                    return name, int(block), False
+            case _:
+                pass
+    return None
+
+
+def size_of(loop: For) -> int:
+    """Iterations of a loop; 0 if their number is not constant."""
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Schedule:
+    """The default schedule of a program without sums."""
+    finder = NestFinder(program)
+    finder.visit(program.body)
+    s = Schedule(program)
+    for nest in finder.nests:
+        schedule_nest(s, target, nest, {"nest.vectors": VECTORS}, parallel=parallel)
+    schedule_around(s, finder.around, finder.chains if parallel else ())
+    return s
+
+
+def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
+    """Schedules the loops `around` several nests: threads share a loop of each chain, and ragged loops are peeled."""
+    elements = max(prod(p.shape) for p in s.program.parameters)
+    for chain in chains:
+        share(s, chain, elements // prod(size for _, size in chain))
+    peel_ragged(s, *around)
+
+
+def schedule_nest(
+    s: Schedule, target: CpuTarget, nest: Nest, values: Mapping[str, int], *, parallel: bool
+) -> None:
     """Schedules a nest: its vectorized loop is cut into vectors and moved innermost, the next loop is unrolled."""
     unroll = values.get("nest.unroll", 1)
     if not nest.vectors:
@@ -25,9 +219,9 @@ def schedule_nest(s: Schedule, given: Sketches, nest: Nest, values: Mapping[str,
     sizes = {loop.name: loop.size for loop in nest.loops}
     names = list(sizes)
     chosen = nest.vectors[min(values.get("nest.loop", 0), len(nest.vectors) - 1)]
-    size, n = sizes[chosen], given.lanes(nest.bits)
+    size, n = sizes[chosen], lanes_of(target, nest.bits)
     if nest.square and chosen == nest.vectors[0]:
-        _transpose(s, given, nest, n)
+        _transpose(s, nest, n, parallel=parallel)
         return
     width = min(size, n * max(1, min(values.get("nest.vectors", 1), size // n)))
     rest, lane, pieces = [name for name in names if name != chosen], chosen, ""
@@ -48,12 +242,12 @@ def schedule_nest(s: Schedule, given: Sketches, nest: Nest, values: Mapping[str,
     if row:
         s.unroll(row)
     peel_ragged(s, *[name for name in rest if name in (rows, pieces)])
-    if given.parallel and not nest.inside:
+    if parallel and not nest.inside:
         around = [(name, sizes[name]) for name in rest if name != pieces or sizes[name] > 1]
         share(s, around, width * (unroll if row else 1))
 
 
-def _transpose(s: Schedule, given: Sketches, nest: Nest, lanes: int) -> None:
+def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
     """Schedules a nest in squares: `nest.square` rows, unrolled, of as many vectorized columns."""
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across
@@ -63,7 +257,7 @@ def _transpose(s: Schedule, given: Sketches, nest: Nest, lanes: int) -> None:
     s.reorder(rows, columns, row, column)
     s.unroll(row)
     s.vectorize(column)
-    if given.parallel and not nest.inside:
+    if parallel and not nest.inside:
         size = min(nest.square, side)
         around = [
             (rows, -(-sizes[nest.across] // size)) if loop.name == nest.across else (loop.name, loop.size)
@@ -118,6 +312,8 @@ def share_first(s: Schedule, names: Sequence[str]) -> None:
         return
 
 
-def iterations(nested: Sequence[tuple[str, int]]) -> int:
-    """Iterations of nested loops together."""
-    return prod(size for _, size in nested)
+def lanes_of(target: CpuTarget, bits: int) -> int:
+    """Elements of `bits` bits in one vector register; types below 32 bits count as 32, because arithmetic widens
+    them.
+    """
+    return max(1, target.vector_bits // max(32, bits))

@@ -13,7 +13,7 @@ from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
 from .cost import effective_values
-from .nests import iterations, schedule_nest, share, share_first
+from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
     INLINE,
     INNERMOST,
@@ -47,7 +47,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     values = effective_values(given, values)
     s = with_consumers(given.program)
     for nest in given.stages.nests:
-        schedule_nest(s, given, nest, values)
+        schedule_nest(s, given.target, nest, values, parallel=given.parallel)
     tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
     for summed, tiles in tiled:
         _pack(s, given, summed, tiles)
@@ -56,10 +56,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
-    if given.parallel:
-        for chain in given.stages.chains:
-            share(s, chain, max(prod(p.shape) for p in given.program.parameters) // iterations(chain))
-    peel_ragged(s, *given.stages.around)
+    schedule_around(s, given.stages.around, given.stages.chains if given.parallel else ())
     return s
 
 

@@ -18,6 +18,7 @@ from ....ir.stmt import Program, Reduce
 from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
 from ...space import Axis
+from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
@@ -66,10 +67,8 @@ class Sketches:
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
-        """Elements of `bits` bits in one vector register; types below 32 bits count as 32, because arithmetic widens
-        them.
-        """
-        return max(1, self.target.vector_bits // max(32, bits))
+        """`lanes_of` for the target."""
+        return lanes_of(self.target, bits)
 
 
 def sketches(

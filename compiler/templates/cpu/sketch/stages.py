@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from math import prod
 
 from ....ir.affine import linear_form
-from ....ir.expr import Binary, Const, Expr, Load, Var
-from ....ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, Seq, Stmt
-from ....ir.visit import expressions, free_vars, walk, walk_expr
-from ....schedule import LegalityError, Schedule
+from ....ir.expr import Const, Expr, Load, Var
+from ....ir.stmt import Assign, Copy, For, Program, Reduce, Stmt
+from ....ir.visit import expressions, walk, walk_expr
 from ....schedule.legality import starting_loops, touches
-
-LEAST_SQUARE = 4
-"""Least number of rows for which a move is cut into squares; fewer rows are loaded with strides."""
+from .nests import Nest, NestFinder, Term, chain_of, size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +25,6 @@ class Axle:
 
     name: str
     inner: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """A loop, such as a reduction loop of a sum, and its number of iterations (0: not constant)."""
-
-    name: str
     size: int
 
 
@@ -94,27 +83,6 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nest:
-    """A nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
-
-    `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
-    along which the source of a move is contiguous, if the destination is contiguous along the first loop of `vectors`
-    ("": none), and `square`: its iterations of which the elements stay adjacent. `inside`: whether loops are around the
-    nest. `recurrent`: whether the nest reads elements that it wrote before.
-    """
-
-    name: str
-    loops: tuple[Term, ...]
-    vectors: tuple[str, ...]
-    ragged: str
-    bits: int
-    across: str = ""
-    square: int = 0
-    inside: bool = False
-    recurrent: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """All sums and nests of a program, in program order.
 
@@ -142,9 +110,9 @@ def stages(program: Program) -> Stages:
     )
 
 
-class _Finder:
+class _Finder(NestFinder):
     def __init__(self, program: Program) -> None:
-        self.program = program
+        super().__init__(program)
         self.parameters = {p.name for p in program.parameters}
         self.writers: dict[str, list[str]] = {}
         for s in walk(program):
@@ -153,102 +121,19 @@ class _Finder:
             elif isinstance(s, Copy):
                 self.writers.setdefault(s.destination.buffer.name, []).append(s.name)
         self.sums: list[Sum] = []
-        self.nests: list[Nest] = []
-        self.around: list[str] = []
-        self.chains: list[tuple[tuple[str, int], ...]] = []
 
-    def visit(self, node: Stmt, loops: tuple[For, ...] = ()) -> None:
-        match node:
-            case Alloc(body=body):
-                self.visit(body, loops)
-            case Seq(statements=statements):
-                taken: set[int] = set()
-                for k, statement in enumerate(statements):
-                    if k in taken:
-                        continue
-                    found = self.sum_at(statements, k)
-                    if found is None:
-                        self.visit(statement, loops)
-                    else:
-                        self.sums.append(found[0])
-                        taken.add(found[1])
-            case For():
-                self.nest(node, loops)
-
-    def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """Adds a perfect nest, or, for a loop that contains several nests, visits these."""
-        chain, leaf = chain_of(node)
-        if any(isinstance(s, For) for s in walk(leaf)):
-            self.around += [n.name for n in chain]
-            counts = tuple([(n.name, _size(n)) for n in chain])
-            if not around and all(size > 0 for _, size in counts):
-                self.chains.append(counts)
-            self.visit(leaf, (*around, *chain))
-            return
-        if isinstance(leaf, Copy | Alloc) or not any(isinstance(s, Assign | Reduce) for s in walk(leaf)):
-            return
-        writer = next(s for s in walk(leaf) if isinstance(s, Assign | Reduce))
-        last = chain[-1]
-        ragged = ""
-        if isinstance(last.extent, Const):
-            vectors = self.vector_loops(chain, writer)
-        else:
-            # A row cut into pieces, the last one shorter: each piece is vectorized whole.
-            outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
-            ragged = outer[0] if len(outer) == 1 else ""
-            vectors = (last.name,) if ragged and self.may(last.name) else ()
-        across, square = "", 0
-        if vectors and not ragged and (move := _move_across(chain, writer, vectors[0])) is not None:
-            across, square, swapped = move
-            if swapped:
-                # Vectors run along the source: bytes are stored one by one.
-                across, vectors = vectors[0], (across,)
-        self.nests.append(
-            Nest(
-                name=writer.name,
-                loops=tuple([Term(name=n.name, size=_size(n)) for n in chain]),
-                vectors=vectors,
-                ragged=ragged if vectors else "",
-                bits=writer.buffer.dtype.bits,
-                across=across,
-                square=square,
-                inside=bool(around),
-                recurrent=any(
-                    isinstance(e, Load) and e.buffer.name == writer.buffer.name
-                    for top in expressions(writer)
-                    for e in walk_expr(top)
-                ),
-            )
-        )
-
-    def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
-        """At most two loops that may be vectorized as the innermost loop: first one with contiguous stores, then one
-        with contiguous loads.
-        """
-        constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
-        if len([n for n in chain if not isinstance(n.extent, Const)]):
-            return ()
-        accesses = [writer.indices]
-        for top in expressions(writer):
-            accesses += [e.indices for e in walk_expr(top) if isinstance(e, Load)]
-        found: list[str] = []
-        loops = {n.name for n in constant}
-        for indices in accesses:
-            names = next((free_vars(i) for i in reversed(indices) if free_vars(i) & loops), set())
-            found += [n.name for n in reversed(constant) if n.name in names and n.name not in found][:1]
-        found += [n.name for n in reversed(constant) if n.name not in found]
-        return tuple([name for name in found if self.may(name, chain)][:2])
-
-    def may(self, name: str, chain: Sequence[For] = ()) -> bool:
-        """Whether it is legal to make a loop the innermost one of its nest and vectorize it."""
-        s = Schedule(self.program)
-        try:
-            if chain and chain[-1].name != name:
-                s.reorder(*(n.name for n in chain if n.name != name), name)
-            s.vectorize(name)
-        except LegalityError:
-            return False
-        return True
+    def sequence(self, statements: Sequence[Stmt], loops: tuple[For, ...]) -> None:
+        """Adds the sums among statements that follow one another, and visits the other statements."""
+        taken: set[int] = set()
+        for k, statement in enumerate(statements):
+            if k in taken:
+                continue
+            found = self.sum_at(statements, k)
+            if found is None:
+                self.visit(statement, loops)
+            else:
+                self.sums.append(found[0])
+                taken.add(found[1])
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
         """The sum that statement `k` computes, and the index of its consumer in `statements`; None if the statement is
@@ -278,12 +163,12 @@ class _Finder:
         pairs = _pairs(leaf, reads, {n.name for n in chain} - own, {n.name for n in around})
         if not pairs:
             return None
-        sizes = {n.name: _size(n) for n in chain}
+        sizes = {n.name: size_of(n) for n in chain}
         axles = tuple(
             [
-                Axle(name=n.name, inner=pairs[n.name], size=_size(n))
+                Axle(name=n.name, inner=pairs[n.name], size=size_of(n))
                 for n in around
-                if n.name in pairs and _size(n) > 1
+                if n.name in pairs and size_of(n) > 1
             ]
         )
         if not axles or any(sizes[a.inner] != a.size for a in axles):
@@ -296,11 +181,11 @@ class _Finder:
                 buffer=leaf.buffer.name,
                 bits=leaf.buffer.dtype.bits,
                 axles=axles,
-                others=tuple([Term(name=n.name, size=_size(n)) for n in around if n.name not in names]),
-                terms=tuple([Term(name=n.name, size=_size(n)) for n in chain if n.name in own]),
+                others=tuple([Term(name=n.name, size=size_of(n)) for n in around if n.name not in names]),
+                terms=tuple([Term(name=n.name, size=size_of(n)) for n in chain if n.name in own]),
                 beside=tuple(
                     [
-                        Term(name=n.name, size=_size(n))
+                        Term(name=n.name, size=size_of(n))
                         for n in chain
                         if n.name not in own and n.name not in inner
                     ]
@@ -332,43 +217,6 @@ class _Finder:
         read = dict.fromkeys(e.buffer.name for e in walk_expr(leaf.value) if isinstance(e, Load))
         made = [self.writers.get(name, []) for name in read if name not in self.parameters]
         return tuple([names[0] for names in made if len(names) == 1])
-
-
-def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
-    """The perfectly nested loops from `node` on, outermost first, and the body of the innermost one."""
-    chain: list[For] = []
-    while isinstance(node, For):
-        chain.append(node)
-        node = node.body
-    return chain, node
-
-
-def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """The loop along which the source of a move is contiguous, the side of squares, and whether vectors run along that
-    loop; None if the source is contiguous along `column` too, or not across it.
-    """
-    sizes = {n.name: _size(n) for n in chain}
-    bits = writer.buffer.dtype.bits
-    for load in [e for top in expressions(writer) for e in walk_expr(top) if isinstance(e, Load)]:
-        if column not in {name for index in load.indices[:-1] for name in free_vars(index)}:
-            continue
-        words = bits == 32 == load.buffer.dtype.bits
-        match load.indices[-1]:
-            case Var(name=name) if name != column and sizes.get(name, 0) >= LEAST_SQUARE:
-                if words:
-                    return name, sizes[name], False
-                if bits == 8:
-                    return name, sizes[column], True
-            case Binary(op="%", a=Var(name=name), b=Const(value=block)) if name != column and words:
-                if block >= LEAST_SQUARE and name in sizes:
-                    return name, int(block), False
-            case _:
-                pass
-    return None
-
-
-def _size(loop: For) -> int:
-    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
 
 
 def _pairs(

@@ -40,7 +40,7 @@ from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 MACHINES = {
     "aarch64": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53", "cortex-a53"),

@@ -13,7 +13,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.cpu.sketches import scheduled
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 SIZE = 4099
 

@@ -1,0 +1,177 @@
+"""Lowering of integer nodes that are no convolutions to processors' kernels: a function for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+
+from ...graph.graph import Graph, Node, Tensor
+from ...graph.int8_operators import (
+    Channels,
+    Int8AveragePool,
+    Int8Elementwise,
+    Int8MaxPool,
+    Interleave,
+    Positions,
+    Resample,
+    Swap,
+    Table,
+)
+from ...ir.types import DType
+from ...te.ops.float_elementwise import float_elementwise
+from ...te.ops.int8_channels import (
+    Part,
+    channel_places,
+    int8_blocks,
+    int8_channels,
+    int8_interleave,
+    int8_table,
+    whole_runs,
+)
+from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
+from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
+from ...te.ops.quantization import held, stored_value
+from ...te.post import combined
+from ...te.scalars import argument
+from .lower_int8 import lowered_int8
+from .lowered import LoweredCpuNode
+
+
+def _max_pool(graph: Graph, node: Node, operator: Int8MaxPool) -> LoweredCpuNode:
+    """A max-pool's kernel."""
+    batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
+    program = int8_max_pool((batch * blocks, height, width, lanes), operator.window)
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+
+
+def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
+    """An average pool's kernel; each average is scaled by the number of positions that its window counts."""
+    batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
+    window = operator.window
+    program = int8_average_pool(
+        (batch * blocks, height, width, lanes),
+        window,
+        pad_value=operator.pad_value + UNSIGNED_OFFSET,
+        bias=operator.bias - UNSIGNED_OFFSET * prod(window.kernel),
+        post=operator.post,
+    )
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, {"S": operator.scales})
+
+
+def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> LoweredCpuNode:
+    """The kernel of an element-wise combination (stage B), on whole blocks."""
+    values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
+    body = held(combined(values[0], values[1] if len(values) > 1 else None, operator.combination))
+    batch, blocks, height, width, block = graph.tensors[node.output].storage
+    shapes = [(batch * blocks * height * width * block,)] * len(values)
+    planes = [graph.tensors[name].shape[2:] for name in node.inputs]
+    if len(set(planes)) > 1:
+        shapes = [(batch * blocks, prod(plane), block) for plane in planes]
+    program = float_elementwise(shapes, body, name="int8_elementwise")
+    return lowered_int8(node, program, graph, _numbered(node))
+
+
+def _numbered(node: Node) -> dict[str, str]:
+    return {f"X{position}": name for position, name in enumerate(node.inputs)}
+
+
+def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
+    """The kernel of a table look-up, on whole blocks, lanes without a channel included: nothing reads their results."""
+    program = int8_table(size=prod(graph.tensors[node.output].storage))
+    values = (operator.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, {"T": values})
+
+
+def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
+    """The kernel of a channel move: of whole blocks if possible, else of one channel after the other."""
+    tensors = [graph.tensors[name] for name in node.inputs]
+    out = graph.tensors[node.output]
+    batch, channels, height, width = out.shape
+    parts = [_part(tensor) for tensor in tensors]
+    counts = [tensor.shape[1] for tensor in tensors]
+    runs = whole_runs(operator.sources, counts, [tensor.block for tensor in tensors], out.block)
+    if runs is not None:
+        program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
+        return lowered_int8(node, program, graph, _numbered(node))
+    places = channel_places(operator.sources, len(parts))
+    program = int8_channels(
+        batch=batch,
+        plane=height * width,
+        parts=parts,
+        counts=[table.shape[1] for table in places],
+        channels=channels,
+        block=out.block,
+    )
+    tables = {f"I{i}": table for i, table in enumerate(places)}
+    return lowered_int8(node, program, graph, _numbered(node), tables)
+
+
+def _part(tensor: Tensor) -> Part:
+    return Part(blocks=tensor.storage[1], block=tensor.block)
+
+
+def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
+    """The kernel that interleaves rows and columns of a transposed convolution's phases."""
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    program = int8_interleave(
+        data.storage,
+        out.storage,
+        factors=operator.factors,
+        before=operator.before,
+        stride=operator.stride,
+    )
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+
+
+def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
+    """The kernel that moves positions of all channels."""
+    parts = [graph.tensors[name].storage for name in node.inputs]
+    fill = (operator.fill or 0) + UNSIGNED_OFFSET
+    program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
+    index = {"I": operator.index.reshape(-1).astype(np.int64)}
+    return lowered_int8(node, program, graph, _numbered(node), index)
+
+
+def _swap(graph: Graph, node: Node, _operator: Swap) -> LoweredCpuNode:
+    """The kernel that exchanges positions and channels."""
+    program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+
+
+def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
+    """The kernel that interpolates rows or columns between neighbours."""
+    batch, blocks, height, width, block = graph.tensors[node.inputs[0]].storage
+    shape = (batch * blocks, height, width * block)
+    if operator.axis == 1:
+        shape = (batch * blocks * height, width, block)
+    total = int(operator.weight[0].astype(np.int64).sum())
+    program = int8_resample(
+        shape,
+        operator.weight.shape,
+        bias=operator.bias - UNSIGNED_OFFSET * total,
+        scale=float(operator.scale),
+        post=operator.post,
+    )
+    constants = {"F": operator.first.astype(np.int64), "W": operator.weight.astype(np.int32)}
+    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, constants)
+
+
+LOWERED: Mapping[type, Callable[..., LoweredCpuNode]] = MappingProxyType(
+    {
+        Int8MaxPool: _max_pool,
+        Int8AveragePool: _average_pool,
+        Int8Elementwise: _elementwise,
+        Table: _table,
+        Channels: _channels,
+        Interleave: _interleave,
+        Positions: _positions,
+        Resample: _resample,
+        Swap: _swap,
+    }
+)
+"""The function that lowers a node, by its operator."""
