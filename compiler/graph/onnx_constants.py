@@ -89,9 +89,7 @@ def evaluate_node(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
         for name in dict.fromkeys(name for name in node.inputs if name)
     ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
-    graph = onnx.helper.make_graph([node.proto], "constant", info, outputs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    model = _alone(node, info, [], opset)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A result may be infinite or NaN, as it may be where a network runs.
@@ -101,7 +99,16 @@ def evaluate_node(
         # The evaluator runs numpy code of any operator, which raises exceptions of many types.
         context.fail(node, f"its constant result cannot be computed: {error}", _OUTSIDE)
     values = results if isinstance(results, list) else [results]
-    return {output.name: np.asarray(value) for output, value in zip(outputs, values, strict=True)}
+    return {name: np.asarray(value) for name, value in zip(filter(None, node.outputs), values, strict=True)}
+
+
+def _alone(
+    node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
+) -> onnx.ModelProto:
+    """A model of one node."""
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
+    graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
 def _check_size(
@@ -121,14 +128,7 @@ def _check_size(
         )
         if array.size <= SHAPE_ELEMENTS:
             values.append(onnx.numpy_helper.from_array(array, name))
-    graph = onnx.helper.make_graph(
-        [node.proto],
-        "constant",
-        inputs,
-        [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
-        values,
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    model = _alone(node, inputs, values, opset)
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:

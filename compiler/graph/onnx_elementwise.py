@@ -22,12 +22,14 @@ from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen
 from .onnx_values import (
     Constant,
     Integer,
+    Known,
     Maximum,
     Pending,
     Product,
     QuantizedConstant,
     Real,
     Same,
+    Value,
     Waiting,
 )
 
@@ -38,44 +40,39 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
     """Imports an Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
     bias."""
     kind = {"Add": "add", "Mul": "multiply"}[node.op_type]
-    first, second = context.value(node, 0), context.value(node, 1)
-    if kind == "add":
-        for pending, constant in ((first, second), (second, first)):
-            if isinstance(pending, Pending) and isinstance(constant, Constant | QuantizedConstant):
-                biased = with_bias(pending, node, constant)
-                if biased is not None:
-                    context.bind(node, biased)
-                    return
-    operands = [first, second]
-    if any(_is_factor(one) and isinstance(other, Real) for one, other in (operands, operands[::-1])):
-        # The scores of attention are scaled by a float number without quantizer.
-        from .onnx_tables import import_function
-
-        if import_function(context, node):
-            return
+    operands = [context.value(node, 0), context.value(node, 1)]
+    for pending, constant in (operands, operands[::-1]) if kind == "add" else ():
+        if isinstance(pending, Pending) and isinstance(constant, Constant | QuantizedConstant):
+            biased = with_bias(pending, node, constant)
+            if biased is not None:
+                context.bind(node, biased)
+                return
+    # The scores of attention are scaled by a float number without quantizer.
+    if _is_pair(operands, Constant, viewed=False) and _looked_up(context, node):
+        return
     for index, value in enumerate(operands):
         if not isinstance(value, QuantizedConstant):
             operands[index] = real_operand(context, node, index, viewed=True)
-    if any(_is_number(one) and _is_seen(other) for one, other in (operands, operands[::-1])):
-        # A constant tensor cannot be laid out like a view of a part of a tensor: use a table.
-        from .onnx_tables import import_function
-
-        if import_function(context, node):
-            return
+    # A constant tensor cannot be laid out like a view of a part of a tensor: use a table.
+    if _is_pair(operands, QuantizedConstant, viewed=True) and _looked_up(context, node):
+        return
     a, b = (stored_operand(context, node, index, operands) for index in range(2))
     context.bind(node, pairwise(context, node, kind, a, b))
 
 
-def _is_factor(value: object) -> bool:
-    return isinstance(value, Constant) and value.array.size == 1 and value.array.dtype.kind == "f"
+def _is_pair(operands: list[Value | None], kind: type[Known], *, viewed: bool) -> bool:
+    """Whether one operand is a number of this kind, and the other a quantized tensor (`viewed`: behind a view)."""
+    for number, tensor in (operands, operands[::-1]):
+        if isinstance(number, kind) and prod(number.shape) == 1 and isinstance(tensor, Real):
+            known = isinstance(number, QuantizedConstant) or number.array.dtype.kind == "f"
+            return known and (not viewed or tensor.view is not None)
+    return False
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, QuantizedConstant) and value.integers.size == 1
+def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
+    from .onnx_tables import import_function
 
-
-def _is_seen(value: object) -> bool:
-    return isinstance(value, Real) and value.view is not None
+    return import_function(context, node)
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
@@ -97,8 +94,8 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
             return None
     elif len(shape) != len(pending.shape) or shape[1] not in (1, channels) or np.prod(shape) != shape[1]:
         return None
-    real = constant.real() if isinstance(constant, QuantizedConstant) else constant.array
-    bias = Constant(array=np.broadcast_to(real.astype(np.float32).reshape(-1), (channels,)))
+    real = constant.real().astype(np.float32)
+    bias = Constant(array=np.broadcast_to(real.reshape(-1), (channels,)))
     return pending_result(
         node,
         replace(product, bias=bias),
@@ -228,19 +225,8 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         context.fail(node, "works on an integer tensor", "put it between DequantizeLinear and QuantizeLinear")
     else:
         context.refuse_float(node, 0, value)
-    context.bind(
-        node,
-        Pending(
-            name=node.outputs[0],
-            members=(*members, node.name),
-            operation=operation,
-            natural=natural,
-            shape=value.shape,
-            view=value.view,
-            low=low,
-            high=high,
-        ),
-    )
+    pending = pending_result(node, operation, natural, shape=value.shape, view=value.view, before=members)
+    context.bind(node, replace(pending, low=low, high=high))
 
 
 def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
@@ -257,35 +243,23 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
     """Adds the integer sum or product of two tensors."""
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"
+    combine = partial(Combination, unsigned=unsigned, low=to.low, high=to.high)
     if kind == "add":
-        constants = add_constants(
-            a.scale,
-            a.stored_zero_point,
-            b.scale,
-            b.stored_zero_point,
-            to.grid.scale,
-            to.grid.stored_zero_point,
-            unsigned,
-        )
-        combination = Combination(
+        zeros = [grid.stored_zero_point for grid in (a, b, to.grid)]
+        constants = add_constants(a.scale, zeros[0], b.scale, zeros[1], to.grid.scale, zeros[2], unsigned)
+        combination = combine(
             kind="add",
             ratio_self=float(constants.ratio_a),
             ratio_operand=float(constants.ratio_b),
             offset=float(constants.offset),
-            unsigned=unsigned,
-            low=to.low,
-            high=to.high,
         )
     else:
-        combination = Combination(
+        combination = combine(
             kind="multiply",
             ratio_self=float(multiply_ratio(a.scale, b.scale, to.grid.scale)),
             zero_point_self=a.stored_zero_point,
             zero_point_operand=b.stored_zero_point,
             zero_point=to.grid.stored_zero_point,
-            unsigned=unsigned,
-            low=to.low,
-            high=to.high,
         )
     a, b = (context.tensors[operand.tensor] for operand in operands)
     if a.size < b.size:

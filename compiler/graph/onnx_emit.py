@@ -59,21 +59,15 @@ class RoundingError(Exception):
 
 def append(
     context: ImportContext,
-    pending: Pending,
+    members: tuple[str, ...],
     name: str,
     operator: Int8Operator,
     inputs: tuple[str, ...],
     output: str,
 ) -> str:
-    """Adds a node for the ONNX nodes of `pending`; returns the name of its output."""
+    """Adds a node for the ONNX nodes `members`; returns the name of its output."""
     context.nodes.append(
-        Node(
-            name=context.node_name(name),
-            members=pending.members,
-            operator=operator,
-            inputs=inputs,
-            output=output,
-        )
+        Node(name=context.node_name(name), members=members, operator=operator, inputs=inputs, output=output)
     )
     return output
 
@@ -107,7 +101,9 @@ class Rounding:
         Defaults: `output` and the shape of the rounding; `name` is that of the first ONNX node.
         """
         tensor = context.declare(output or self.output, shape or self.pending.natural, self.grid)
-        return append(context, self.pending, name or self.pending.members[0], operator, inputs, tensor)
+        return append(
+            context, self.pending.members, name or self.pending.members[0], operator, inputs, tensor
+        )
 
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination

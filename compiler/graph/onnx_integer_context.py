@@ -276,9 +276,7 @@ class ImportContext(GraphContext):
         match value:
             case None:
                 return None
-            case Constant(array=array):
-                return array
-            case QuantizedConstant():
+            case Constant() | QuantizedConstant():
                 return value.real()
             case _:
                 return self.fail(

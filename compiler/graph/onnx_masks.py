@@ -28,9 +28,10 @@ from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import append, emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_row_values import Masked, Shared
 from .onnx_rows import data_of, shared_rows, step_of
 from .onnx_strided_views import rows_of, seen_as
-from .onnx_values import Constant, FloatInput, Masked, Pending, QuantizedConstant, Real, Shared
+from .onnx_values import Constant, FloatInput, Pending, QuantizedConstant, Real
 
 HIDDEN = 1e4
 """Least amount that a mask subtracts from hidden scores."""
@@ -98,7 +99,7 @@ def _hidden(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.
     for index, shown in ((0, True), (1, False)):
         scores, other = values[index], values[1 - index]
         if isinstance(scores, Real | Pending) and isinstance(other, Constant | QuantizedConstant):
-            least = other.real() if isinstance(other, QuantizedConstant) else other.array
+            least = other.real()
             if (least <= -HIDDEN).all():
                 return scores, np.where(condition.array == shown, np.float32(0), least)
     return None
@@ -185,11 +186,8 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
     natural = (images, channels + 1, height, width)
     tensor = context.declare(f"{node.name}.longer", natural, scores.quantization)
     sources = [*((0, channel) for channel in range(channels)), (1, 0)]
-    pending = Pending(
-        name=tensor, members=(node.name,), operation=Shared(data=scores), natural=natural, shape=natural
-    )
     operator = Channels(sources=tuple(sources))
-    append(context, pending, tensor, operator, (rows.data.tensor, greatest), tensor)
+    append(context, (node.name,), tensor, operator, (rows.data.tensor, greatest), tensor)
     view = rows.view(natural)
     return Real(tensor=tensor, shape=view.shape, quantization=scores.quantization, view=view)
 

@@ -8,6 +8,7 @@ model's quantizers are left out.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from onnx import TensorProto
@@ -16,21 +17,11 @@ from .abilities import needs
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_row_values import Centred, Shared, Squared
 from .onnx_rows import shared_rows
 from .onnx_strided_views import is_line, same_view
 from .onnx_tables import real_values
-from .onnx_values import (
-    Centred,
-    Constant,
-    Function,
-    Pending,
-    QuantizedConstant,
-    Real,
-    Shared,
-    Squared,
-    Statistic,
-    Value,
-)
+from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Statistic, Value
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
@@ -149,7 +140,7 @@ def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
             or np.isfinite([pending.low, pending.high]).any()
         ):
             return None
-        array = other.real() if isinstance(other, QuantizedConstant) else other.array
+        array = other.real()
         if array.size != 1 and array.shape[-1:] != shared.gain.shape != (array.size,):
             return None
         factor = np.broadcast_to(array.reshape(-1), shared.gain.shape).astype(np.float64)
@@ -162,11 +153,8 @@ def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
 
 
 def _number(value: Value | None) -> float | None:
-    match value:
-        case Constant(array=array) if array.size == 1:
-            return float(array.reshape(())[()])
-        case QuantizedConstant(integers=integers) if integers.size == 1:
-            return float(value.real().reshape(())[()])
+    if isinstance(value, Constant | QuantizedConstant) and prod(value.shape) == 1:
+        return float(value.real().reshape(())[()])
     return None
 
 

@@ -9,7 +9,7 @@ from .int8_operators import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
-from .onnx_integer_context import ImportContext
+from .onnx_integer_context import ImportContext, pending_result
 from .onnx_rounding import (
     check_real_type,
     check_scale_axis,
@@ -39,14 +39,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
             return
         case Real(tensor=stored, shape=shape, view=view):
             natural = context.tensors[stored].shape
-            same = Pending(
-                name=output,
-                members=(node.name,),
-                operation=Same(data=value),
-                natural=natural,
-                shape=shape,
-                view=view,
-            )
+            same = pending_result(node, Same(data=value), natural, shape=shape, view=view)
             tensor = emit(context, node, same, output, quantization).tensor
         case Pending(shape=shape, view=view):
             tensor = emit(context, node, value, output, quantization).tensor
@@ -71,7 +64,7 @@ def _grid(
 
 def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
     refuse_blocks(context, node)
-    real = value.real() if isinstance(value, QuantizedConstant) else value.array
+    real = value.real()
     scale = context.array(node, 1, "scale")
     zero_point = context.array(node, 2, "zero point")
     if scale is None or real.dtype.kind != "f":

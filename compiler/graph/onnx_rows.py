@@ -15,8 +15,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_axes import one_axis, softmax_axis
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext
+from .onnx_row_values import Shared
 from .onnx_strided_views import rows_of, settled
-from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
+from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Value
 
 LARGEST_BIAS = 1 << 30
 """Largest bias of a channel, offset / gain. Beyond it the gain is increased instead, by less than 2^-14 of the
@@ -121,16 +122,10 @@ def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared
     channels = data.shape[-1]
     parts: list[np.ndarray] = []
     for index, default in ((1, 1.0), (2, 0.0)):
-        value = context.value(node, index) if index < len(node.inputs) else None
-        match value:
-            case None:
-                array = np.full(channels, default)
-            case Constant(array=array):
-                pass
-            case QuantizedConstant():
-                array = value.real()
-            case _:
-                return None
+        value = context.value(node, index)
+        if not isinstance(value, Constant | QuantizedConstant | None):
+            return None
+        array = np.full(channels, default) if value is None else value.real()
         if array.size not in (1, channels):
             return None
         parts.append(np.broadcast_to(array.reshape(-1), (channels,)).astype(np.float64))

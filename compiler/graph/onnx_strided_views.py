@@ -22,7 +22,7 @@ from .int8_operators import Channels, Int8Operator, Positions, Swap
 from .onnx_attributes import OnnxNode
 from .onnx_emit import append
 from .onnx_integer_context import ImportContext
-from .onnx_values import Integer, Pending, Real, Same
+from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 
@@ -354,7 +354,4 @@ def _append(
 ) -> str:
     kind = type(operator).__name__.lower()
     tensor = context.declare(f"{node.name}.{kind}", shape, data.quantization)
-    pending = Pending(
-        name=tensor, members=(node.name,), operation=Same(data=data), natural=shape, shape=shape
-    )
-    return append(context, pending, f"{node.name}.{kind}", operator, inputs, tensor)
+    return append(context, (node.name,), f"{node.name}.{kind}", operator, inputs, tensor)

@@ -8,6 +8,7 @@ elsewhere. So there is no second table of supported operators, and every attribu
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,17 +137,16 @@ def _type_of(value: Value) -> TensorType:
 
 
 def _bind_if_possible(context: ImportContext, info: onnx.ValueInfoProto) -> None:
-    try:
+    # The readers of an input that the accelerator does not support are refused.
+    with suppress(ModelError):
         bind_input(context, info)
-    except ModelError:
-        # The accelerator does not support this input: its readers are refused.
-        return
 
 
 def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str]) -> NodeSurvey:
     value: Value | None = context.values.get(node.outputs[0])
     if isinstance(value, Pending):
-        value = _on_grid(context, node, value) or value
+        with suppress(ModelError):
+            value = on_input_grid(context, node, value) or value
     match value:
         case Constant() | QuantizedConstant():
             return NodeSurvey(kind="constant")
@@ -162,10 +162,3 @@ def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str])
             return NodeSurvey(kind="pending")
         case None:
             return NodeSurvey(kind="refused", refusal="has no output")
-
-
-def _on_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    try:
-        return on_input_grid(context, node, pending)
-    except ModelError:
-        return None

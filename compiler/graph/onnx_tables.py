@@ -34,7 +34,7 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
             case None:
                 continue
             case Constant() | QuantizedConstant():
-                array = value.real() if isinstance(value, QuantizedConstant) else value.array
+                array = value.real()
                 if array.size != 1:
                     return False
                 feeds[name] = array.reshape(())

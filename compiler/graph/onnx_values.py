@@ -31,6 +31,10 @@ class Constant:
         """Shape of the array."""
         return self.array.shape
 
+    def real(self) -> np.ndarray:
+        """The array."""
+        return self.array
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedConstant:
@@ -100,7 +104,9 @@ class Real:
     view: np.ndarray | None = None
 
 
-Bias = Constant | QuantizedConstant | None
+Known = Constant | QuantizedConstant
+
+Bias = Known | None
 
 
 class Operation:
@@ -157,52 +163,6 @@ class Function(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shared(Operation):
-    """Softmax over channels with the table `entries` (None: that of the tensor's scale), or a normalization over
-    channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
-
-    data: Real
-    gain: np.ndarray | None = None
-    offset: np.ndarray | None = None
-    centre: bool = False
-    epsilon: float = 0.0
-    entries: np.ndarray | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Masked(Operation):
-    """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
-    addend of 0 or less that broadcasts to the scores."""
-
-    alone = (
-        "scores to which a float mask was added",
-        "leave what is between mask and softmax float, or quantize the mask",
-    )
-    data: Real
-    step: float
-    mask: np.ndarray | FloatInput
-
-
-OF_A_NORM = ("rows less their mean", "leave what a normalization computes of them float")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Centred(Operation):
-    """Rows minus their mean; for a normalization alone."""
-
-    alone = OF_A_NORM
-    data: Real
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Squared(Operation):
-    """The squares of `Centred`; for a normalization alone."""
-
-    alone = OF_A_NORM
-    data: Real
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pending:
     """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real numbers.
 
@@ -237,6 +197,7 @@ class Statistic:
 
 
 Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | Statistic
+
 Seen = TypeVar("Seen", bound="FloatInput | Integer | Real | Pending")
 
 

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
+import vdla.compiler.graph.onnx_row_values
 from vdla.compiler.cpu_stages import RECURRENT
 from vdla.compiler.graph import onnx_import, onnx_table
 from vdla.compiler.graph.abilities import EVERYTHING

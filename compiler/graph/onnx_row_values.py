@@ -1,0 +1,59 @@
+"""Operations over rows that wait for their QuantizeLinear: softmax, masks before it, and normalizations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .onnx_values import FloatInput, Operation, Real
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shared(Operation):
+    """Softmax over channels with the table `entries` (None: that of the tensor's scale), or a normalization over
+    channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
+
+    data: Real
+    gain: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    centre: bool = False
+    epsilon: float = 0.0
+    entries: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Masked(Operation):
+    """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
+    addend of 0 or less that broadcasts to the scores."""
+
+    alone = (
+        "scores to which a float mask was added",
+        "leave what is between mask and softmax float, or quantize the mask",
+    )
+    data: Real
+    step: float
+    mask: np.ndarray | FloatInput
+
+
+OF_A_NORM = ("rows less their mean", "leave what a normalization computes of them float")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centred(Operation):
+    """Rows minus their mean; for a normalization alone."""
+
+    alone = OF_A_NORM
+    data: Real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Squared(Operation):
+    """The squares of `Centred`; for a normalization alone."""
+
+    alone = OF_A_NORM
+    data: Real
