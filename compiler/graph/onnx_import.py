@@ -24,7 +24,7 @@ from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
 from .onnx_integer_context import QUANTIZE, ImportContext
-from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
+from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
 from .onnx_table import GRAPHS, import_node, operators, rows_of
@@ -47,7 +47,7 @@ def import_model(
     Raises ModelError, which names file, node and operator, for everything that is not supported: all nodes at once, or
     only the first one if `every` is false.
     """
-    loaded = load_apart(source, batch=batch)
+    loaded = load_model(source, batch=batch)
     label, model = loaded.label, loaded.proto
     context = begin(label, model, loaded.arrays(), abilities, bind_input)
     if every:

@@ -39,6 +39,12 @@ class LoadedModel:
     proto: onnx.ModelProto
     weights: Mapping[int, Bytes]
 
+    def whole(self) -> onnx.ModelProto:
+        """The model, with the bytes of `weights` put into its initializers."""
+        for number, data in self.weights.items():
+            self.proto.graph.initializer[number].raw_data = bytes(data)
+        return self.proto
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All initializers by name, read-only. Raises ModelError for bytes that do not match type and shape."""
         found: dict[str, np.ndarray] = {}
@@ -48,22 +54,6 @@ class LoadedModel:
 
 
 def load_model(
-    source: Source | ReadModel,
-    *,
-    oldest_opset: int = OLDEST_OPSET,
-    least_opset: int | None = None,
-    batch: int | None = None,
-    empty: bool = False,
-    rewrite: Callable[[onnx.ModelProto], object] | None = None,
-) -> tuple[str, onnx.ModelProto]:
-    """(label for messages, the whole model). Arguments and errors as for `load_apart`."""
-    loaded = load_apart(
-        source, oldest_opset=oldest_opset, least_opset=least_opset, batch=batch, empty=empty, rewrite=rewrite
-    )
-    return loaded.label, _with_data(loaded.proto, loaded.weights)
-
-
-def load_apart(
     source: Source | ReadModel,
     *,
     oldest_opset: int = OLDEST_OPSET,
@@ -232,14 +222,8 @@ def _with_shapes(
         if not weights:
             raise
         # Inference may have failed because these values are missing.
-        return infer_shapes(_with_data(model, weights), follow=follow), {}
-
-
-def _with_data(model: onnx.ModelProto, data: Mapping[int, Bytes]) -> onnx.ModelProto:
-    """The model, with the bytes of `data` put into its initializers, by initializer number."""
-    for number, values in data.items():
-        model.graph.initializer[number].raw_data = bytes(values)
-    return model
+        whole = LoadedModel(label="", proto=model, weights=weights).whole()
+        return infer_shapes(whole, follow=follow), {}
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -38,13 +38,14 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """The label and the model of `load_model`, reduced to the nodes that an output depends on, each with a unique name.
+    """Label of a model, and the model reduced to the nodes that an output depends on, each with a unique name.
 
     Integers that depend on shapes alone are constants, and operators on integers are written in steps (`qlinear`). A
     model of `least_opset` or later that ONNX cannot convert keeps its opset.
     """
     steps = partial(write_steps, model_label(source))
-    label, model = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
+    loaded = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
+    label, model = loaded.label, loaded.whole()
     model = with_sizes_folded(model)
     wanted = {info.name for info in model.graph.output}
     needed: list[onnx.NodeProto] = []

@@ -68,8 +68,8 @@ def lines(data: bytes) -> Iterator[str]:
     except Exception as error:
         yield f"float {type(error).__name__}: {error}"
     try:
-        label, model = load_model(data, batch=1)
-        survey = survey_model(label, model, abilities=TARGETS["tiny"])
+        loaded = load_model(data, batch=1)
+        survey = survey_model(loaded.label, loaded.whole(), abilities=TARGETS["tiny"])
         kinds = [f"{item.kind} {item.refusal}".strip() for item in survey.nodes]
         yield f"survey {digest((survey.nodes, survey.constants, survey.types))} {'; '.join(kinds)}"
     except Exception as error:

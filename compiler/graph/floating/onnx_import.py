@@ -17,7 +17,7 @@ from ..model_rewrites import means_standard
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node, reference_is_mistaken
 from ..onnx_context import TYPES, GraphContext
-from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
+from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_table import GRAPHS, STRUCTURE, import_body, import_node, operators, rows_of
 from ..operator_rows import Row, refuse_unread
@@ -47,7 +47,7 @@ def import_float_model(
     `recurrent`: the operators among LSTM, GRU and RNN whose steps the target computes in one kernel; others become
     nodes for each step.
     """
-    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
+    loaded = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.proto
     context = GraphContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent

@@ -97,7 +97,8 @@ def read_float_model(
     A dynamic first dimension becomes `batch` (None: it is an error). With `unroll` a recurrent node becomes the nodes
     of all its steps. Raises ModelError, also for a model that is already quantized.
     """
-    label, proto = load_model(source, batch=batch)
+    loaded = load_model(source, batch=batch)
+    label, proto = loaded.label, loaded.whole()
     proto = unrolled(label, proto) if unroll else proto
     opset = opset_of(proto)
     graph = proto.graph

@@ -61,9 +61,9 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_files_below_the_model_are_read(folder: Path, entries: dict[str, str]) -> None:
-    label, model = load_model(write(folder, **entries))
-    assert label.endswith("net.onnx")
-    np.testing.assert_array_equal(numpy_helper.to_array(model.graph.initializer[0]), WEIGHT)
+    loaded = load_model(write(folder, **entries))
+    assert loaded.label.endswith("net.onnx")
+    np.testing.assert_array_equal(numpy_helper.to_array(loaded.whole().graph.initializer[0]), WEIGHT)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.graph import serialized_weights
-from vdla.compiler.graph.onnx_load import load_apart
+from vdla.compiler.graph.onnx_load import load_model
 from vdla.compiler.graph.serialized_weights import LEAST_BYTES, cut_weights
 
 LARGE, SMALL = LEAST_BYTES + 40, 30
@@ -70,7 +70,7 @@ def test_elements_that_do_not_lie_at_their_alignment_are_copied() -> None:
         tensor = numpy_helper.from_array(values, "w" * letters)
         node = helper.make_node("Add", ["x", tensor.name], ["y"])
         made = helper.make_model(helper.make_graph([node], "g", [x], [y], [tensor]))
-        array = load_apart(made.SerializeToString()).arrays()[tensor.name]
+        array = load_model(made.SerializeToString()).arrays()[tensor.name]
         assert array.flags.aligned and not array.flags.writeable
         np.testing.assert_array_equal(array, values)
 

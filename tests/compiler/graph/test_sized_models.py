@@ -38,9 +38,10 @@ def test_each_size_is_as_if_read_for_it_alone(model: onnx.ModelProto) -> None:
     for size, one in found.items():
         assert len(one.bare) < LEAST_BYTES
         for _ in range(2):  # It is not used up.
-            label, loaded = load_model(one)
-            assert label == "model"
-            assert loaded == load_model(with_dimensions(data, {"n": size}))[1]
+            read = load_model(one)
+            assert read.label == "model"
+            loaded = read.whole()
+            assert loaded == load_model(with_dimensions(data, {"n": size})).whole()
             assert numpy_helper.to_array(loaded.graph.initializer[0]).tobytes() == WEIGHT.tobytes()
 
 
@@ -60,4 +61,4 @@ def test_mistakes_leave_the_model_as_it_was(model: onnx.ModelProto, sizes: dict,
     sized = sized_models(model.SerializeToString())
     with pytest.raises(ModelError, match=words):
         sized(sizes)
-    assert load_model(sized({"n": 2}))[1].graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    assert load_model(sized({"n": 2})).proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2

@@ -34,7 +34,7 @@ def model(inner: int = 64) -> onnx.ModelProto:
 
 def test_shapes_and_weights_are_there() -> None:
     assert W.nbytes > LEAST_BYTES
-    _, loaded = load_model(model().SerializeToString())
+    loaded = load_model(model().SerializeToString()).whole()
     assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
     for tensor, array in zip(loaded.graph.initializer, (W, SHAPE), strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
@@ -42,7 +42,7 @@ def test_shapes_and_weights_are_there() -> None:
 
 def test_where_inference_misses_values_it_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_load, "LEAST_BYTES", 0)
-    _, loaded = load_model(model().SerializeToString())
+    loaded = load_model(model().SerializeToString()).whole()
     assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
     np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[1]), SHAPE)
 
