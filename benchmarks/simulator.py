@@ -17,7 +17,8 @@ from vdla.benchmarks.harness.output import finish
 from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, encode_uops
-from vdla.isa.program import Program, bare_program, load_program
+from vdla.isa.program import Program, bare_program
+from vdla.isa.program_file import load_program
 from vdla.isa.registers import register_value
 from vdla.sim import SimulationResult, simulate
 

@@ -21,7 +21,7 @@ from vdla.compiler.graph.int8_operators import Quantization
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
-from vdla.isa.arithmetic import quantize
+from vdla.isa.scales import quantize
 from vdla.util.errors import UserError
 from vdla.util.git_lfs import is_pointer, pointer_problem
 from vdla.util.npz import NpzError, open_npz

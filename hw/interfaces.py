@@ -20,7 +20,8 @@ from __future__ import annotations
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
 
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import TAPS
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 

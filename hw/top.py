@@ -6,7 +6,7 @@ from amaranth.hdl import Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from vdla.isa.array_modes import ArrayShape
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 

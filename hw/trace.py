@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.config import Config
-from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
+from vdla.isa.decoding import decode_one
+from vdla.isa.layout import Opcode, Unit, unit_of
 
 
 def instruction_times(

@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from .check import Finding, require_clean
     from .config import PRESETS, Config, Memory, load_config
     from .errors import ConfigError, EncodingError, ProgramError
-    from .program import (
-        Program,
-        Segment,
-        bare_program,
-        instruction_address,
-        load_program,
-        read_hex,
-        save_program,
-    )
+    from .program import Program, Segment, bare_program, instruction_address
+    from .program_file import load_program, read_hex, save_program
     from .program_text import read_program
     from .reference import ReferenceResult, run_reference
 
@@ -74,15 +67,8 @@ _HOMES = {
         "EncodingError",
         "ProgramError",
     ),
-    ".program": (
-        "Program",
-        "Segment",
-        "bare_program",
-        "instruction_address",
-        "load_program",
-        "read_hex",
-        "save_program",
-    ),
+    ".program": ("Program", "Segment", "bare_program", "instruction_address"),
+    ".program_file": ("load_program", "read_hex", "save_program"),
     ".program_text": ("read_program",),
     ".reference": (
         "ReferenceResult",

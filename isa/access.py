@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from .array_modes import mode_of
 from .config import Config
+from .decoding import decode_uops
 from .errors import ProgramError
 from .fields import unpack_fields
-from .layout import MATRIX, PADS, decode_uops, uop_dtype
+from .layout import MATRIX, PADS, uop_dtype
 from .parameters import is_power_of_two
 from .registers import REGISTERS, operand_shape
 from .rows import MOST_ELEMENTS

@@ -26,29 +26,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdla.util.errors import UserError
+from .scales import (
+    INT8_HIGH,
+    INT8_LOW,
+    Float32Array,
+    Int8Array,
+    ScaleError,
+    checked_scale,
+    saturate,
+)
 
 CONSTANT_BITS = 16
 """Binary logarithm of the largest magnitude of ratios and offset in stage B for which the sums of the accelerator are
 wide enough. A larger ratio of two scales would saturate every value except the zero point.
 """
 
-Int8Array = NDArray[np.int8]
 Int32Array = NDArray[np.int32]
-Float32Array = NDArray[np.float32]
 
-INT8_LOW = -128
-INT8_HIGH = 127
 UNSIGNED_OFFSET = 128
 
 # A ratio of two activation scales outside this range makes every output a constant or saturates all of them,
 # and could overflow the float32 terms of `combine_add`.
 SMALLEST_RATIO = 2.0**-64
 LARGEST_RATIO = 2.0**24
-
-
-class ScaleError(UserError):
-    """Raised if a scale, ratio or zero point is out of range for the arithmetic."""
 
 
 def wrap_int32(values: NDArray[np.int64]) -> Int32Array:
@@ -74,19 +74,6 @@ def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike
     return np.asarray(odd.astype(np.float32))
 
 
-def _saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
-    """Rounds half to even, adds `zero_point` (an integer) and clamps to ``[low, high]``.
-
-    The rounded value is clamped before the sum, so the sum is exact: limits and zero points are integers far below
-    2^24. Infinities saturate.
-    """
-    zero = np.asarray(zero_point, np.float32)
-    rounded = np.asarray(np.rint(values))
-    np.maximum(rounded, low - zero, out=rounded)
-    np.minimum(rounded, high - zero, out=rounded)
-    return np.asarray((rounded + zero).astype(np.int8))
-
-
 def requantize(
     accumulator: NDArray[Any],
     scale: ArrayLike,
@@ -102,7 +89,7 @@ def requantize(
     """
     with np.errstate(over="ignore"):
         scaled = accumulator.astype(np.float32) * np.asarray(scale, np.float32)
-    return _saturate(scaled, zero_point, low, high)
+    return saturate(scaled, zero_point, low, high)
 
 
 def rescale(
@@ -138,7 +125,7 @@ def combine_add(
     a = first.astype(np.int32) + shift
     b = second.astype(np.int32) + shift
     inner = fused_multiply_add(b, constants.ratio_b, constants.offset)
-    return _saturate(fused_multiply_add(a, constants.ratio_a, inner), -shift, low, high)
+    return saturate(fused_multiply_add(a, constants.ratio_a, inner), -shift, low, high)
 
 
 def combine_multiply(
@@ -160,25 +147,7 @@ def combine_multiply(
     shift = UNSIGNED_OFFSET if unsigned else 0
     product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])
     scaled = product.astype(np.float32) * np.asarray(ratio, np.float32) + np.float32(zero_point + shift)
-    return _saturate(scaled, -shift, low, high)
-
-
-def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> Int8Array:
-    """ONNX QuantizeLinear into the stored domain: ``clamp(rne(values / scale) + zero_point)``.
-
-    `values` is float32 of any shape; the division rounds to float32 once.
-    Raises `ScaleError` if a value is NaN; infinities saturate.
-    """
-    if np.isnan(values).any():
-        raise ScaleError("an input holds NaN, which has no quantized value; clean the input data first")
-    with np.errstate(over="ignore"):
-        return _saturate(values / np.asarray(scale, np.float32), zero_point, INT8_LOW, INT8_HIGH)
-
-
-def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike) -> Float32Array:
-    """ONNX DequantizeLinear from the stored domain: ``float32(values - zero_point) * scale``."""
-    difference = values.astype(np.int32) - np.asarray(zero_point, np.int32)
-    return np.asarray(difference.astype(np.float32) * np.asarray(scale, np.float32))
+    return saturate(scaled, -shift, low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,14 +191,6 @@ def multiply_ratio(
     return _checked_ratio(product / checked_scale(scale))
 
 
-def requantize_scale(
-    input_scale: float | np.float32, weight_scale: ArrayLike, output_scale: float | np.float32
-) -> Float32Array:
-    """The scale of `requantize`: float32 ``(input_scale * weight_scale) / output_scale``."""
-    product = checked_scale(input_scale) * checked_scales(weight_scale)
-    return checked_scales(product / checked_scale(output_scale))
-
-
 def average_pool_scale(
     input_scale: float | np.float32, output_scale: float | np.float32, count: int
 ) -> np.float32:
@@ -244,21 +205,6 @@ def average_pool_scale(
 def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.float32) -> np.float32:
     """The ratio of `rescale` and `combine_add`: float32 ``input_scale / output_scale``."""
     return _checked_ratio(checked_scale(input_scale) / checked_scale(output_scale))
-
-
-def checked_scale(scale: float | np.float32) -> np.float32:
-    """The scale as float32. Raises `ScaleError` unless it is finite, positive and not subnormal."""
-    return np.float32(checked_scales(np.float32(scale)))
-
-
-def checked_scales(scales: ArrayLike) -> Float32Array:
-    """The scales as float32. Raises `ScaleError` unless all are finite, positive and not subnormal."""
-    result = np.asarray(scales, np.float32)
-    bad = ~(np.isfinite(result) & (result >= np.finfo(np.float32).smallest_normal))
-    if bad.any():
-        first = result[bad].flat[0] if result.ndim else result
-        raise ScaleError(f"scale {first} is not a positive normal float32 number; recalibrate the model")
-    return result
 
 
 def _checked_ratio(ratio: np.float32) -> np.float32:

@@ -1,4 +1,4 @@
-"""The table of the array's modes, the ways in which it multiplies, and the extensions of the array.
+"""The table of the array's modes, the ways in which it multiplies, and the registers that select them.
 
 Reference, checker, simulator, RTL, random programs, statistics and emission use the table; isa/README.md has the
 formulas. An instruction selects a mode; if several modes share an instruction, a register selects among them.
@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .data_path import Block, Extension
-from .errors import ConfigError
 from .fields import Field, Register
 from .opcodes import Opcode, Unit
 
@@ -135,6 +133,16 @@ MODES = (
 """All modes. The first mode of an instruction is its default, without register."""
 
 
+def positions_of(instruction: str) -> int:
+    """Largest number of input positions that an operation of the instruction reads; 0 if it is not the array's."""
+    return max([mode.positions for mode in MODES if mode.instruction == instruction], default=0)
+
+
+def is_by_lane(instruction: str) -> bool:
+    """Whether the instruction multiplies each lane by its own weight (DEPTHWISE, TAPS)."""
+    return any(mode.by_lane for mode in MODES if mode.instruction == instruction)
+
+
 def modes_of(config: Config) -> tuple[ArrayMode, ...]:
     """The modes that the array of `config` has."""
     return tuple([mode for mode in MODES if mode.extension is None or config.has(mode.extension)])
@@ -149,51 +157,6 @@ def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> Arr
         for mode in reversed(MODES)
         if mode.instruction == instruction and (mode.register is None or registers[mode.register]["on"])
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayShape:
-    """The hardware that all modes of a machine's array need together.
-
-    `by_lane`: the array can multiply lane by lane. `positions`: largest number of positions that an operation reads.
-    `holds`: the array holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9
-    bits. `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
-    """
-
-    by_lane: bool
-    positions: int
-    holds: bool
-    zero_points: bool
-    fold_levels: int
-
-    @staticmethod
-    def of(config: Config) -> ArrayShape:
-        """The hardware of the array of `config`."""
-        modes = modes_of(config)
-        return ArrayShape(
-            by_lane=any(mode.by_lane for mode in modes),
-            positions=max(mode.positions for mode in modes),
-            holds=any(mode.holds for mode in modes),
-            zero_points=config.has("zero_points"),
-            fold_levels=config.tile_parts.bit_length() - 1,
-        )
-
-    @property
-    def banks(self) -> int:
-        """Number of banks of the input scratchpad and of the chain memory: one for each position that is read in the
-        same cycle.
-        """
-        return self.positions
-
-    @property
-    def factor_bits(self) -> int:
-        """Width of a factor in bits."""
-        return 9 if self.zero_points else 8
-
-    @property
-    def product_bits(self) -> int:
-        """Width of a signed product in bits: -128 x -128 needs 16, 255 x 255 needs 17."""
-        return 17 if self.zero_points else 16
 
 
 ARRAY_REGISTERS = (
@@ -219,193 +182,3 @@ ARRAY_REGISTERS = (
     ),
 )
 """Registers of the compute unit that affect the array: zero points, and registers that select modes."""
-
-
-# --- extensions of the array ----------------------------------------------------------------------------
-
-
-def _depthwise(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    return Block(
-        name="depthwise",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {lanes} of the array's",
-        ports="those of the array",
-    )
-
-
-def _check_depthwise(config: Config) -> None:
-    if config.block_in != config.block_out and not config.has("taps"):
-        raise ConfigError(
-            f"extensions: depthwise needs block_in = block_out, here {config.block_in} and {config.block_out}, or "
-            "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
-        )
-
-
-DEPTHWISE = Extension(
-    meaning="the depthwise array mode (DEPTHWISE)",
-    unit=Unit.COMPUTE,
-    block=_depthwise,
-    default=True,
-    check=_check_depthwise,
-)
-
-
-def _zero_points(config: Config) -> Block:
-    positions = max(mode.positions for mode in modes_of(config))
-    return Block(
-        name="zero_points",
-        lanes=positions * config.inp_bytes + config.wgt_bytes,
-        multipliers=0,
-        multiplier="none of its own: those of the array take 9 bits x 9 bits",
-        ports="those of the array",
-    )
-
-
-ZERO_POINTS = Extension(
-    meaning="zero points that the array takes off inputs and weights (register ZERO)",
-    unit=Unit.COMPUTE,
-    block=_zero_points,
-)
-
-
-def _taps(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
-    return Block(
-        name="taps",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {TAPS * lanes} of the array's",
-        ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
-    )
-
-
-def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that `taps` adds, in bytes by name: registers for the vectors after the banks, and registers at each
-    multiplier for an element of the other vectors.
-    """
-    position, lanes = config.inp_bytes * config.position_inputs, config.batch * config.block_out
-    elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
-    return {"vectors of taps": (TAPS - 1) * position + elements}
-
-
-def _position_memories(config: Config) -> dict[str, int]:
-    """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory."""
-    return {
-        name: value
-        for name, value in (("inp", config.inp_buffer_bytes), ("chain", config.chain_buffer_bytes))
-        if name == "inp" or value
-    }
-
-
-def holds_positions(config: Config) -> bool:
-    """Whether input scratchpad and chain memory have a whole number of positions, and at least two in each bank."""
-    size = config.inp_bytes * config.position_inputs
-    return all(
-        isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0
-        for value in _position_memories(config).values()
-    )
-
-
-def _check_taps(config: Config) -> None:
-    """Raises ConfigError unless each bank of input vectors has whole positions, at least two."""
-    size = config.inp_bytes * config.position_inputs
-    for name, value in _position_memories(config).items():
-        if value < 2 * TAPS * size:
-            raise ConfigError(
-                f"{name}_buffer_bytes = {value}: taps needs at least {2 * TAPS} positions of {size} bytes there; "
-                f"use {2 * TAPS * size}, or leave 'taps' out of `extensions`"
-            )
-        if value % size:
-            raise ConfigError(
-                f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
-                f"{value // size * size} is one; or leave 'taps' out of `extensions`"
-            )
-
-
-TAPS_EXTENSION = Extension(
-    meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
-    unit=Unit.COMPUTE,
-    block=_taps,
-    needs="depthwise",
-    storage=_taps_storage,
-    check_memories=_check_taps,
-)
-
-
-def _sweep(config: Config) -> Block:
-    lanes = config.batch * config.block_out
-    return Block(
-        name="sweep",
-        lanes=lanes,
-        multipliers=0,
-        multiplier=f"none of its own: {swept(config) * TAPS * lanes} of the array's",
-        ports="those of taps",
-    )
-
-
-def _sweep_storage(config: Config) -> dict[str, int]:
-    """Storage that `sweep` adds, in bytes by name: registers for the vectors that are held for later operations, and
-    their copies at the multipliers.
-    """
-    return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * config.batch * config.block_out}
-
-
-SWEEP = Extension(
-    meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
-    unit=Unit.COMPUTE,
-    block=_sweep,
-    needs="taps",
-    storage=_sweep_storage,
-)
-
-
-def _fold(config: Config) -> Block:
-    return Block(
-        name="fold",
-        lanes=config.batch * config.block_out,
-        multipliers=0,
-        multiplier=f"none of its own: the array's, in {config.folds} parts of a vector's lanes",
-        ports="those of the array; the accumulator read of operations that `overwrite` behind the first input part",
-    )
-
-
-def _check_fold(config: Config) -> None:
-    if config.block_in != config.block_out:
-        way_out = "make them equal"
-        if config.block_in > config.block_out:
-            way_out = (
-                f"an array of {config.block_in}x{config.block_out} multipliers that folds has block_out = "
-                f"{config.block_in} and folds = {config.block_in // config.block_out}"
-            )
-        raise ConfigError(
-            f"extensions: fold needs block_in = block_out, here {config.block_in} and {config.block_out}; {way_out}, "
-            "or leave 'fold' out of `extensions`"
-        )
-    most = config.block_out // LEAST_COLUMNS
-    if config.folds > most:
-        way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
-        raise ConfigError(
-            f"folds = {config.folds}: leaves fewer than {LEAST_COLUMNS} of {config.block_out} columns; {way_out}"
-        )
-
-
-def _check_tiles(config: Config) -> None:
-    """Raises ConfigError unless the weight scratchpad holds all parts of a whole tile."""
-    if config.wgt_depth < config.tile_parts:
-        raise ConfigError(
-            f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least so many "
-            f"tiles of {config.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
-            f"{config.whole_tile_bytes}, or leave 'fold' out of `extensions`"
-        )
-
-
-FOLD = Extension(
-    meaning="an array with fewer columns than lanes, whose rows work in groups (`folds`, register FOLD)",
-    unit=Unit.COMPUTE,
-    block=_fold,
-    check=_check_fold,
-    check_memories=_check_tiles,
-)

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from .alu import AluOpcode
 from .config import Config
+from .decoding import join_words
 from .errors import EncodingError
 from .fields import Field, pack_fields, unpack_fields
-from .layout import FLAGS, Format, Unit, formats, join_words, split_words, uop_dtype, uop_fields
+from .layout import FLAGS, Format, Unit, formats, split_words, uop_dtype, uop_fields
 from .registers import register, register_at
 
 FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")

@@ -21,8 +21,9 @@ from vdla.util.notebook_tables import html_table
 
 from .array_modes import LEAST_COLUMNS
 from .config_checks import check_fields, check_machine
+from .data_path import storage_of
 from .errors import ConfigError
-from .extensions import EXTENSIONS, ByShape, storage_of, suited
+from .extensions import EXTENSIONS, ByShape, suited
 from .fifos import FIFOS, OUTSTANDING, default_bytes, starved
 from .parameters import check_declared, later_defaults, parameter, short_repr
 from .sizes import Sizes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .errors import ConfigError
 from .extensions import EXTENSION_TABLE, EXTENSIONS, extensions_of
-from .fifos import FIFO_WORDS, FIFOS, default_bytes, least_bytes
+from .fifos import FIFO_WORDS, FIFOS, default_bytes
 from .parameters import check_declared, is_power_of_two
 from .widths import SRAM_BASE_BITS
 
@@ -41,7 +41,8 @@ def _check_extensions(config: Config) -> None:
     if len(set(config.extensions)) != len(config.extensions):
         raise ConfigError("extensions: an extension is named twice")
     for extension in extensions_of(config):
-        extension.check(config)
+        if extension.check is not None:
+            extension.check(config)
     for name in config.extensions:
         needed = EXTENSION_TABLE[name].needs
         if needed is not None and needed not in config.extensions:
@@ -119,7 +120,8 @@ def _check_buffers(config: Config) -> None:
         if kind == "inp":
             _check_chain_indices(config)
     for extension in extensions_of(config):
-        extension.check_memories(config)
+        if extension.check_memories is not None:
+            extension.check_memories(config)
     if config.acc_banks > config.acc_depth:
         raise ConfigError(
             f"acc_banks = {config.acc_banks}: more banks than the {config.acc_depth} accumulator vectors"
@@ -129,7 +131,7 @@ def _check_buffers(config: Config) -> None:
         name = f"{fifo}_fifo_bytes"
         if getattr(config, name) is None:
             continue
-        _check_size(config, name, least_bytes(config, fifo))
+        _check_size(config, name, config.least_fifo_bytes(fifo))
         if config.fifo_bytes(fifo) > FIFO_WORDS * bus:
             raise ConfigError(
                 f"{name} = {getattr(config, name)}: at most {FIFO_WORDS * bus} bytes, {FIFO_WORDS} words of the bus; "

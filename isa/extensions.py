@@ -1,96 +1,181 @@
-"""The table of extensions, a machine's optional hardware, and the blocks of its data path.
+"""The table of extensions, a machine's optional hardware, and the checks of machines that have them.
 
-`Config.extensions` lists names of this table. `layout.EXTENSION_OF` has the extension that an instruction needs,
-`alu.ALU_OPERATIONS` the extension that an ALU operation needs.
+`Config.extensions` lists names of this table. `decoding.EXTENSION_OF` has the extension that an instruction needs,
+`alu.ALU_OPERATIONS` the extension that an ALU operation needs, `data_path.py` the lanes, multipliers and storage
+of each extension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import vdla.isa.array_modes as array_modes
-import vdla.isa.store_stages as store_stages
-
-from .array_modes import holds_positions
-from .data_path import Block, Extension
+from .array_modes import LEAST_COLUMNS, SWEPT, TAPS
+from .errors import ConfigError
 from .opcodes import Unit
-from .timing import PATCH_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from .config import Config
 
 
-def _patch(config: Config) -> Block:
-    return Block(
-        name="patch",
-        lanes=config.inp_bytes,
-        multipliers=0,
-        multiplier="none",
-        ports="inp write, shared with ordinary loads",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """One extension. `meaning`: description. `unit`: the unit that it belongs to. `default`: whether machines have it
+    for which no extensions are given. `needs`: another extension that it needs, or None.
+
+    `check` raises ConfigError for a machine whose shape or fields do not allow the extension, `check_memories` for a
+    machine whose memories do not. `check` is called first, before the sizes of memories are checked. None: no check.
+    """
+
+    meaning: str
+    unit: Unit
+    default: bool = False
+    needs: str | None = None
+    check: Callable[[Config], None] | None = None
+    check_memories: Callable[[Config], None] | None = None
+
+
+def _check_depthwise(config: Config) -> None:
+    if config.block_in != config.block_out and not config.has("taps"):
+        raise ConfigError(
+            f"extensions: depthwise needs block_in = block_out, here {config.block_in} and {config.block_out}, or "
+            "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
+        )
+
+
+def _position_memories(config: Config) -> dict[str, int]:
+    """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory."""
+    return {
+        name: value
+        for name, value in (("inp", config.inp_buffer_bytes), ("chain", config.chain_buffer_bytes))
+        if name == "inp" or value
+    }
+
+
+def holds_positions(config: Config) -> bool:
+    """Whether input scratchpad and chain memory have a whole number of positions, and at least two in each bank."""
+    size = config.inp_bytes * config.position_inputs
+    return all(
+        isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0
+        for value in _position_memories(config).values()
     )
 
 
-PATCH = Extension(
-    meaning="the load of overlapping patches (LOAD.PATCH)",
-    unit=Unit.LOAD,
-    block=_patch,
-    default=True,
-    storage=lambda config: {"patch window": PATCH_WINDOW_BYTES},
-)
+def _check_taps(config: Config) -> None:
+    """Raises ConfigError unless each bank of input vectors has whole positions, at least two."""
+    size = config.inp_bytes * config.position_inputs
+    for name, value in _position_memories(config).items():
+        if value < 2 * TAPS * size:
+            raise ConfigError(
+                f"{name}_buffer_bytes = {value}: taps needs at least {2 * TAPS} positions of {size} bytes there; "
+                f"use {2 * TAPS * size}, or leave 'taps' out of `extensions`"
+            )
+        if value % size:
+            raise ConfigError(
+                f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
+                f"{value // size * size} is one; or leave 'taps' out of `extensions`"
+            )
 
 
-def _subtract(config: Config) -> Block:
-    return Block(
-        name="subtract",
-        lanes=config.batch * config.block_out,
-        multipliers=0,
-        multiplier="none",
-        ports="those of the ALU, whose adder it uses",
-    )
+def _check_fold(config: Config) -> None:
+    if config.block_in != config.block_out:
+        way_out = "make them equal"
+        if config.block_in > config.block_out:
+            way_out = (
+                f"an array of {config.block_in}x{config.block_out} multipliers that folds has block_out = "
+                f"{config.block_in} and folds = {config.block_in // config.block_out}"
+            )
+        raise ConfigError(
+            f"extensions: fold needs block_in = block_out, here {config.block_in} and {config.block_out}; {way_out}, "
+            "or leave 'fold' out of `extensions`"
+        )
+    most = config.block_out // LEAST_COLUMNS
+    if config.folds > most:
+        way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
+        raise ConfigError(
+            f"folds = {config.folds}: leaves fewer than {LEAST_COLUMNS} of {config.block_out} columns; {way_out}"
+        )
 
 
-SUBTRACT = Extension(meaning="the ALU operation SUB", unit=Unit.COMPUTE, block=_subtract)
+def _check_tiles(config: Config) -> None:
+    """Raises ConfigError unless the weight scratchpad holds all parts of a whole tile."""
+    if config.wgt_depth < config.tile_parts:
+        raise ConfigError(
+            f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least so many "
+            f"tiles of {config.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
+            f"{config.whole_tile_bytes}, or leave 'fold' out of `extensions`"
+        )
 
 
-def _wide_loads(config: Config) -> Block:
-    return Block(
-        name="wide_loads",
-        lanes=config.inp_step_vectors * config.inp_bytes,
-        multipliers=0,
-        multiplier="none",
-        ports=f"inp write: {config.inp_step_vectors} neighbouring vectors a cycle, each bank at an address of its own",
-    )
+def _check_rows(config: Config) -> None:
+    if config.batch != 1:
+        raise ConfigError(
+            f"extensions: rows needs batch = 1, here {config.batch}: a vector is of one row; leave 'rows' out of "
+            "`extensions`"
+        )
 
-
-WIDE_LOADS = Extension(
-    meaning="LOAD.INP that writes all input vectors of a bus word at once, as the banks of taps allow",
-    unit=Unit.LOAD,
-    block=_wide_loads,
-    needs="taps",
-)
 
 EXTENSION_TABLE: dict[str, Extension] = {
-    "post": store_stages.POST,
-    "patch": PATCH,
-    "depthwise": array_modes.DEPTHWISE,
-    "subtract": SUBTRACT,
-    "zero_points": array_modes.ZERO_POINTS,
-    "table": store_stages.TABLE,
-    "broadcast": store_stages.BROADCAST,
-    "taps": array_modes.TAPS_EXTENSION,
-    "sweep": array_modes.SWEEP,
-    "wide_loads": WIDE_LOADS,
-    "fold": array_modes.FOLD,
-    "rows": store_stages.ROWS,
+    "post": Extension(
+        meaning="the post-processing store (LOAD.PAR, STORE.POST)", unit=Unit.STORE, default=True
+    ),
+    "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", unit=Unit.LOAD, default=True),
+    "depthwise": Extension(
+        meaning="the depthwise array mode (DEPTHWISE)",
+        unit=Unit.COMPUTE,
+        default=True,
+        check=_check_depthwise,
+    ),
+    "subtract": Extension(meaning="the ALU operation SUB", unit=Unit.COMPUTE),
+    "zero_points": Extension(
+        meaning="zero points that the array takes off inputs and weights (register ZERO)", unit=Unit.COMPUTE
+    ),
+    "table": Extension(
+        meaning="look-up tables in the post-processing store (LOAD.TABLE, STORE.POST with `table`)",
+        unit=Unit.STORE,
+        needs="post",
+    ),
+    "broadcast": Extension(
+        meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
+        unit=Unit.STORE,
+        needs="post",
+    ),
+    "taps": Extension(
+        meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
+        unit=Unit.COMPUTE,
+        needs="depthwise",
+        check_memories=_check_taps,
+    ),
+    "sweep": Extension(
+        meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
+        unit=Unit.COMPUTE,
+        needs="taps",
+    ),
+    "wide_loads": Extension(
+        meaning="LOAD.INP that writes all input vectors of a bus word at once, as the banks of taps allow",
+        unit=Unit.LOAD,
+        needs="taps",
+    ),
+    "fold": Extension(
+        meaning="an array with fewer columns than lanes, whose rows work in groups (`folds`, register FOLD)",
+        unit=Unit.COMPUTE,
+        check=_check_fold,
+        check_memories=_check_tiles,
+    ),
+    "rows": Extension(
+        meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",
+        unit=Unit.STORE,
+        needs="table",
+        check=_check_rows,
+    ),
 }
 """All extensions (hardware that VTA does not have), by name."""
 
 EXTENSIONS = tuple(EXTENSION_TABLE)
 """Names of all extensions."""
 
-DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if item.default)
+DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if item.default])
 """Names of the extensions that a machine has if none are given and its shape allows them."""
 
 
@@ -106,7 +191,7 @@ def suited(config: Config) -> ByShape:
     """The extensions of a machine for which none are given: the default extensions that its shape allows.
 
     `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of whole positions of
-    input vectors (`array_modes.holds_positions`). If a machine has neither, `depthwise` is left out.
+    input vectors (`holds_positions`). If a machine has neither, `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)
@@ -124,38 +209,3 @@ def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
 def extensions_of(config: Config) -> Iterator[Extension]:
     """The extensions of `config`, in the order of the table."""
     return (item for name, item in EXTENSION_TABLE.items() if name in config.extensions)
-
-
-def storage_of(config: Config) -> dict[str, int]:
-    """Bytes of storage of the extensions of `config`, by name: first those of default extensions, then
-    others by unit.
-    """
-    rows = sorted(extensions_of(config), key=lambda item: -1 if item.default else item.unit)
-    return {name: size for item in rows for name, size in item.storage(config).items()}
-
-
-def _chain(config: Config) -> Block:
-    return Block(
-        name="chain memory",
-        lanes=config.chain_word_bytes,
-        multipliers=0,
-        multiplier="none",
-        ports="a write of its own for the store unit, a read of its own for the array, beside the inp read",
-        storage_bytes=config.extra_storage["chain memory"],
-    )
-
-
-def blocks(config: Config) -> tuple[Block, ...]:
-    """The blocks of the data path of `config`: the GEMM array, its extensions and its chain memory (isa/README.md)."""
-    array = Block(
-        name="gemm array",
-        lanes=config.batch * config.columns,
-        multipliers=config.multiplies_per_cycle,
-        multiplier="int8 x int8",
-        ports="inp read, wgt read, acc read and write (one of each a bank)",
-    )
-    extensions = (
-        replace(item.block(config), storage_bytes=sum(item.storage(config).values()))
-        for item in extensions_of(config)
-    )
-    return (array, *extensions, *([_chain(config)] if config.chain_buffer_bytes else []))

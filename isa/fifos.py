@@ -88,18 +88,12 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
     return best * burst / max(moved, fill, REQUEST_GAP, room, answered)
 
 
-def least_bytes(config: Config, fifo: str) -> int:
-    """The smallest legal size of `fifo` in bytes: two bus words; for operands and outputs at least two vectors."""
-    out = config.out_bytes if fifo in ("operand", "store") else 0
-    return 2 * max(config.memory.bus_bytes, out)
-
-
 def default_bytes(config: Config, fifo: str) -> int:
     """The default size of `fifo` in bytes: the smallest power of two with which the bus is busy in the share
     DEFAULT_RATE of cycles.
     """
     bus, rate = config.memory.bus_bytes, _rate(config, fifo)
-    size = least_bytes(config, fifo)
+    size = config.least_fifo_bytes(fifo)
     wanted = min(DEFAULT_RATE[fifo], rate(FIFO_WORDS))
     while rate(size // bus) < wanted:
         size *= 2

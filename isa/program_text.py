@@ -22,7 +22,8 @@ import numpy as np
 from .assembler import assemble_line, instruction_text
 from .config import Config
 from .errors import ConfigError, EncodingError, ProgramError
-from .program import Program, Segment, config_from_dict, from_bytes, read_bytes
+from .program import Program, Segment
+from .program_file import config_from_dict, from_bytes, read_bytes
 
 _DATA_BYTES = 32
 _LARGEST_IMAGE = 1 << 32

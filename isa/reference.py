@@ -19,9 +19,10 @@ from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .array_modes import MODES, ArrayMode, mode_of
 from .config import Config
+from .decoding import decode_uops, format_names, join_words, lacking
 from .errors import ProgramError
 from .fields import unpack_fields
-from .layout import MATRIX, PADS, Opcode, decode_uops, format_names, formats, join_words, lacking
+from .layout import MATRIX, PADS, Opcode, formats
 from .reference_rows import row_shares, row_statistics
 from .registers import REGISTERS, operand_shape
 from .scratchpads import Contents, typed_scratchpads

@@ -10,7 +10,7 @@ from .array_modes import TAPS
 from .errors import ConfigError
 from .rows import PLANES
 from .store_stages import TABLE_BYTES
-from .widths import instruction_bytes, uop_bytes
+from .widths import ALU_FACTOR_BITS, FACTOR_BITS, UOP_INDEX_BITS, VTA_INSTRUCTION_BYTES, VTA_UOP_BYTES
 
 if TYPE_CHECKING:
     from .config import Memory
@@ -140,13 +140,20 @@ class Sizes:
 
     @property
     def uop_bytes(self) -> int:
-        """Bytes of one micro-op, 4 or 8 (widths.py)."""
-        return uop_bytes(self)
+        """Bytes of one micro-op: 4, or 8 if the indices dst, src and wgt need more than 32 bits together."""
+        bits = self.acc_index_bits + self.inp_index_bits + self.wgt_index_bits
+        return VTA_UOP_BYTES if bits <= 8 * VTA_UOP_BYTES else 2 * VTA_UOP_BYTES
 
     @property
     def instruction_bytes(self) -> int:
-        """Bytes of one instruction, 16 or 32 (widths.py)."""
-        return instruction_bytes(self)
+        """Bytes of one instruction: 16, or 32 if the loops or the factors do not fit in 128 bits."""
+        acc, inp, wgt = self.acc_index_bits, self.inp_index_bits, self.wgt_index_bits
+        fits = (
+            2 * (acc + inp + wgt) <= FACTOR_BITS
+            and 2 * (acc + inp) <= ALU_FACTOR_BITS
+            and self.uop_index_bits <= UOP_INDEX_BITS
+        )
+        return VTA_INSTRUCTION_BYTES if fits else 2 * VTA_INSTRUCTION_BYTES
 
     @property
     def instruction_words(self) -> int:
@@ -174,6 +181,11 @@ class Sizes:
                 return TABLE_BYTES
             case _:
                 raise ConfigError(f"{kind!r} is no kind of element")
+
+    def least_fifo_bytes(self, fifo: str) -> int:
+        """The smallest legal size of the FIFO `fifo`: two bus words; for operands and outputs at least two vectors."""
+        out = self.out_bytes if fifo in ("operand", "store") else 0
+        return 2 * max(self.memory.bus_bytes, out)
 
     @property
     def uop_depth(self) -> int:

@@ -1,4 +1,4 @@
-"""The table of the stages of STORE.POST's pipeline, and the extensions of the store unit.
+"""The table of the stages of STORE.POST's pipeline.
 
 Timing, RTL and area models use the table; isa/arithmetic.py and isa/rows.py have the arithmetic.
 """
@@ -8,18 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .data_path import Block, Extension
-from .errors import ConfigError
-from .opcodes import Unit
-from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
-
 if TYPE_CHECKING:
     from .config import Config
 
-ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
-"""Bits of storage for the statistics of a row (ROWS): value, factor, shift and partial sum, rounded up to
-whole bytes.
-"""
 
 TABLE_BYTES = 256
 """Bytes of a look-up table: an int8 for each int8 value."""
@@ -92,112 +83,3 @@ class StoreParts:
         """The optional parts of the store unit of `config`."""
         extensions = {name: config.has(name) for name in ("post", "table", "broadcast", "rows")}
         return StoreParts(**extensions, chain=config.chain_buffer_bytes > 0)
-
-
-# --- extensions of the store unit -----------------------------------------------------------------------
-
-
-def _post(config: Config) -> Block:
-    lanes = config.batch * config.block_out // config.post_passes
-    return Block(
-        name="post",
-        lanes=lanes,
-        multipliers=3 * lanes,
-        multiplier="float32 (24 x 24): one scales, two combine",
-        ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
-    )
-
-
-def _post_storage(config: Config) -> dict[str, int]:
-    return {"parameter table": config.par_buffer_bytes, "operand FIFO": config.fifo_bytes("operand")}
-
-
-POST = Extension(
-    meaning="the post-processing store (LOAD.PAR, STORE.POST)",
-    unit=Unit.STORE,
-    block=_post,
-    default=True,
-    storage=_post_storage,
-)
-
-
-def _table(config: Config) -> Block:
-    lanes = config.batch * config.block_out // config.post_passes
-    return Block(
-        name="table",
-        lanes=lanes,
-        multipliers=0,
-        multiplier="none",
-        ports="a read a lane and pass, each of a copy of its own; one write of a bus word for all copies",
-    )
-
-
-def _table_storage(config: Config) -> dict[str, int]:
-    """Bytes of the look-up tables, by name: each lane has a copy, because lanes read different entries in the same
-    cycle.
-    """
-    return {"look-up tables": config.tables * TABLE_BYTES * config.out_bytes // config.post_passes}
-
-
-TABLE = Extension(
-    meaning="look-up tables in the post-processing store (LOAD.TABLE, STORE.POST with `table`)",
-    unit=Unit.STORE,
-    block=_table,
-    needs="post",
-    storage=_table_storage,
-)
-
-
-def _broadcast(config: Config) -> Block:
-    return Block(
-        name="broadcast",
-        lanes=config.batch * config.block_out,
-        multipliers=0,
-        multiplier="none",
-        ports="those of the operand FIFO, whose first vector stays for a row",
-    )
-
-
-BROADCAST = Extension(
-    meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
-    unit=Unit.STORE,
-    block=_broadcast,
-    needs="post",
-)
-
-
-def _rows(config: Config) -> Block:
-    lanes = config.block_out // config.post_passes
-    return Block(
-        name="rows",
-        lanes=lanes,
-        multipliers=2 * lanes,
-        multiplier="9 x 14 and 25 x 17; for all lanes one of 14 x 30, one of 24 x 24, and steps of division and root",
-        ports="that of STORE.POST; a table read a lane and pass; entries: a read and a write each a cycle",
-    )
-
-
-def _rows_storage(config: Config) -> dict[str, int]:
-    """Bytes of the table for ROWS, of which each lane has a copy, and of the entries of rows (ROW_BITS each)."""
-    return {
-        "table of rows": PLANES * TABLE_BYTES * config.block_out // config.post_passes,
-        "entries of rows": config.row_entries * ROW_BITS // 8,
-    }
-
-
-def _check_rows(config: Config) -> None:
-    if config.batch != 1:
-        raise ConfigError(
-            f"extensions: rows needs batch = 1, here {config.batch}: a vector is of one row; leave 'rows' out of "
-            "`extensions`"
-        )
-
-
-ROWS = Extension(
-    meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",
-    unit=Unit.STORE,
-    block=_rows,
-    needs="table",
-    storage=_rows_storage,
-    check=_check_rows,
-)

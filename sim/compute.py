@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.array_modes import SWEEP_MODE
-from vdla.isa.config import Config
 from vdla.isa.registers import register
 from vdla.util.machine_code import compiled
 
@@ -62,11 +60,6 @@ class Pads(NamedTuple):
     par: NDArray[np.uint32]
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
-
-
-def held_positions(config: Config) -> NDArray[np.int32]:
-    """The array `Pads.swept` at launch: int32 zeros."""
-    return np.zeros(SWEEP_MODE.held(config), np.int32)
 
 
 @compiled()

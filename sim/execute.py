@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import uop_dtype, uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled
 
-from .compute import Pads, held_positions, run_operations
+from .compute import Pads, run_operations
 from .decode import Decoded
 from .kernels import LANES
 from .loads import (
@@ -212,7 +213,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         wgt=wgt,
         packed=packed,
         acc=acc,
-        swept=held_positions(config),
+        swept=np.zeros(SWEEP_MODE.held(config), np.int32),
         par=par,
         table=start["table"],
         rows=start["rows"],

@@ -1,4 +1,11 @@
-"""Makes the arrays of a timing run, parameters and the state at launch, and runs it."""
+"""A timing run: its arrays (parameters, accumulator banks, the state at launch) and its main loop.
+
+Only memory needs a clock; all other times follow in closed form from earlier times.
+They are sums and maxima of earlier times, with two exceptions. Which client's address memory accepts and which burst
+it serves depends on the requests of that cycle, and the store unit reads accumulators only while compute does not. The
+loop derives every time that it can, then makes memory's next decision, in order of time. A time that cannot be derived
+yet depends on a later decision and is at least one cycle after it.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,60 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import TOKEN_QUEUES, Unit
-from vdla.isa.timing import (
-    read_burst_beats,
-)
+from vdla.isa.timing import read_burst_beats
+from vdla.util.machine_code import compiled
 
 from . import state as s
 from .arrays import Array, Bus, Program, Tokens, Traffic
-from .core import run
+from .cache import timing_code
 from .decode import Decoded, kind_sizes
-from .parameters import P_BEGIN_DELAY, Launch, parameter_values
-from .ports import B_SIZE, MIXED, find_banks
+from .folds import FOLD, groups_of
+from .memory import accept_read, accept_writes, next_accept, next_slot, serve, show_request
+from .parameters import (
+    P_ACC_DEPTH,
+    P_BANK_DEPTH,
+    P_BEGIN_DELAY,
+    P_LIMIT,
+    P_UOP_DEPTH,
+    P_UOP_DST,
+    P_UOP_SRC,
+    Launch,
+    parameter_values,
+)
+from .ports import ALL, B_BANK, B_READS, B_SIZE, B_SOURCE, B_UOPS, BY_PART, MIXED, NONE, load_size
+from .state import (
+    ALU,
+    COMPUTE_CLIENT,
+    DEADLOCK,
+    DST_IN,
+    DST_OUT,
+    GEMM,
+    ITER_IN,
+    ITER_OUT,
+    KIND,
+    LIMIT,
+    LOAD,
+    LOAD_CLIENT,
+    LOAD_UOP,
+    M_TOTAL,
+    MATRIX,
+    NEVER,
+    OK,
+    OVERWRITE,
+    REGISTERS_AT,
+    RESET,
+    SRAM_BASE,
+    SRC_IN,
+    SRC_OUT,
+    STORE,
+    STORE_CLIENT,
+    U_LAST_END,
+    UOP_BGN,
+    UOP_END,
+    USE_IMM,
+)
+from .store import advance_store, read_vectors
+from .units import advance_compute, advance_load, dispatch, show_fetch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +200,131 @@ def run_timing(
         beats=traffic.beats,
         begin_delay=int(numbers[P_BEGIN_DELAY]),
     )
+
+
+_SLOTS = 256
+
+
+_S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
+
+
+@compiled()
+def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
+    high += (row[ITER_OUT] - 1) * row[out] + (row[ITER_IN] - 1) * row[inner]
+    if high < P[P_ACC_DEPTH] and low // P[P_BANK_DEPTH] == high // P[P_BANK_DEPTH]:
+        return low // P[P_BANK_DEPTH]
+    return np.int64(MIXED)
+
+
+@compiled()
+def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
+    """Fills B; returns the copies of micro-ops, uint64, in which column B_UOPS of B is the index of an instruction's
+    first micro-op.
+
+    `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
+    the micro-op scratchpad at launch.
+    """
+    slots = np.full((_SLOTS, 8), -1, np.int64)
+    kept = np.empty(1024, np.uint64)
+    used, cursor, version = 0, 0, 0
+    dst_mask, src_mask = (1 << P[P_UOP_DST]) - 1, (1 << P[P_UOP_SRC]) - 1
+    for i in range(len(rows)):
+        row = rows[i]
+        kind = row[KIND]
+        B[i, B_READS] = NONE
+        if kind == LOAD_UOP:
+            count = load_size(row)
+            for k in range(count):
+                uops[(row[SRAM_BASE] + k) % P[P_UOP_DEPTH]] = trace[cursor + k]
+            cursor += count
+            version += 1
+        if kind not in MATRIX and kind != ALU:
+            continue
+        first, last = row[UOP_BGN], row[UOP_END]
+        if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
+            continue
+        reads = ALL
+        if kind != ALU and (row[RESET] or row[OVERWRITE]):
+            if kind != GEMM or row[RESET] or groups_of(registers[row[REGISTERS_AT], FOLD]) == 1:
+                continue
+            reads = BY_PART
+        B[i, B_READS] = reads
+        slot = slots[(first * 31 + last) & (_SLOTS - 1)]
+        if slot[_S_BGN] != first or slot[_S_END] != last or slot[_S_VERSION] != version:
+            slot[_S_BGN], slot[_S_END], slot[_S_VERSION], slot[_S_UOPS] = first, last, version, -1
+            slot[_S_DST_LOW] = slot[_S_SRC_LOW] = 1 << 40
+            slot[_S_DST_HIGH] = slot[_S_SRC_HIGH] = -1
+            for k in range(first, last):
+                word = np.int64(uops[k % P[P_UOP_DEPTH]])
+                dst, src = word & dst_mask, word >> P[P_UOP_DST] & src_mask
+                slot[_S_DST_LOW] = min(slot[_S_DST_LOW], dst)
+                slot[_S_DST_HIGH] = max(slot[_S_DST_HIGH], dst)
+                slot[_S_SRC_LOW] = min(slot[_S_SRC_LOW], src)
+                slot[_S_SRC_HIGH] = max(slot[_S_SRC_HIGH], src)
+        base = registers[row[REGISTERS_AT], 0] & 0xFFFF
+        B[i, B_BANK] = _one_bank(P, base + slot[_S_DST_LOW], base + slot[_S_DST_HIGH], row, DST_OUT, DST_IN)
+        B[i, B_SOURCE] = B[i, B_BANK]
+        if kind == ALU and row[USE_IMM] == 0:
+            B[i, B_SOURCE] = _one_bank(
+                P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, SRC_OUT, SRC_IN
+            )
+        if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED or reads == BY_PART:
+            if slot[_S_UOPS] < 0:
+                if used + last - first > len(kept):
+                    grown = np.empty(2 * (used + last - first), np.uint64)
+                    grown[:used] = kept[:used]
+                    kept = grown
+                slot[_S_UOPS] = used
+                for k in range(first, last):
+                    kept[used] = uops[k % P[P_UOP_DEPTH]]
+                    used += 1
+            B[i, B_UOPS] = slot[_S_UOPS]
+    return kept
+
+
+# One bit for each read client for which new times may be derivable.
+_FETCH, _COMPUTE, _STORE, _LOAD = 1, 2, 4, 8
+_ALL = 15
+
+
+@timing_code
+def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
+    """Runs a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). `run_timing` makes the arrays."""
+    M, C, R, Q, W = bus
+    work = _ALL
+    while True:
+        while work:
+            todo, work = work, 0
+            if todo & _FETCH:
+                if dispatch(P, U, X, bus, program):
+                    work = _ALL
+                show_fetch(P, M, C, R, X)
+            if todo & _LOAD:
+                if advance_load(P, U, X, bus, tokens, program):
+                    work = _ALL
+                show_request(P, C, R, LOAD_CLIENT)
+            if todo & _COMPUTE:
+                if advance_compute(P, U, X, bus, tokens, program):
+                    work = _ALL
+                show_request(P, C, R, COMPUTE_CLIENT)
+            if todo & _STORE:
+                if advance_store(P, U, V, X, bus, tokens, program):
+                    work = _ALL
+                show_request(P, C, R, STORE_CLIENT)
+                accept_writes(P, M, W)
+        accept, slot = next_accept(P, M, C, Q), next_slot(M, Q, W)
+        event = min(accept, slot)
+        if read_vectors(P, U, V, X, bus, program, traffic, event):
+            work = _STORE
+            continue
+        if event > M[M_TOTAL]:
+            return OK, M[M_TOTAL]
+        if event == NEVER:
+            return DEADLOCK, max(U[LOAD, U_LAST_END], U[STORE, U_LAST_END])
+        if event > P[P_LIMIT]:
+            return LIMIT, event
+        # A client's address or data concerns that client's unit alone, until the unit begins or ends something.
+        if accept <= slot:
+            work = 1 << accept_read(P, M, C, Q, accept, traffic.moved, traffic.beats)
+        else:
+            work = 1 << serve(P, M, C, R, Q, W, slot)

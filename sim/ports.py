@@ -2,7 +2,7 @@
 
 Only LOAD.UOP changes micro-ops, in program order, so the banks depend on the program alone. All operations of nearly
 every instruction read the same bank. For every other instruction the micro-ops are copied, and the bank of an operation
-is computed from the copy.
+is computed from the copy. `machine.find_banks` fills the array B before a run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from .parameters import (
     P_ALU_STAGE,
     P_BANK_DEPTH,
     P_GEMM_STAGE,
-    P_UOP_DEPTH,
     P_UOP_DST,
     P_UOP_SRC,
     P_UOP_WGT,
@@ -31,16 +30,10 @@ from .state import (
     COMPUTE,
     DST_IN,
     DST_OUT,
-    GEMM,
     ITER_IN,
-    ITER_OUT,
     KIND,
-    LOAD_UOP,
     MATRIX,
-    OVERWRITE,
     REGISTERS_AT,
-    RESET,
-    SRAM_BASE,
     SRC_IN,
     SRC_OUT,
     U_BEGUN,
@@ -69,9 +62,6 @@ NONE, ALL, BY_PART = range(3)
 """Operations of an instruction that read accumulators: none; all; or BY_PART, for a GEMM with `overwrite` and several
 groups of rows (extension `fold`): the operations on any part of the inputs but the first."""
 
-_SLOTS = 256
-_S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
-
 
 @compiled()
 def load_size(row):  # type: ignore[no-untyped-def]
@@ -79,80 +69,6 @@ def load_size(row):  # type: ignore[no-untyped-def]
     if row[X_SIZE] == 0:
         return np.int64(0)
     return (row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]) * (row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1])
-
-
-@compiled()
-def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
-    high += (row[ITER_OUT] - 1) * row[out] + (row[ITER_IN] - 1) * row[inner]
-    if high < P[P_ACC_DEPTH] and low // P[P_BANK_DEPTH] == high // P[P_BANK_DEPTH]:
-        return low // P[P_BANK_DEPTH]
-    return np.int64(MIXED)
-
-
-@compiled()
-def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fills B; returns the copies of micro-ops, uint64, in which column B_UOPS of B is the index of an instruction's
-    first micro-op.
-
-    `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
-    the micro-op scratchpad at launch.
-    """
-    slots = np.full((_SLOTS, 8), -1, np.int64)
-    kept = np.empty(1024, np.uint64)
-    used, cursor, version = 0, 0, 0
-    dst_mask, src_mask = (1 << P[P_UOP_DST]) - 1, (1 << P[P_UOP_SRC]) - 1
-    for i in range(len(rows)):
-        row = rows[i]
-        kind = row[KIND]
-        B[i, B_READS] = NONE
-        if kind == LOAD_UOP:
-            count = load_size(row)
-            for k in range(count):
-                uops[(row[SRAM_BASE] + k) % P[P_UOP_DEPTH]] = trace[cursor + k]
-            cursor += count
-            version += 1
-        if kind not in MATRIX and kind != ALU:
-            continue
-        first, last = row[UOP_BGN], row[UOP_END]
-        if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
-            continue
-        reads = ALL
-        if kind != ALU and (row[RESET] or row[OVERWRITE]):
-            if kind != GEMM or row[RESET] or groups_of(registers[row[REGISTERS_AT], FOLD]) == 1:
-                continue
-            reads = BY_PART
-        B[i, B_READS] = reads
-        slot = slots[(first * 31 + last) & (_SLOTS - 1)]
-        if slot[_S_BGN] != first or slot[_S_END] != last or slot[_S_VERSION] != version:
-            slot[_S_BGN], slot[_S_END], slot[_S_VERSION], slot[_S_UOPS] = first, last, version, -1
-            slot[_S_DST_LOW] = slot[_S_SRC_LOW] = 1 << 40
-            slot[_S_DST_HIGH] = slot[_S_SRC_HIGH] = -1
-            for k in range(first, last):
-                word = np.int64(uops[k % P[P_UOP_DEPTH]])
-                dst, src = word & dst_mask, word >> P[P_UOP_DST] & src_mask
-                slot[_S_DST_LOW] = min(slot[_S_DST_LOW], dst)
-                slot[_S_DST_HIGH] = max(slot[_S_DST_HIGH], dst)
-                slot[_S_SRC_LOW] = min(slot[_S_SRC_LOW], src)
-                slot[_S_SRC_HIGH] = max(slot[_S_SRC_HIGH], src)
-        base = registers[row[REGISTERS_AT], 0] & 0xFFFF
-        B[i, B_BANK] = _one_bank(P, base + slot[_S_DST_LOW], base + slot[_S_DST_HIGH], row, DST_OUT, DST_IN)
-        B[i, B_SOURCE] = B[i, B_BANK]
-        if kind == ALU and row[USE_IMM] == 0:
-            B[i, B_SOURCE] = _one_bank(
-                P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, SRC_OUT, SRC_IN
-            )
-        if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED or reads == BY_PART:
-            if slot[_S_UOPS] < 0:
-                if used + last - first > len(kept):
-                    grown = np.empty(2 * (used + last - first), np.uint64)
-                    grown[:used] = kept[:used]
-                    kept = grown
-                slot[_S_UOPS] = used
-                for k in range(first, last):
-                    kept[used] = uops[k % P[P_UOP_DEPTH]]
-                    used += 1
-            B[i, B_UOPS] = slot[_S_UOPS]
-    return kept
 
 
 @timing_code

@@ -5,7 +5,9 @@ Times are int64 cycles. `NEVER` is a time that is not known yet.
 
 from __future__ import annotations
 
-from vdla.isa.array_modes import MODES
+from operator import attrgetter
+
+from vdla.isa.array_modes import is_by_lane, positions_of
 from vdla.isa.layout import INSTRUCTIONS, names_of
 
 NEVER = 1 << 60
@@ -40,51 +42,26 @@ ROW_COLUMNS = 24
 
 
 # Kinds of instruction: their indices in the table of instructions.
-KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
-(
-    LOAD_UOP,
-    LOAD_WGT,
-    LOAD_INP,
-    LOAD_ACC,
-    LOAD_ACC8,
-    LOAD_PAR,
-    LOAD_PATCH,
-    LOAD_TABLE,
-    STORE_OUT,
-    STORE_POST,
-    ROWS,
-    GEMM,
-    FINISH,
-    ALU,
-    CONFIG,
-    DEPTHWISE,
-    TAPS,
-) = (
-    KIND_NAMES.index(name)
-    for name in (
-        *(
-            "LOAD.UOP",
-            "LOAD.WGT",
-            "LOAD.INP",
-            "LOAD.ACC",
-            "LOAD.ACC8",
-            "LOAD.PAR",
-            "LOAD.PATCH",
-            "LOAD.TABLE",
-        ),
-        *("STORE.OUT", "STORE.POST", "ROWS", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE", "TAPS"),
-    )
+KIND_NAMES = tuple(map(attrgetter("name"), INSTRUCTIONS))
+KINDS = dict(zip(KIND_NAMES, range(len(KIND_NAMES)), strict=True))
+LOAD_UOP, LOAD_WGT, LOAD_INP, LOAD_ACC = (
+    KINDS["LOAD.UOP"],
+    KINDS["LOAD.WGT"],
+    KINDS["LOAD.INP"],
+    KINDS["LOAD.ACC"],
 )
-MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
-POSITIONS = tuple(
-    max((mode.positions for mode in MODES if mode.instruction == name), default=0) for name in KIND_NAMES
-)
+LOAD_ACC8, LOAD_PAR, LOAD_PATCH = KINDS["LOAD.ACC8"], KINDS["LOAD.PAR"], KINDS["LOAD.PATCH"]
+LOAD_TABLE, STORE_OUT, STORE_POST = KINDS["LOAD.TABLE"], KINDS["STORE.OUT"], KINDS["STORE.POST"]
+ROWS, GEMM, DEPTHWISE, TAPS = KINDS["ROWS"], KINDS["GEMM"], KINDS["DEPTHWISE"], KINDS["TAPS"]
+FINISH, ALU, CONFIG = KINDS["FINISH"], KINDS["ALU"], KINDS["CONFIG"]
+MATRIX = tuple(map(KIND_NAMES.index, names_of("matrix")))
+OPERATIONS = tuple(map(KIND_NAMES.index, names_of("matrix", "vector")))
+POSITIONS = tuple(map(positions_of, KIND_NAMES))
 """For each kind of instruction, the number of input positions that an operation reads; 0 for kinds that the array does
 not execute.
 """
-BY_LANE = tuple(any(mode.by_lane for mode in MODES if mode.instruction == name) for name in KIND_NAMES)
+BY_LANE = tuple(map(is_by_lane, KIND_NAMES))
 """For each kind of instruction, whether it multiplies each lane by its own weight (DEPTHWISE, TAPS)."""
-OPERATIONS = tuple(KIND_NAMES.index(name) for name in names_of("matrix", "vector"))
 
 LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     )
     from vdla.compiler.te.post import post_value
     from vdla.isa.config import PRESETS, Config, Memory
-    from vdla.isa.program import Program, load_program, save_program
+    from vdla.isa.program import Program
+    from vdla.isa.program_file import load_program, save_program
     from vdla.sim.errors import DeadlockError
     from vdla.util.errors import UserError
 
@@ -69,7 +70,8 @@ _HOMES = {
     ),
     "vdla.compiler.te.post": ("post_value",),
     "vdla.isa.config": ("PRESETS", "Config", "Memory"),
-    "vdla.isa.program": ("Program", "load_program", "save_program"),
+    "vdla.isa.program": ("Program",),
+    "vdla.isa.program_file": ("load_program", "save_program"),
     "vdla.sim.errors": ("DeadlockError",),
     "vdla.util.errors": ("UserError",),
 }

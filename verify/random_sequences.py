@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vdla.isa.config import Config
-from vdla.isa.layout import MATRIX, decode_uops
+from vdla.isa.decoding import decode_uops
+from vdla.isa.layout import MATRIX
 from vdla.isa.program_builder import Instruction
 
 from .random_images import CHAINED, NEAR, UOPS

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vdla.isa.config import Config, load_config
-from vdla.isa.program import hex_lines
+from vdla.isa.program_file import hex_lines
 from vdla.verify.random_programs import random_program
 
 from .drawing import Draw, damaged

@@ -15,7 +15,8 @@ import numpy as np
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable, KernelExecutable
 from vdla.compiler.runtime.executable import Executable
 from vdla.isa.config import Config
-from vdla.isa.program import Program, load_program
+from vdla.isa.program import Program
+from vdla.isa.program_file import load_program
 from vdla.sim import SimulationResult
 from vdla.sim import simulate as simulate_program
 from vdla.util.errors import UserError

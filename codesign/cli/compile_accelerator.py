@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import load_config
-from vdla.isa.program import save_program
+from vdla.isa.program_file import save_program
 from vdla.util.user_files import check_destination, whole_directory
 
 from .output import note, print_json, steps

@@ -10,7 +10,8 @@ import numpy as np
 import typer
 
 from vdla.isa.config import load_config
-from vdla.isa.program import Program, bare_program, from_bytes, hex_lines, read_hex, to_bytes
+from vdla.isa.program import Program, bare_program
+from vdla.isa.program_file import from_bytes, hex_lines, read_hex, to_bytes
 from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, read_whole

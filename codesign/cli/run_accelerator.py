@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from vdla.isa.config import load_config
-from vdla.isa.program import save_program
+from vdla.isa.program_file import save_program
 from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 from vdla.util.user_files import check_destination, whole_directory

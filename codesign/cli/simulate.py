@@ -14,7 +14,8 @@ from rich.table import Table
 
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import ProgramError
-from vdla.isa.program import bare_program, read_hex
+from vdla.isa.program import bare_program
+from vdla.isa.program_file import read_hex
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.isa.scratchpads_file import read_scratchpads
 from vdla.util.errors import UserError

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from vdla.hw.harness.engine import RtlError
-from vdla.isa.program import save_program
+from vdla.isa.program_file import save_program
 from vdla.util.files import write_whole
 from vdla.util.user_files import make_directory
 

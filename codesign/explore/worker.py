@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from vdla.compiler.tune.measure.descriptions import Description, Measure, TaskError
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.worker import serve
-from vdla.isa.program import config_from_dict
+from vdla.isa.program_file import config_from_dict
 
 from ..technology.components import components_from_dict
 from .evaluate import evaluate, sources_of_figures, to_json

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from vdla.isa.config import Config
-from vdla.isa.extensions import blocks
+from vdla.isa.data_path import blocks
 from vdla.isa.fifos import FIFOS
 from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.assembler import instruction_text
+from vdla.isa.decoding import format_names
 from vdla.isa.fields import extract
-from vdla.isa.layout import Unit, format_names, formats, unit_of
+from vdla.isa.layout import Unit, formats, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 from vdla.sim.simulate import timeline as unit_timeline

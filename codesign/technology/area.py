@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vdla.isa.config import Config
-from vdla.isa.extensions import blocks
+from vdla.isa.data_path import blocks
 
 from .cell_model import LEFT_OUT, shipped_cell_model
 from .clock import Clock, clock_of, predicted

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.extensions import EXTENSIONS
 

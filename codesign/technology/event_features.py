@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from vdla.isa.array_modes import ArrayShape
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 
 from .events import Events

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import TAPS
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from vdla.isa.store_stages import TABLE_BYTES, StoreParts, cycles_before

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
-from vdla.isa.array_modes import ArrayShape
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 
 from .events import Events

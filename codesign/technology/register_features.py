@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
-from vdla.isa.array_modes import ArrayShape
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 

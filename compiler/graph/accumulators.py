@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.arithmetic import INT8_HIGH, INT8_LOW, ScaleError, requantize
+from vdla.isa.arithmetic import requantize
+from vdla.isa.scales import INT8_HIGH, INT8_LOW, ScaleError
 
 from ..te.post import Post
 

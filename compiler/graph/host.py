@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vdla.isa.arithmetic import dequantize, quantize
+from vdla.isa.scales import dequantize, quantize
 from vdla.util.errors import UserError
 
 from .graph import Graph, GraphInput, GraphOutput

@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from vdla.isa.arithmetic import requantize_scale
+from vdla.isa.scales import requantize_scale
 
 from ..te.blocks import ceil_div
 from .abilities import needs

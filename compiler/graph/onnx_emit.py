@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vdla.isa.arithmetic import ScaleError, quantize
+from vdla.isa.scales import ScaleError, quantize
 
 from ..te.post import Combination, Post
 from .accumulators import AccumulatorError, whole_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.arithmetic import requantize_scale
+from vdla.isa.scales import requantize_scale
 
 from .accumulators import fitted_bias
 from .int8_operators import Int8Convolution

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.arithmetic import dequantize, quantize
+from vdla.isa.scales import dequantize, quantize
 
 from .abilities import needs
 from .int8_operators import Table

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from vdla.isa.arithmetic import requantize_scale
+from vdla.isa.scales import requantize_scale
 
 from ..te.blocks import Pair, Window
 from ..te.ops.convolution import transposed_outputs

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
+from vdla.isa.arithmetic import rescale, rescale_ratio
+from vdla.isa.scales import dequantize, quantize
 
 from .int8_operators import Quantization
 

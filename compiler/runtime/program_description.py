@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from vdla.isa.errors import ConfigError
-from vdla.isa.program import Program, config_from_dict
+from vdla.isa.program import Program
+from vdla.isa.program_file import config_from_dict
 from vdla.util.machine_memory import memory_problem
 
 from ..graph.graph import Graph, GraphInput, GraphOutput, Tensor, quantized_tensor

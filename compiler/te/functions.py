@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import vdla.isa.arithmetic as arithmetic
 import vdla.isa.rows as rows
+import vdla.isa.scales as scales
 
 
 def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
@@ -106,7 +107,7 @@ def quantize(value: ArrayLike, scale: ArrayLike, zero_point: ArrayLike) -> NDArr
     """QuantizeLinear of float32 values (not NaN) to int8: zero point and results are those of the stored
     int8 tensor.
     """
-    return arithmetic.quantize(np.asarray(value, np.float32), _one(scale), int(_one(zero_point)))
+    return scales.quantize(np.asarray(value, np.float32), _one(scale), int(_one(zero_point)))
 
 
 def _one(value: ArrayLike) -> Any:

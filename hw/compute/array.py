@@ -10,7 +10,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape
+from vdla.isa.array_modes import SWEEP_MODE, TAPS
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 
 from ..copies import copies

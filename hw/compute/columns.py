@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.array_modes import ArrayShape
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 
 from ..shared_modules import place

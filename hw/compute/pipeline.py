@@ -13,7 +13,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.alu import AluOpcode
-from vdla.isa.array_modes import SWEEP_MODE, TAPS, ArrayShape, modes_of
+from vdla.isa.array_modes import SWEEP_MODE, TAPS, modes_of
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage

@@ -9,7 +9,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 
-from vdla.isa.array_modes import MODES, ArrayShape, modes_of
+from vdla.isa.array_modes import MODES, modes_of
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
 from vdla.isa.layout import MemoryType, Opcode, Unit
 from vdla.isa.registers import registers_of

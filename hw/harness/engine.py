@@ -13,7 +13,8 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.array_modes import TAPS, ArrayShape
+from vdla.isa.array_modes import TAPS
+from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config, Memory
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.config import Config
-from vdla.isa.layout import TOKEN_QUEUES, Unit, decode_one, unit_of
+from vdla.isa.decoding import decode_one
+from vdla.isa.layout import TOKEN_QUEUES, Unit, unit_of
 
 from ..counters import CYCLE_COUNTERS
 

@@ -5,7 +5,7 @@ import pytest
 
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode
-from vdla.isa.program import hex_lines, load_program, read_hex, save_program
+from vdla.isa.program_file import hex_lines, load_program, read_hex, save_program
 from vdla.verify.random_programs import random_config, random_program
 
 

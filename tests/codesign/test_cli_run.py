@@ -18,7 +18,7 @@ from vdla.codesign.network_run import compile_network
 from vdla.codesign.technology.clock import clock_of
 from vdla.codesign.technology.components import default_components
 from vdla.isa.config import load_config
-from vdla.isa.program import load_program
+from vdla.isa.program_file import load_program
 from vdla.sim import simulate
 
 TOTAL = [

@@ -10,7 +10,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode_uops
-from vdla.isa.program import bare_program, save_program
+from vdla.isa.program import bare_program
+from vdla.isa.program_file import save_program
 from vdla.verify.random_scratchpads import random_scratchpads
 
 TINY = load_config("tiny")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vdla.isa.config import load_config
-from vdla.isa.program import save_program
+from vdla.isa.program_file import save_program
 from vdla.isa.program_text import from_text
 
 TEXT = """\

@@ -49,7 +49,7 @@ from vdla.compiler.templates.vdla.settings import settings_of
 from vdla.compiler.templates.vdla.template import space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import format_names
+from vdla.isa.decoding import format_names
 from vdla.sim import simulate
 
 from .templates import test_attention_on_chip as attention

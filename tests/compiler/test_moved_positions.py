@@ -22,7 +22,7 @@ from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config
-from vdla.isa.layout import format_names
+from vdla.isa.decoding import format_names
 
 from .random_networks import builder
 from .right_programs import assert_right

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vdla.isa.program import save_program
+from vdla.isa.program_file import save_program
 from vdla.verify.random_programs import random_config, random_program
 
 

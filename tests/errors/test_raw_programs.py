@@ -7,7 +7,7 @@ import pytest
 
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode
-from vdla.isa.program import hex_lines
+from vdla.isa.program_file import hex_lines
 
 VTA = load_config("vta")
 Instruction = tuple[str, dict[str, int]]

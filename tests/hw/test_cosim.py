@@ -16,8 +16,9 @@ from vdla.compiler.pipeline import compile_program
 from vdla.hw.harness.engine import simulate_rtl
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Memory, load_config
-from vdla.isa.layout import format_names
-from vdla.isa.program import bare_program, read_hex
+from vdla.isa.decoding import format_names
+from vdla.isa.program import bare_program
+from vdla.isa.program_file import read_hex
 from vdla.isa.program_text import read_program
 from vdla.isa.timing import store_latency
 from vdla.sim import parameters as sim_parameters

@@ -19,7 +19,7 @@ from vdla.hw.harness.toolchain import call
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode
-from vdla.isa.program import hex_lines
+from vdla.isa.program_file import hex_lines
 from vdla.sim import simulate
 from vdla.verify.random_programs import random_program
 from vdla.verify.random_scratchpads import random_scratchpads

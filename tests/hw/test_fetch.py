@@ -10,7 +10,8 @@ from campaign import representatives
 from vdla.hw.fetch import FetchUnit
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import MemoryType, Unit, decode_one, encode, join_words, unit_of
+from vdla.isa.decoding import decode_one, join_words
+from vdla.isa.layout import MemoryType, Unit, encode, unit_of
 from vdla.isa.timing import FETCH_DELAY, FETCH_ROOM_DELAY, FIFO_LATENCY, REQUEST_GAP
 
 TINY = load_config("tiny")

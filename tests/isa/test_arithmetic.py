@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.isa import arithmetic as ar
+from vdla.isa import scales as sc
 from vdla.util.errors import UserError
 
 ort = pytest.importorskip("onnxruntime")
@@ -104,14 +105,14 @@ def test_golden_vectors():
     assert ar.requantize(np.array([2**31 - 1], np.int32), 3e38, 0).tolist() == [127]
     values = np.array([-128, -3, 0, 1, 2, 127], np.int8)
     assert ar.rescale(values, 0, 1.5, 0, low=0).tolist() == [0, 0, 0, 2, 3, 127]
-    assert ar.quantize(np.array([-np.inf, -0.25, 0.25, 0.75, 1e9], np.float32), 0.5, 1).tolist() == [
+    assert sc.quantize(np.array([-np.inf, -0.25, 0.25, 0.75, 1e9], np.float32), 0.5, 1).tolist() == [
         -128,
         1,
         1,
         3,
         127,
     ]
-    assert ar.dequantize(values, 0.5, -3).tolist() == [-62.5, 0.0, 1.5, 2.0, 2.5, 65.0]
+    assert sc.dequantize(values, 0.5, -3).tolist() == [-62.5, 0.0, 1.5, 2.0, 2.5, 65.0]
     assert ar.wrap_int32(np.array([2**31, -(2**31) - 1], np.int64)).tolist() == [-(2**31), 2**31 - 1]
 
 
@@ -186,7 +187,7 @@ def test_requantize_equals_onnx_runtime_convolution_and_dense(unsigned, ties):
         weight = rng.integers(-60, 61, (channels, outputs)).astype(np.int8)
         bias = rng.integers(-4000, 4000, outputs).astype(np.int32)
         sums = (x.astype(np.int64) - zero_in) @ weight.astype(np.int64) + bias
-        scale = ar.requantize_scale(scale_in, scale_weight, scale_out)
+        scale = sc.requantize_scale(scale_in, scale_weight, scale_out)
         ours = ar.requantize(ar.wrap_int32(sums), scale, zero_out)
         z_in, z_out, z_weight = own(zero_in, unsigned), own(zero_out, unsigned), np.zeros(outputs, np.int8)
         head = [("x", own(x, unsigned)), scale_in, z_in, weight, scale_weight, z_weight]
@@ -239,10 +240,10 @@ def test_quantize_and_dequantize_equal_onnx_runtime(unsigned):
         x = (rng.integers(-300, 300, 5000) * np.float32(0.25) + rng.choice([0, 0.1], 5000)).astype(np.float32)
         zero = int(rng.integers(-128, 128))
         theirs = run("QuantizeLinear", [("x", x), scale, own(zero, unsigned)], tensor_type(unsigned))
-        ours = ar.quantize(x, scale, zero)
+        ours = sc.quantize(x, scale, zero)
         np.testing.assert_array_equal(ours, stored(theirs))
         back = run("DequantizeLinear", [("q", theirs), scale, own(zero, unsigned)], onnx.TensorProto.FLOAT)
-        np.testing.assert_array_equal(ar.dequantize(ours, scale, zero), back)
+        np.testing.assert_array_equal(sc.dequantize(ours, scale, zero), back)
 
 
 @settings(max_examples=examples(60))
@@ -251,14 +252,14 @@ def test_rescale_is_within_one_step_of_dividing(scale_in, factor, zero_in, zero_
     scale_out = np.float32(scale_in * factor)
     values = np.arange(-128, 128).astype(np.int8)
     ours = ar.rescale(values, zero_in, ar.rescale_ratio(scale_in, scale_out), zero_out, low=zero_out)
-    exact = ar.quantize(np.maximum(ar.dequantize(values, scale_in, zero_in), 0), scale_out, zero_out)
+    exact = sc.quantize(np.maximum(sc.dequantize(values, scale_in, zero_in), 0), scale_out, zero_out)
     assert np.abs(ours.astype(int) - exact.astype(int)).max() <= 1
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e-40])
 def test_unusable_scales_are_refused(scale):
     with pytest.raises(UserError, match="scale"):
-        ar.requantize_scale(0.1, [0.1, scale], 0.1)
+        sc.requantize_scale(0.1, [0.1, scale], 0.1)
     with pytest.raises(UserError, match="scale"):
         ar.add_constants(0.1, 0, scale, 0, 0.1, 0, False)
 
@@ -269,4 +270,4 @@ def test_other_unusable_values_are_refused():
     with pytest.raises(UserError, match="0 values"):
         ar.average_pool_scale(1.0, 1.0, 0)
     with pytest.raises(UserError, match="NaN"):
-        ar.quantize(np.array([np.nan], np.float32), 1.0, 0)
+        sc.quantize(np.array([np.nan], np.float32), 1.0, 0)

@@ -13,9 +13,10 @@ from vdla.isa.assembler import (
     instruction_text,
 )
 from vdla.isa.config import load_config
+from vdla.isa.decoding import decode_one, format_names
 from vdla.isa.errors import EncodingError
 from vdla.isa.fields import extract
-from vdla.isa.layout import decode_one, encode, encode_many, encode_uops, format_names, formats, uop_dtype
+from vdla.isa.layout import encode, encode_many, encode_uops, formats, uop_dtype
 from vdla.isa.registers import REGISTERS, register_at, register_value
 from vdla.verify.random_programs import random_config, random_program
 

@@ -10,10 +10,11 @@ from vdla.isa.access import accesses, advance, start_trace
 from vdla.isa.assembler import assemble
 from vdla.isa.check import MOST_FINDINGS, Finding, check, require_clean
 from vdla.isa.config import Config, load_config
+from vdla.isa.decoding import decode_one
 from vdla.isa.errors import ProgramError
 from vdla.isa.hazards import READERS, WRITERS
-from vdla.isa.layout import TOKEN_QUEUES, decode_one, encode_uops, unit_of
-from vdla.isa.program import read_hex
+from vdla.isa.layout import TOKEN_QUEUES, encode_uops, unit_of
+from vdla.isa.program_file import read_hex
 from vdla.verify.random_programs import random_config, random_program
 
 TINY = load_config("tiny")

@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from vdla.isa.config import load_config
 from vdla.isa.errors import ProgramError
-from vdla.isa.program import (
-    Program,
-    Segment,
-    bare_program,
-    from_bytes,
-    hex_lines,
-    instruction_address,
-    load_program,
-    read_hex,
-    save_program,
-    to_bytes,
-)
+from vdla.isa.program import Program, Segment, bare_program, instruction_address
+from vdla.isa.program_file import from_bytes, hex_lines, load_program, read_hex, save_program, to_bytes
 from vdla.isa.program_text import from_text, read_program, to_text
 from vdla.util.files import WriteError
 from vdla.verify.random_programs import random_config, random_program

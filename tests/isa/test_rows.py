@@ -8,8 +8,8 @@ import pytest
 from vdla.isa.assembler import assemble
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
+from vdla.isa.data_path import blocks
 from vdla.isa.errors import ConfigError, ProgramError
-from vdla.isa.extensions import blocks
 from vdla.isa.layout import formats
 from vdla.isa.reference import run_reference
 from vdla.isa.rows import (

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from vdla.isa.config import load_config
+from vdla.isa.decoding import decode_uops
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import decode_uops
 from vdla.isa.scratchpads import scratchpad_sizes, typed_scratchpads
 from vdla.verify.random_programs import random_config
 from vdla.verify.random_scratchpads import random_scratchpads

@@ -9,9 +9,9 @@ from vdla.isa.arithmetic import combine_multiply, requantize
 from vdla.isa.assembler import assemble
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config, parse_config, toml_text
+from vdla.isa.data_path import blocks
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.errors import ConfigError, ProgramError
-from vdla.isa.extensions import blocks
 from vdla.isa.layout import formats
 from vdla.isa.reference import run_reference
 from vdla.isa.scratchpads import scratchpad_sizes

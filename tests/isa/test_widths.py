@@ -8,10 +8,12 @@ import pytest
 from vdla.isa.assembler import assemble, assemble_uops, disassemble_uops
 from vdla.isa.check import check
 from vdla.isa.config import PRESETS, Config, load_config
+from vdla.isa.decoding import decode_uops
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.errors import EncodingError, ProgramError
-from vdla.isa.layout import decode_uops, encode_uops, formats, uop_dtype, uop_fields
-from vdla.isa.program import bare_program, from_bytes, hex_lines, read_hex, to_bytes
+from vdla.isa.layout import encode_uops, formats, uop_dtype, uop_fields
+from vdla.isa.program import bare_program
+from vdla.isa.program_file import from_bytes, hex_lines, read_hex, to_bytes
 from vdla.isa.program_text import from_text, to_text
 from vdla.verify.random_programs import random_config
 

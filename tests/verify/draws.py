@@ -19,7 +19,7 @@ import numpy as np
 from kept_texts import KeptTexts, number
 
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.layout import decode_one
+from vdla.isa.decoding import decode_one
 from vdla.isa.program import Program
 from vdla.sim import simulate
 from vdla.verify import random_operands, worst_roundings

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from vdla.isa.config import load_config
-from vdla.isa.layout import decode_one, format_names
-from vdla.isa.program import Program, to_bytes
+from vdla.isa.decoding import decode_one, format_names
+from vdla.isa.program import Program
+from vdla.isa.program_file import to_bytes
 from vdla.isa.reference import run_reference
 from vdla.isa.registers import REGISTERS
 from vdla.verify.random_programs import random_config, random_program

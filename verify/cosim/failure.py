@@ -10,7 +10,7 @@ import numpy as np
 
 from vdla.isa.assembler import instruction_text
 from vdla.isa.config import Config, toml_text
-from vdla.isa.program import hex_lines
+from vdla.isa.program_file import hex_lines
 from vdla.isa.program_text import to_text
 from vdla.isa.scratchpads_file import scratchpads_bytes
 from vdla.util.files import write_whole

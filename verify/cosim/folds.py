@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.config import Config
-from vdla.isa.layout import decode_uops
+from vdla.isa.decoding import decode_uops
 
 GROUP = "folds"
 MOST_FOLDS = 32

@@ -15,7 +15,8 @@ import numpy as np
 
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory
-from vdla.isa.layout import decode_one, encode
+from vdla.isa.decoding import decode_one
+from vdla.isa.layout import encode
 from vdla.isa.parameters import declared
 from vdla.isa.program import bare_program
 from vdla.isa.program_builder import Instruction

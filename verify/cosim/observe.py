@@ -15,8 +15,9 @@ from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.array_modes import mode_of
 from vdla.isa.config import Config
+from vdla.isa.decoding import decode_one, decode_uops
 from vdla.isa.hazards import record, start_access
-from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, decode_one, decode_uops, unit_of
+from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.registers import operand_shape

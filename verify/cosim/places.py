@@ -14,8 +14,9 @@ from vdla.hw.counters import COUNTER_BITS, COUNTERS
 from vdla.hw.harness.surroundings import Surroundings
 from vdla.hw.interfaces import ADDRESS_BITS
 from vdla.isa.config import Config
+from vdla.isa.decoding import decode_one
 from vdla.isa.fields import Field
-from vdla.isa.layout import decode_one, formats
+from vdla.isa.layout import formats
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.timing import AXI_BOUNDARY
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from vdla.isa.arithmetic import INT8_HIGH, INT8_LOW, UNSIGNED_OFFSET
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+from vdla.isa.scales import INT8_HIGH, INT8_LOW
 
 from ...ir.types import DType
 from .errors import LoweringError

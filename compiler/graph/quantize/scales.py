@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdla.isa.arithmetic import checked_scales
+from vdla.isa.scales import checked_scales
 
 from ..int8_operators import ActivationType, Quantization
 

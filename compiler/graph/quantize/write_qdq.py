@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from vdla.isa.arithmetic import quantize
+from vdla.isa.scales import quantize
 
 from ..int8_operators import Quantization
 from ..onnx_attributes import read_node

@@ -44,7 +44,7 @@ def store_activation(
     zero_point: int,
     name: str = "store_activation",
 ) -> Program:
-    """Y = X as activations: float32 quantized like `vdla.isa.arithmetic.quantize`, uint8 unchanged, int8 plus 128.
+    """Y = X as activations: float32 quantized like `vdla.isa.scales.quantize`, uint8 unchanged, int8 plus 128.
 
     Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], Y zero
     beyond the channels; `zero_point` is that of the stored int8 tensor. The result for NaN is undefined. Loops n, o, p,

@@ -145,7 +145,7 @@ def _gpu_task(task: Mapping[str, Any]) -> tuple[GpuTarget, CudaWorkload]:
 
 def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:
     # Imported late: processes that never measure need neither the simulator nor the templates.
-    from vdla.isa.program import config_from_dict
+    from vdla.isa.program_file import config_from_dict
 
     from ...templates.vdla.read_workload import workload_from_dict
     from .measure_vdla import AcceleratorTask, measure

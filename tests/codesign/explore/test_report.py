@@ -37,7 +37,7 @@ from vdla.codesign.technology.energy import energy_by_unit
 from vdla.codesign.technology.rungs import TABLE
 from vdla.hw.harness.engine import hardware
 from vdla.isa.config import load_config
-from vdla.isa.program import load_program
+from vdla.isa.program_file import load_program
 
 TOML = """base = "tiny"
 [fields]

@@ -13,7 +13,7 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.isa.arithmetic import dequantize, quantize
+from vdla.isa.scales import dequantize, quantize
 
 LATEST = onnx.defs.onnx_opset_version()
 

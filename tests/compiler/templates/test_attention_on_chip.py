@@ -19,7 +19,7 @@ from vdla.compiler.templates.vdla import attention_kernels
 from vdla.compiler.templates.vdla.attention import ATTENTION
 from vdla.compiler.templates.vdla.workload import Workload, windowed
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import format_names
+from vdla.isa.decoding import format_names
 from vdla.isa.rows import exponentials
 from vdla.verify.cosim.cases import Launch
 from vdla.verify.cosim.compare import run_both

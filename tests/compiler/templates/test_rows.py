@@ -21,7 +21,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.rows import Shares, rows
 from vdla.compiler.te.post import Post
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import format_names
+from vdla.isa.decoding import format_names
 from vdla.isa.rows import exponentials, normalized_shares, planes_of, softmax_shares
 
 from ..right_programs import assert_right

@@ -20,8 +20,8 @@ from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
+from vdla.isa.decoding import decode_one, format_names
 from vdla.isa.fields import unpack_fields
-from vdla.isa.layout import decode_one, format_names
 from vdla.isa.registers import register
 from vdla.util.errors import UserError
 

@@ -46,7 +46,7 @@ from vdla.compiler.tune.program_features.machine import (
     machine_features,
 )
 from vdla.compiler.tune.program_features.program import FEATURES, program_features
-from vdla.isa import layout
+from vdla.isa import decoding, layout
 from vdla.isa.config import load_config
 from vdla.isa.layout import TOKEN_QUEUES
 
@@ -235,12 +235,12 @@ def assert_moved(compiled: Compiled) -> None:
     counts, traffic = count_machine(config, words), run(compiled, {}, data=False).simulation.traffic
     assert counts.bytes == {kind: traffic[kind].bytes for kind in TRAFFIC}
     assert counts.beats == {kind: traffic[kind].beats for kind in TRAFFIC}
-    names = layout.format_names(words)
+    names = decoding.format_names(words)
     assert counts.instructions == {kind: names.count(kind) for kind in KINDS}
     assert sum(counts.instructions.values()) == len(words)
     operations, tokens = dict.fromkeys(counts.operations, 0), dict.fromkeys(counts.tokens, 0)
     for name, (low, high) in zip(names, words.tolist(), strict=True):
-        fields = layout.decode_one(config, low, high)[1]
+        fields = decoding.decode_one(config, low, high)[1]
         unit = layout.unit_of(name, fields)
         for queue in TOKEN_QUEUES:
             tokens[queue.name] += fields[queue.push_flag] if unit == queue.producer else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vdla.isa.layout import Unit, decode_uops
+from vdla.isa.decoding import decode_uops
+from vdla.isa.layout import Unit
 from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
 
 from .finish import finish

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vdla.isa.config import Config
+from vdla.isa.decoding import decode_one
 from vdla.isa.fields import unpack_fields
-from vdla.isa.layout import Unit, decode_one, unit_of
+from vdla.isa.layout import Unit, unit_of
 from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import PRODUCT_CYCLES
 

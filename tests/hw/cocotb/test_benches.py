@@ -15,7 +15,8 @@ from vdla.compiler.pipeline import compile_program
 from vdla.hw.bench import Simulator, run_bench
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Opcode
-from vdla.isa.program import Program, save_program
+from vdla.isa.program import Program
+from vdla.isa.program_file import save_program
 from vdla.sim import simulate
 from vdla.verify.random_programs import random_program
 from vdla.verify.small_networks import QUANTIZATION, NetworkBuilder

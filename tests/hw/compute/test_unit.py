@@ -20,8 +20,9 @@ from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.array_modes import TAPS
 from vdla.isa.config import Config, load_config
+from vdla.isa.decoding import decode_uops
 from vdla.isa.extensions import EXTENSIONS
-from vdla.isa.layout import MATRIX, Unit, decode_uops, encode, formats, unit_of
+from vdla.isa.layout import MATRIX, Unit, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.scratchpads import scratchpad_sizes
 from vdla.isa.timing import (

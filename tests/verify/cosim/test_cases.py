@@ -8,10 +8,10 @@ from random_machines import random_machine
 from vdla.compiler.templates.vdla.lower import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
+from vdla.isa.decoding import decode_one, format_names
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
-from vdla.isa.layout import decode_one, format_names
 from vdla.isa.parameters import is_power_of_two
-from vdla.isa.program import to_bytes
+from vdla.isa.program_file import to_bytes
 from vdla.isa.reference import run_reference
 from vdla.verify.cosim.cases import case, launch, plan
 from vdla.verify.cosim.machines import TIMINGS, default_machines

@@ -7,7 +7,7 @@ import pytest
 
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import decode_one, format_names
+from vdla.isa.decoding import decode_one, format_names
 from vdla.verify.cosim.cases import Launch, case, launch
 from vdla.verify.cosim.minimize import MOST_RUNS, minimize
 

@@ -4,7 +4,7 @@ import pytest
 
 from vdla.compiler.codegen.vdla import link
 from vdla.isa.config import Config
-from vdla.isa.layout import decode_one, format_names
+from vdla.isa.decoding import decode_one, format_names
 from vdla.isa.registers import REGISTERS
 from vdla.verify.cosim.machines import default_machines
 from vdla.verify.cosim.networks import compiled

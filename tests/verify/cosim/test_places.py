@@ -7,7 +7,7 @@ from vdla.hw.counters import COUNTER_BITS, COUNTERS
 from vdla.hw.harness.engine import RtlError, simulate_rtl
 from vdla.hw.harness.surroundings import Surroundings, SurroundingsError
 from vdla.isa.config import load_config
-from vdla.isa.layout import decode_one
+from vdla.isa.decoding import decode_one
 from vdla.verify.cosim.cases import Launch
 from vdla.verify.cosim.compare import run_both
 from vdla.verify.cosim.places import surround

@@ -9,7 +9,7 @@ import numpy as np
 
 from vdla.hw.bench import Expected
 from vdla.isa.program import Program
-from vdla.isa.program import load_program as read_program
+from vdla.isa.program_file import load_program as read_program
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""The hardware that all modes of a machine's array need together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .config import Config
+from .array_modes import modes_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayShape:
+    """The hardware that all modes of a machine's array need together.
+
+    `by_lane`: the array can multiply lane by lane. `positions`: largest number of positions that an operation reads.
+    `holds`: the array holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9
+    bits. `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
+    """
+
+    by_lane: bool
+    positions: int
+    holds: bool
+    zero_points: bool
+    fold_levels: int
+
+    @staticmethod
+    def of(config: Config) -> ArrayShape:
+        """The hardware of the array of `config`."""
+        modes = modes_of(config)
+        return ArrayShape(
+            by_lane=any(mode.by_lane for mode in modes),
+            positions=max(mode.positions for mode in modes),
+            holds=any(mode.holds for mode in modes),
+            zero_points=config.has("zero_points"),
+            fold_levels=config.tile_parts.bit_length() - 1,
+        )
+
+    @property
+    def banks(self) -> int:
+        """Number of banks of the input scratchpad and of the chain memory: one for each position that is read in the
+        same cycle.
+        """
+        return self.positions
+
+    @property
+    def factor_bits(self) -> int:
+        """Width of a factor in bits."""
+        return 9 if self.zero_points else 8
+
+    @property
+    def product_bits(self) -> int:
+        """Width of a signed product in bits: -128 x -128 needs 16, 255 x 255 needs 17."""
+        return 17 if self.zero_points else 16
