@@ -165,7 +165,7 @@ def post_mode(values: Values) -> str:
 
 
 def _register_name(values: Values) -> str:
-    from vdla.isa.layout import register_at
+    from vdla.isa.registers import register_at
 
     found = register_at(values["unit"], values["register"])
     assert found is not None
