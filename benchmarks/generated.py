@@ -30,7 +30,7 @@ from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.schedule import replay
-from vdla.compiler.schedule.trace import trace_from_lists
+from vdla.compiler.schedule.trace_json import trace_from_lists
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution

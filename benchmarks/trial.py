@@ -22,7 +22,7 @@ from vdla.benchmarks.harness.output import finish
 from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
-from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.compiler.templates.vdla.template import Expression, template_of
 from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, link_lowered

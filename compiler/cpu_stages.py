@@ -23,13 +23,13 @@ from .kernel_launches import Dump, Form, GraphRules, LoweredNetwork, Made, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
+from .templates.columns import Values
 from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node
 from .templates.cpu.lowered import LoweredCpuNode
 from .templates.cpu.table import CPU
 from .templates.cpu.workload import CpuWorkload
 from .templates.registry import Registry
-from .templates.space import Values
 
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 """Recurrent layers whose steps are one kernel."""

@@ -34,12 +34,12 @@ from .runtime.gpus import kind_of
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
 from .runtime.readable import joined
+from .templates.columns import Values
 from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.table import GPU
 from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
-from .templates.space import Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ from .schedule import Schedule
 from .schedule.pack import pack_arrays
 from .schedule.trace import Step
 from .templates.chosen_knobs import UNUSABLE, ChosenKnobs
+from .templates.columns import Values
 from .templates.lowered_node import LoweredNode
 from .templates.registry import Registry
-from .templates.space import Values
 
 Dump = Callable[[str, str], None]
 Progress = Callable[[int, int], object]

@@ -21,7 +21,8 @@ from vdla.isa.program import Program
 from vdla.sim import simulate
 
 from .te.blocks import ceil_div
-from .templates.space import EmptySpaceError, Values, one_point
+from .templates.columns import Values, one_point
+from .templates.space import EmptySpaceError
 from .templates.vdla.lower import choose_points
 from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload

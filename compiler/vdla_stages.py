@@ -13,7 +13,7 @@ from vdla.isa.program import Program
 from .codegen.vdla.folds import WEIGHTS, FoldedWeights
 from .codegen.vdla.link import Linked, LoweredLayer, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
-from .templates.space import Values
+from .templates.columns import Values
 from .templates.vdla.legalize import Legalized, network_key
 from .templates.vdla.lower import Dump, choose_points, lower_node, network_kernels, workloads_of
 from .templates.vdla.schedule_cache import ScheduleCache

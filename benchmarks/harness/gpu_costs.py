@@ -14,9 +14,9 @@ import numpy as np
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.records.record import Record
+from vdla.compiler.templates.columns import ESTIMATE, Columns
 from vdla.compiler.templates.gpu.table import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
-from vdla.compiler.templates.space import ESTIMATE, Columns
 from vdla.util.errors import UserError
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from vdla.compiler.records.network import Settings
 from vdla.compiler.records.package_identity import compiler_identity, sources_digest
 from vdla.compiler.runtime.layers import layers_of
-from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.columns import Values
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import CodeError, UserError

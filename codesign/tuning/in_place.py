@@ -19,7 +19,7 @@ from vdla.compiler.records.network import (
 )
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record, Task
-from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials

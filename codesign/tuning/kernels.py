@@ -21,8 +21,9 @@ from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Record
 from vdla.compiler.runtime.executable import Arrays, Executable
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.registry import KernelT, Registry, TargetT
-from vdla.compiler.templates.space import Values, knobs_obstacle
+from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.trial import WRONG, Result
 from vdla.compiler.tune.program_features.program import Read

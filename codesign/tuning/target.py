@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from vdla.compiler.records.record import Record
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.registry import Target, Templates, WorkloadT
-from vdla.compiler.templates.space import Values
 from vdla.compiler.tune.measure import open_backend
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.program_features.program import Read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..templates.chosen_knobs import ChosenKnobs
+from ..templates.columns import Values
 from ..templates.registry import TargetT, Templates, WorkloadT
-from ..templates.space import Values
 from .book import RecordBook
 
 

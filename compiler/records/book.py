@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..templates.space import Space, Values
+from ..templates.columns import Values
+from ..templates.space import Space
 from .files import Skipped, read_lines, read_records
 from .package_identity import compiler_identity
 from .record import Description, Key, Record, Task

@@ -13,7 +13,8 @@ from typing import Any
 
 from vdla.isa.config import Config
 
-from ..templates.space import EmptySpaceError, Values
+from ..templates.columns import Values
+from ..templates.space import EmptySpaceError
 from ..templates.vdla.template import space_of
 from ..templates.vdla.workload import Workload
 from .book import RecordBook

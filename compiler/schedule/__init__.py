@@ -2,9 +2,8 @@
 
 from .errors import LegalityError
 from .schedule import Schedule, replay
-from .trace import (
-    Step,
-    Trace,
+from .trace import Step, Trace
+from .trace_json import (
     TraceError,
     format_trace,
     trace_from_json,

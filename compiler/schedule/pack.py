@@ -13,10 +13,14 @@ from ..ir.bounds import Ranges, loop_range
 from ..ir.expr import Buffer, Const, Expr, Load, Var, binary
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
-from ..ir.visit import map_operands
+from ..ir.visit import map_operands, replace_buffers
 from .errors import LegalityError
 from .legality import check_bounds, touches
-from .tree import buffer_named, locate_alloc
+from .tree import (
+    buffer_named,
+    locate_alloc,
+    rebuild,
+)
 
 if TYPE_CHECKING:
     from .trace import Step
@@ -185,3 +189,25 @@ def _uses(program: Program, buffer: str):
     alloc = path[-1]
     assert isinstance(alloc, Alloc)
     return touches(alloc.body).get(buffer, [])
+
+
+def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
+    """Enlarges an allocation in a dimension, so that later elements have other addresses (other banks, aligned).
+
+    rewrite (widen("T", 1, 40)):
+        alloc T: [8, 32] @ shared        ->    alloc T: [8, 40] @ shared
+            T[i, j] = f(i, j)                      T[i, j] = f(i, j)
+    Nothing uses the new elements. Legal for every allocation that is not wider already.
+    """
+    path = locate_alloc(program, buffer)
+    if path is None:
+        raise LegalityError(f"cannot widen {buffer}: it is not allocated in this program", program, buffer)
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    shape = list(alloc.buffer.shape)
+    if not 0 <= dimension < len(shape) or size < shape[dimension]:
+        reason = f"cannot widen {buffer}: it has no dimension {dimension} of at most {size}"
+        raise LegalityError(reason, program, buffer)
+    shape[dimension] = size
+    new = replace(alloc.buffer, shape=tuple(shape))
+    return rebuild(path, Alloc(buffer=new, body=replace_buffers(alloc.body, {buffer: new})))

@@ -13,8 +13,10 @@ from ..ir.printer import format_node
 from ..ir.stmt import AXES, IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
 from . import box_copy as boxes
+from . import cache_write as writes
 from . import compute_at as producers
 from . import compute_early as early
+from . import expand_copy as expansion
 from . import guard as guarding
 from . import inline, loops, memory, reduction
 from . import pack as layout
@@ -35,9 +37,10 @@ class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `skip_pads`,
-    `pack`, `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `box_copy`,
-    `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose docstring has its rewrite and legality; all raise
-    LegalityError and then leave the schedule unchanged. Methods that make new names return them.
+    `pack`, `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `cache_write`,
+    `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose docstring has its rewrite
+    and legality; all raise LegalityError and then leave the schedule unchanged. Methods that make new names return
+    them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -123,8 +126,8 @@ class Schedule:
         return peeling.suffix_for(before, loop, end)
 
     def expand_copy(self, name: str) -> None:
-        """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
-        self._apply(memory.expand_copy, "expand_copy", name)
+        """See `expand_copy.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
+        self._apply(expansion.expand_copy, "expand_copy", name)
 
     def box_copy(self, name: str) -> None:
         """See `box_copy.box_copy`."""
@@ -189,8 +192,8 @@ class Schedule:
         self._apply(annotations.set_scope, "set_scope", buffer, scope)
 
     def widen(self, buffer: str, dimension: int, size: int) -> None:
-        """See `memory.widen`."""
-        self._apply(memory.widen, "widen", buffer, dimension, size)
+        """See `pack.widen`."""
+        self._apply(layout.widen, "widen", buffer, dimension, size)
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
@@ -199,9 +202,9 @@ class Schedule:
         return memory.cache_name(before, buffer, scope)
 
     def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
-        """See `memory.cache_write`; returns the name of the new buffer, which is the copy's too."""
+        """See `cache_write.cache_write`; returns the name of the new buffer, which is the copy's too."""
         before = self._program
-        self._apply(memory.cache_write, "cache_write", buffer, loop, scope)
+        self._apply(writes.cache_write, "cache_write", buffer, loop, scope)
         return memory.cache_name(before, buffer, scope)
 
     def tensorize(

@@ -1,21 +1,15 @@
-"""Traces: the steps of a schedule, as values and as JSON."""
+"""Traces: the steps of a schedule, as values."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-from vdla.util.errors import UserError
+from typing import TypeAlias
 
 from ..ir.quick_init import quick_init
 from ..ir.stmt import LOOP_KINDS
 
 Argument: TypeAlias = str | int | float | tuple["Argument", ...] | None
-
-VERSION = 1
-"""Version of the JSON form; it changes when a step's arguments do."""
 
 
 @quick_init
@@ -28,10 +22,6 @@ class Step:
 
 
 Trace: TypeAlias = tuple[Step, ...]
-
-
-class TraceError(UserError):
-    """Raised for an invalid trace: no JSON, another version, an unknown primitive, or invalid arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,76 +114,3 @@ def step_obstacle(step: Step) -> str | None:
         if not kind.accepts(argument):
             return f"argument {position} of {step.primitive} is {argument!r}, must be {kind.text}"
     return None
-
-
-def format_trace(trace: Iterable[Step]) -> str:
-    """A trace as readable text, one call on each line."""
-    return "".join(f"{step.primitive}({', '.join(map(_argument, step.arguments))})\n" for step in trace)
-
-
-def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
-    """A trace as lists of JSON values, each [primitive, arguments …]."""
-    return [[step.primitive, *_to_list(step.arguments)] for step in trace]
-
-
-def trace_from_lists(lists: object) -> Trace:
-    """The trace described by lists from `trace_to_lists`. Raises TraceError, which names the step, for anything
-    else.
-    """
-    if not isinstance(lists, Sequence) or isinstance(lists, str):
-        raise TraceError(f"a trace is a list of steps, not {_short(lists)}")
-    steps: list[Step] = []
-    for number, entry in enumerate(lists, 1):
-        if not isinstance(entry, Sequence) or isinstance(entry, str) or not entry:
-            raise TraceError(f"step {number} of the trace is {_short(entry)}, not [primitive, arguments …]")
-        head, *rest = entry
-        if not isinstance(head, str):
-            raise TraceError(f"step {number} of the trace names no primitive but {_short(head)}")
-        step = Step(primitive=head, arguments=_to_tuple(rest))
-        if (reason := step_obstacle(step)) is not None:
-            raise TraceError(f"step {number} of the trace: {reason}")
-        steps.append(step)
-    return tuple(steps)
-
-
-def trace_to_json(trace: Iterable[Step]) -> str:
-    """A trace as JSON text, one step on each line, equal on any machine."""
-    lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in trace_to_lists(trace)]
-    steps = ",\n".join(f"  {line}" for line in lines)
-    return f'{{"version": {VERSION}, "steps": [\n{steps}\n]}}\n'
-
-
-def trace_from_json(text: str) -> Trace:
-    """The trace that `trace_to_json` wrote. Raises TraceError for any other text."""
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"the trace is no JSON: {error}") from None
-    if not isinstance(value, dict) or value.keys() != {"version", "steps"}:
-        raise TraceError(f"a trace is an object of version and steps, not {_short(value)}")
-    if value["version"] != VERSION:
-        raise TraceError(f"the trace is of version {_short(value['version'])}; this release reads {VERSION}")
-    return trace_from_lists(value["steps"])
-
-
-def _argument(value: Argument) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_argument, value))}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of a trace")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _to_list(arguments: tuple[Any, ...]) -> list[Any]:
-    return [_to_list(a) if isinstance(a, tuple) else a for a in arguments]
-
-
-def _to_tuple(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([_to_tuple(a) if isinstance(a, list | tuple) else a for a in arguments])

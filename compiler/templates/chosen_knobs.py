@@ -10,7 +10,8 @@ from ..codegen.cpu import errors as cpu_errors
 from ..codegen.cuda import errors as cuda_errors
 from ..ir.verify import VerifyError
 from ..schedule import LegalityError
-from .space import Space, Values, knobs_obstacle
+from .columns import Values
+from .space import Space, knobs_obstacle
 
 Workload = TypeVar("Workload")
 Made = TypeVar("Made")

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..ir.stmt import Program
 from ..schedule import Schedule
-from .space import Space, Values
+from .columns import Values
+from .space import Space
 from .template import NO_BOUNDS, Template
 
 

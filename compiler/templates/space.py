@@ -7,19 +7,14 @@ a learned cost model can predict the cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
-Values = Mapping[str, int]
-"""A setting of a template's knobs: a value for each axis of its space."""
-Columns = Mapping[str, np.ndarray]
-"""Values of many points: an int64 array for each axis, all of one length."""
-ESTIMATE = "estimate"
-"""Name of the quantity with a template's own estimate of the cost, in the unit of measurements, if it has one."""
+from .columns import Columns, Values
+
 AT_ONCE = 1 << 12
 """Points of a sample whose account is computed at once: few enough for the columns to stay in the processor's cache."""
 MOST_TRIES = 1 << 22
@@ -39,36 +34,6 @@ class EmptySpaceError(Exception):
         )
         self.template = template
         self.limit = limit
-
-
-class Deferred(Mapping[str, np.ndarray]):
-    """Mapping of column names to arrays: `known` ones are at hand, all others are computed on first access to one of
-    them. The choice of a default needs known columns (costs) only.
-    """
-
-    def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:
-        self._compute = compute
-        self._known = known
-        self._columns: Columns | None = None
-
-    def _found(self) -> Columns:
-        if self._columns is None:
-            self._columns = {**self._compute(), **self._known}
-        return self._columns
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._known[name] if name in self._known else self._found()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
-
-    def __len__(self) -> int:
-        return len(self._found())
-
-
-def one_point(values: Values) -> Columns:
-    """The columns of a single point."""
-    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..schedule import Schedule
-from .space import AT_ONCE, ESTIMATE, Columns, EmptySpaceError, Space, Values
+from .columns import ESTIMATE, Columns, Values
+from .space import AT_ONCE, EmptySpaceError, Space
 
 TargetT = TypeVar("TargetT")
 WorkloadT = TypeVar("WorkloadT")

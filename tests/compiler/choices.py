@@ -40,9 +40,10 @@ from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.pipeline import compile_program, import_graph
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.registry import Registry
-from vdla.compiler.templates.space import Space, Values
+from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, network_kernels
 from vdla.compiler.templates.vdla.settings import settings_of

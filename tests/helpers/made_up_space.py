@@ -11,7 +11,8 @@ from itertools import permutations
 
 import numpy as np
 
-from vdla.compiler.templates.space import Account, Axis, Columns, Space
+from vdla.compiler.templates.columns import Columns
+from vdla.compiler.templates.space import Account, Axis, Space
 
 ORDERS = tuple(permutations(range(3)))
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from vdla.compiler.records.network import Settings
 from vdla.compiler.records.package_identity import sources_digest
-from vdla.compiler.templates.space import EmptySpaceError, Values
+from vdla.compiler.templates.columns import Values
+from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.template import space_of
 from vdla.compiler.templates.vdla.workload import Workload

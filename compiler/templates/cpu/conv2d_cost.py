@@ -18,7 +18,7 @@ import numpy as np
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...te.blocks import Window
-from ..space import Columns
+from ..columns import Columns
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Taps, part_blocks, reduction_loops, taps_of
 from .register_tile import VECTOR_COST, tile_cycles
 

@@ -17,7 +17,7 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import BLOCK_TERMS
 from ...te.blocks import Window, ceil_div
-from ..space import Columns
+from ..columns import Columns
 from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
 from .conv2d_knobs import Knobs, reduction_loops
 from .loops import team_times

@@ -14,7 +14,8 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
 from ...te.blocks import Window
-from ..space import Account, Axis, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, shape_of, taken
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs

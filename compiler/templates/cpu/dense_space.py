@@ -11,7 +11,8 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
-from ..space import Account, Axis, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .dense import Knobs, choose_knobs, product_sizes
 from .partial_sums import part_size

@@ -12,7 +12,8 @@ from math import inf
 import numpy as np
 
 from ...codegen.cpu.machine import CpuTarget
-from ..space import Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Space
 from .dense_space import default_values, space
 from .workload import CpuWorkload, DenseCpu
 

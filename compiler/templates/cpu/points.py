@@ -8,7 +8,8 @@ from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from ..space import Account, Axis, Columns, Values
+from ..columns import Columns, Values
+from ..space import Account, Axis
 
 T = TypeVar("T")
 Words = Mapping[str, Sequence[object]]

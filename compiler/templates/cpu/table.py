@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
+from ..columns import Values
 from ..registry import Registry
-from ..space import Values
 from ..template import Template
 from .read_workload import workload_from_dict
 from .workload import CpuWorkload

@@ -10,7 +10,8 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from ..space import Space, Values
+from ..columns import Values
+from ..space import Space
 from . import gemm, gemm_mma, gemm_space
 from .gemm_cost import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
+from ..columns import ESTIMATE, Columns, Values, one_point
+from ..space import Account, Axis, Space, space_of_axes
 from .conv2d_direct import choose_knobs
 from .direct_cost import account
 from .direct_knobs import Knobs, Layer, layer_of

@@ -15,7 +15,8 @@ from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import loops, path_to, walk
 from ...schedule import Schedule
-from ..space import ESTIMATE, Account, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Space
 from . import gemm_space
 from .conv2d import problem_of
 from .flat import bind_nest

@@ -19,7 +19,8 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
 from ...te.blocks import Window
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from . import generic
 from .flat import bind_nest
 from .traffic import moved_bytes

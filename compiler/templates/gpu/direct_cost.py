@@ -14,7 +14,8 @@ import numpy as np
 from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
-from ..space import Columns, combined
+from ..columns import Columns
+from ..space import combined
 from .direct_knobs import Knobs, Layer
 from .gemm_cost import (
     COPY_INSTRUCTIONS,

@@ -16,7 +16,8 @@ from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .flat import THREADS, bind_nest, nests, perfect_nest
 from .split_axes import size_of
 from .traffic import moved_bytes, moving_seconds

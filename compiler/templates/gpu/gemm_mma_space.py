@@ -9,7 +9,8 @@ import numpy as np
 from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.mma_fragments import depth_of
 from ...ir.stmt import Program
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
+from ..columns import ESTIMATE, Columns, Values, one_point
+from ..space import Account, Axis, Space, space_of_axes
 from .gemm_mma import described
 from .gemm_mma_knobs import (
     Factors,

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
+from ..columns import ESTIMATE, Columns, Values, one_point
+from ..space import Account, Axis, Space, space_of_axes
 from .gemm import problem_of
 from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile

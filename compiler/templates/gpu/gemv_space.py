@@ -10,7 +10,8 @@ from ...codegen.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...ir.stmt import Program
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .gemm import problem_of
 from .gemm_cost import MOST_UNROLLED, Problem, ceil_divided
 from .gemv import SHARED_BYTES, Knobs, choose_knobs

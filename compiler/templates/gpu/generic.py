@@ -16,7 +16,8 @@ from ...ir.expr import Const
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest
 from .split_axes import size_of
 from .traffic import moved_bytes, moving_seconds

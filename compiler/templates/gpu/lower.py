@@ -27,9 +27,9 @@ from ...graph.operators import (
     Resize,
     Softmax,
 )
+from ..columns import Values
 from ..expressions import computed, expression_of, has_expression
 from ..lowered_node import kernel_key
-from ..space import Values
 from . import pool, rows_space
 from .dense import lower_dense
 from .lower_convolutions import lower_convolution, lower_convolution_methods

@@ -13,7 +13,8 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
 from ...schedule import Schedule
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point
+from ..columns import ESTIMATE, Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .flat import THREADS, bind_nest
 from .traffic import moved_bytes, moving_seconds
 

@@ -9,7 +9,8 @@ import numpy as np
 from ...codegen.cuda.architectures import GRID_LIMITS
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .gemm_cost import ceil_divided
 from .row_operator import RowOperator
 from .rows import Knobs

@@ -9,8 +9,9 @@ from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window
+from ..columns import Values
 from ..registry import Registry
-from ..space import Space, Values
+from ..space import Space
 from ..template import Template, table_of
 from . import (
     bind_by_name,

@@ -14,7 +14,8 @@ from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, suits_winograd
-from ..space import Space, Values
+from ..columns import Values
+from ..space import Space
 from . import gemm, gemm_space
 from .flat import bind_nest
 from .gemm_cost import Problem, choose_tile

@@ -18,7 +18,8 @@ from vdla.isa.config import Config
 from ...codegen.vdla import intrinsics
 from ...schedule import Schedule
 from ...te.ops.common import CHAIN
-from ..space import Account, Axis, Columns, Space
+from ..columns import Columns
+from ..space import Account, Axis, Space
 from .buffer_fill import ImageBuffer, image_fill, resident
 from .estimate import FITTED, BufferFill
 from .template import Expression

@@ -17,7 +17,8 @@ from ...schedule import Schedule
 from ...te.blocks import Pair, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program, tiles_apart
 from .estimate import FITTED, Fitted, together
 from .template import Details, Expression, VdlaTemplate

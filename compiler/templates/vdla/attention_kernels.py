@@ -20,7 +20,7 @@ from ...graph.layout import Constant, pack_parameters, unpacked
 from ...te.blocks import Pair, Window, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import Post
-from ..space import ESTIMATE, one_point
+from ..columns import ESTIMATE, one_point
 from ..template import table_of
 from .attention import ATTENTION, AttentionExpression
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program

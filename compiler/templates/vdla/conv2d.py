@@ -14,7 +14,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops.common import Placement
 from ...te.ops.conv2d import Factors, conv2d
-from ..space import Account, Axis, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .array_template import COPIES, Frame, array_space, inputs_scope, weight_beats, window_fill, window_tiles
 from .buffer_fill import (
     Side,

@@ -20,7 +20,8 @@ from ...te.ops.common import Placement
 from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
-from ..space import Account, Axis, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .array_template import (
     COPIES,
     Frame,

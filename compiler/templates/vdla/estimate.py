@@ -30,7 +30,8 @@ from vdla.isa.timing import (
 )
 
 from ...codegen.vdla.machine import scratchpad_depths
-from ..space import ESTIMATE, Account, Columns, Deferred
+from ..columns import ESTIMATE, Columns, Deferred
+from ..space import Account
 from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape
 

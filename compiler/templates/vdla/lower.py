@@ -36,7 +36,8 @@ from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...te.post import Post
-from ..space import EmptySpaceError, Values, one_point
+from ..columns import Values, one_point
+from ..space import EmptySpaceError
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of

@@ -17,7 +17,8 @@ from ...schedule import Schedule
 from ...te.blocks import ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN, Post
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .estimate import FITTED, LOAD_LATENCY, Fitted, together
 from .folded_work import parts_of_tiles
 from .normed_program import (

@@ -13,7 +13,7 @@ from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Normed, Rows
 from ...graph.layout import Constant, pack_weight, unpacked
 from ...te.blocks import Window, ceil_div
-from ..space import ESTIMATE, one_point
+from ..columns import ESTIMATE, one_point
 from ..template import table_of
 from .conv2d import CONV2D
 from .estimate import FITTED

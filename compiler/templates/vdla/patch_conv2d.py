@@ -18,7 +18,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops.patch_conv2d import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
-from ..space import Account, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Space
 from .array_template import COPIES, Frame, array_space, weight_beats, whole_weights_fill
 from .buffer_fill import seen
 from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, store_reads

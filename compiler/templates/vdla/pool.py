@@ -17,7 +17,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.ops.common import Placement
 from ...te.ops.pointwise import average_pool, elementwise, max_pool
-from ..space import Account, Columns, Deferred, Space, Values, one_point
+from ..columns import Columns, Deferred, Values, one_point
+from ..space import Account, Space
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate

@@ -19,7 +19,8 @@ from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.patch_layout import PatchLayout
 from ...te.ops.patches import Patches
 from ...te.ops.rolling_pool import Ring, patch_conv2d_pool, rings_of
-from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, EmptySpaceError, Space
 from .estimate import FITTED, Fitted, fits, together
 from .folded_work import patch_weights
 from .patch_layouts import loading_steps, rolling_layout

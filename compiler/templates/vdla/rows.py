@@ -18,7 +18,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Blocks, ceil_div
 from ...te.ops.rows import Shares, rows
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..columns import ESTIMATE, Columns, Values
+from ..space import Account, Axis, Space
 from .estimate import Fitted
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import up_to

@@ -18,7 +18,7 @@ from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt
 from ...te.ops.common import CHAIN
 from ...te.post import Post
-from ..space import Values
+from ..columns import Values
 from .template import Kernel, Source, template_of
 
 

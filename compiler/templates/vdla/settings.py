@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vdla.isa.config import Config
 
-from ..space import Values
+from ..columns import Values
 from .rolling_pool import PATCH_CONV2D_POOL
 from .template import space_of
 from .tiles import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS

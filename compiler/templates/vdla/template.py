@@ -23,7 +23,8 @@ from ...ir.stmt import Program
 from ...te.blocks import Blocks, Pair
 from ...te.ops.common import Area, Spread
 from ...te.post import Post
-from ..space import Account, Columns, Space, Values
+from ..columns import Columns, Values
+from ..space import Account, Space
 from ..template import Template, cheapest
 from .estimate import Fitted
 from .workload import Workload

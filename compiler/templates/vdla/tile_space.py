@@ -11,7 +11,8 @@ from vdla.isa.config import Config
 
 from ...schedule import Schedule
 from ...te.blocks import Pair
-from ..space import Account, Axis, Columns, Space, Values, one_point
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis, Space
 from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..space import Columns
+from ..columns import Columns
 from .workload import LayerShape
 
 TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")

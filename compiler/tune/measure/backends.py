@@ -14,7 +14,7 @@ from typing import Protocol
 
 from vdla.util.errors import UserError
 
-from ...templates.space import Values
+from ...templates.columns import Values
 from .descriptions import Description, Measure, canonical, load
 from .trial import Result
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from vdla.sim import simulate
 
-from ...templates.space import Values
+from ...templates.columns import Values
 from .measure_vdla import AcceleratorTask, program_alone
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...templates.space import Values
+from ...templates.columns import Values
 from .backends import Backend
 from .descriptions import Description, canonical, describe_cuda_code, describe_cuda_device
 from .trial import Result

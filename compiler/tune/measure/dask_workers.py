@@ -36,7 +36,7 @@ from vdla.util.errors import UserError
 from vdla.util.files import write_whole
 
 from ...records.package_identity import package_identity
-from ...templates.space import Values
+from ...templates.columns import Values
 from . import backends
 from .backends import Backend, BackendError
 from .chunks import chunk_limits, chunks

@@ -23,8 +23,8 @@ from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ...runtime.gpus import GPUS, kind_of
+from ...templates.columns import Values
 from ...templates.registry import Target, Workload
-from ...templates.space import Values
 from .trial import Result
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...templates.space import Values
+from ...templates.columns import Values
 from . import backends
 from .backends import Backend, BackendError
 from .descriptions import Description, TaskError, canonical

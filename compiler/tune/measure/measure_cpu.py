@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from ...codegen.cpu.machine import CpuTarget
+from ...templates.columns import Values
 from ...templates.cpu.workload import CpuWorkload
-from ...templates.space import Values
 from .descriptions import describe
 from .local_workers import LocalWorkers
 from .trial import Result

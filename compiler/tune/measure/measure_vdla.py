@@ -17,7 +17,8 @@ from ...codegen.vdla.placement import PlacementError
 from ...ir.stmt import Program
 from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
-from ...templates.space import EmptySpaceError, Space, Values
+from ...templates.columns import Values
+from ...templates.space import EmptySpaceError, Space
 from ...templates.vdla.lower import pipeline
 from ...templates.vdla.ones_weights import weights_alone
 from ...templates.vdla.template import space_of, template_of

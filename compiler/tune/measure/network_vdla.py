@@ -19,7 +19,7 @@ from ...codegen.vdla.placement import PlacementError
 from ...graph.cost import roofline_cycles
 from ...records.network import Settings, place_of
 from ...schedule import LegalityError
-from ...templates.space import Values
+from ...templates.columns import Values
 from ...templates.vdla.lower import UnfitNodeError
 from ...templates.vdla.template import space_of
 from ...vdla_stages import AcceleratorNetwork

@@ -31,10 +31,11 @@ from ...runtime.cuda_timing import median_milliseconds
 from ...runtime.gpus import gpu_kind, kind_of
 from ...runtime.one_kernel import launched_alone
 from ...schedule.pack import pack_arrays
-from ...schedule.trace import trace_from_json, trace_to_json
+from ...schedule.trace_json import trace_from_json, trace_to_json
+from ...templates.columns import Values
 from ...templates.gpu.table import GPU
 from ...templates.gpu.workload import CudaWorkload
-from ...templates.space import Values, knobs_obstacle
+from ...templates.space import knobs_obstacle
 from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ir.expr import Buffer
 from ...ir.stmt import Copy, Intrinsic, Program
-from ...templates.space import Values
+from ...templates.columns import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...schedule import LegalityError
+from ...templates.columns import Values
 from ...templates.registry import KernelT, Registry, TargetT
-from ...templates.space import Values
 from ..measure.measure_vdla import NOT_LOWERED, AcceleratorTask, link_lowered, lower
 from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...records.network import Settings
-from ...templates.space import Space, Values
+from ...templates.columns import Values
+from ...templates.space import Space
 from ..measure.network_vdla import NetworkTrials
 from ..measure.trial import Result
 from ..search.history import History, Strategy

@@ -13,7 +13,8 @@ from hashlib import blake2b
 import numpy as np
 
 from ...records.record import Record, Task
-from ...templates.space import EmptySpaceError, Space, Values
+from ...templates.columns import Values
+from ...templates.space import EmptySpaceError, Space
 from ..measure.trial import Result
 from ..search.history import History, Strategy
 from . import task_scheduler

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...templates.space import ESTIMATE, Space
+from ...templates.columns import ESTIMATE
+from ...templates.space import Space
 from ...templates.template import candidate_values, grid_costs
 from .moves import neighbours
 from .point_features import GUESS, examine, program_numbers

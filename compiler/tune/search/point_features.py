@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...templates.space import ESTIMATE, Account, Space
+from ...templates.columns import ESTIMATE
+from ...templates.space import Account, Space
 
 GUESS = 0
 """Column of the initial guess of a point's cost: the template's estimate, or the bound if there is none."""

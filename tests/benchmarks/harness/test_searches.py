@@ -12,7 +12,8 @@ from made_up_space import cost, matrix_space
 
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
-from vdla.compiler.templates.space import ESTIMATE, Account, Columns, Space
+from vdla.compiler.templates.columns import ESTIMATE, Columns
+from vdla.compiler.templates.space import Account, Space
 from vdla.compiler.tune.search.history import History
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tuning.py"

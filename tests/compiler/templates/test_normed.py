@@ -18,7 +18,7 @@ from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post
-from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.vdla import lower, normed_kernels
 from vdla.compiler.templates.vdla.normed import NORMED
 from vdla.compiler.templates.vdla.workload import windowed

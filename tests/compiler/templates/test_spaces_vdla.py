@@ -17,7 +17,8 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.templates.space import ESTIMATE, EmptySpaceError, Space
+from vdla.compiler.templates.columns import ESTIMATE
+from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import CompileError, choose_points, kernels_of, lower_node

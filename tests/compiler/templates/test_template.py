@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from vdla.compiler.templates.columns import ESTIMATE, Columns
 from vdla.compiler.templates.cpu import lower
 from vdla.compiler.templates.cpu.table import template_named as cpu_template
-from vdla.compiler.templates.space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space
+from vdla.compiler.templates.space import Account, Axis, EmptySpaceError, Space
 from vdla.compiler.templates.template import Template, cheapest, table_of
 from vdla.compiler.templates.vdla.template import TEMPLATES, template_named
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vdla.compiler.templates.space import ESTIMATE
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config

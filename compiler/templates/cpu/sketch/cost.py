@@ -10,7 +10,8 @@ from math import prod
 
 import numpy as np
 
-from ...space import Account, Axis, Columns, Space, one_point
+from ...columns import Columns, one_point
+from ...space import Account, Axis, Space
 from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
     INNERMOST,

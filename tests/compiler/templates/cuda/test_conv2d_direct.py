@@ -26,11 +26,11 @@ from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.sums import Epilogue
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
 from vdla.compiler.templates.gpu.direct_knobs import Knobs
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
-from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target()
 

@@ -27,11 +27,11 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import conv2d, conv_transpose, depthwise
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.tile import Tile
-from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target()
 

@@ -9,11 +9,11 @@ from scheduled_gpu import run_scheduled
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemm_space, gemv
 from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile
 from vdla.compiler.templates.gpu.tile import Tile
-from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target("sm_90")
 

@@ -17,9 +17,10 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.scalars import argument
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import elementwise, pool
 from vdla.compiler.templates.gpu.flat import flattened
-from vdla.compiler.templates.space import ESTIMATE, combined
+from vdla.compiler.templates.space import combined
 
 TARGET = cuda_target()
 ADD = argument(0) + argument(1)
