@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
@@ -14,7 +15,7 @@ from .codegen.vdla.folds import WEIGHTS, FoldedWeights
 from .codegen.vdla.link import Linked, LoweredLayer, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from .templates.columns import Values
-from .templates.vdla.legalize import Legalized, network_key
+from .templates.vdla.legalize import Legalized
 from .templates.vdla.lower import Dump, choose_points, lower_node, network_kernels, workloads_of
 from .templates.vdla.schedule_cache import ScheduleCache
 from .templates.vdla.template import Kernel
@@ -58,8 +59,13 @@ class AcceleratorNetwork:
 
     @cached_property
     def key(self) -> str:
-        """The network's key in tuning records."""
-        return network_key(self.legalized, self.workloads)
+        """Key of the network in tuning records: 16 hexadecimal digits, equal for networks with equal nodes, workloads
+        and connections, whatever their constants. Knobs measured for a node inside one network are valid for the same
+        node of another network with this key.
+        """
+        nodes, workloads = self.legalized.graph.nodes, self.workloads
+        text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in nodes])
+        return blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def _measured(self) -> Points:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vdla.compiler.runtime.accelerator import AcceleratorExecutable, KernelExecutable
+from vdla.compiler.backends.accelerator_kernel import KernelExecutable
+from vdla.compiler.runtime.accelerator import AcceleratorExecutable
 from vdla.compiler.runtime.executable import Executable
 from vdla.isa.config import Config
 from vdla.isa.program import Program

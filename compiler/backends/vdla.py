@@ -9,26 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vdla.isa.program import Program as MachineProgram
-from vdla.isa.program import Segment
 from vdla.util.errors import UserError
 
-from ..codegen.vdla.emit import EmissionError
-from ..codegen.vdla.link import buffer_bytes
-from ..codegen.vdla.placement import PlacementError
-from ..ir.regions import write_buffers
-from ..ir.stmt import Program
-from ..pipeline import compile_alone, compile_program
-from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
-from ..runtime.network_inputs import parameter_port
-from ..schedule import LegalityError, Schedule
+from ..pipeline import compile_program
+from ..runtime.accelerator import AcceleratorExecutable
 from .backend import CompileOptions
 
 if TYPE_CHECKING:
     from ..graph.onnx_read import Source
+    from ..ir.stmt import Program
     from ..runtime.archive_fields import Field
     from ..runtime.lengths import Rung
     from ..runtime.shared_arrays import SharedArrays
+    from ..schedule import Schedule
+    from .accelerator_kernel import KernelExecutable
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,39 +79,9 @@ class VdlaBackend:
         """A scheduled expression as a program of its own; each of its leaves must be a copy into a scratchpad or an
         intrinsic.
         """
-        config = options.machine
-        program = schedule.program if isinstance(schedule, Schedule) else schedule
-        try:
-            alone = compile_alone(program, config, virtual_threads=options.virtual_threads)
-        except (EmissionError, PlacementError, LegalityError) as error:
-            raise UserError(
-                f"{program.name}: {str(error).splitlines()[0]}; on the accelerator every product and store must be "
-                "tensorized with an intrinsic, and must read buffers in scratchpads (`set_scope`, `cache_read`)"
-            ) from None
-        written = {buffer.name for buffer in write_buffers(program.body)}
-        segments = [
-            Segment(
-                name=parameter.name,
-                kind="output" if parameter.name in written else "input",
-                address=alone.addresses[parameter.name],
-                size=buffer_bytes(parameter),
-            )
-            for parameter in program.parameters
-        ]
-        ports = [parameter_port(parameter) for parameter in program.parameters]
-        return KernelExecutable(
-            name=program.name,
-            program=MachineProgram(
-                config=config,
-                instructions=alone.instructions,
-                image=alone.image,
-                segments=tuple(segments),
-                groups=(program.name,),
-                group_of=np.zeros(len(alone.instructions), np.int32),
-            ),
-            inputs=tuple([port for port in ports if port.name not in written]),
-            outputs=tuple([port for port in ports if port.name in written]),
-        )
+        from .accelerator_kernel import build_kernel
+
+        return build_kernel(schedule, options.machine, options.virtual_threads)
 
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
         """Raises UserError: a saved program lacks the types and shapes of its outputs, which only the model has."""

@@ -27,12 +27,12 @@ IN_PLACE = "in place"
 
 
 def network_task(network: str, target: Description) -> Task:
-    """The task of the network with key `network` (`legalize.network_key`)."""
+    """The task of the network with key `network` (`AcceleratorNetwork.key`)."""
     return Task(workload={"template": "network", "network": network}, target=target)
 
 
 def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
-    """The description of a workload at one node of one network (`legalize.network_key`)."""
+    """The description of a workload at one node of one network (`AcceleratorNetwork.key`)."""
     return {**workload.to_dict(), "network": network, "node": spoken(node)}
 
 

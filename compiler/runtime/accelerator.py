@@ -1,4 +1,4 @@
-"""Networks and kernels of the accelerator as executables: each run is one launch of the simulator."""
+"""Networks of the accelerator as executables: each run is one launch of the simulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..graph.host import arrays_by_name, load_outputs, store_inputs
 from ..graph.layout import pack_activation, unpack_activation
 from .artifact import Compiled
 from .executable import Arrays, Port
-from .network_inputs import check_inputs, input_ports, output_ports
+from .network_inputs import input_ports, output_ports
 from .readable import Readable, Texts
 
 
@@ -132,51 +132,6 @@ class AcceleratorExecutable(Readable):
         """Does nothing: this executable holds no resources."""
 
     def __enter__(self) -> AcceleratorExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KernelExecutable(Readable):
-    """A tensor expression as a program: `inputs` and `outputs` are segments of its memory image, by name."""
-
-    name: str
-    program: Program
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-
-    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One launch on the simulator."""
-        return self.launch(inputs)[1]
-
-    def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
-        """One launch: its timing and, with `inputs`, its outputs; without `inputs` no data are computed."""
-        memory = self.program.image.copy()
-        if inputs is not None:
-            check_inputs(self.name, self.inputs, inputs)
-            for name, array in inputs.items():
-                segment = self.program.segment(name)
-                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-                memory[segment.address : segment.address + segment.size] = data
-        result = simulate(self.program.config, self.program.instructions, memory, data=inputs is not None)
-        outputs: dict[str, np.ndarray] = {}
-        for port in self.outputs if result.memory is not None else ():
-            segment = self.program.segment(port.name)
-            assert result.memory is not None
-            data = result.memory[segment.address : segment.address + segment.size]
-            outputs[port.name] = data.view(port.dtype).reshape(port.shape).copy()
-        return result, outputs
-
-    def texts(self) -> Texts:
-        """The instructions as text, by layer if there are layers."""
-        return {"instructions": lambda: instructions_text(self.program)}
-
-    def close(self) -> None:
-        """Does nothing: this executable holds no resources."""
-
-    def __enter__(self) -> KernelExecutable:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,9 +22,9 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
+from .alu_intrinsics import VECTORS
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
 from .folds import FoldedWeights
-from .intrinsics import VECTORS
 from .machine import DRAM, Batch, Span
 from .pads_ahead import Padded, padded_outputs
 from .placement import (

@@ -9,8 +9,8 @@ import numpy as np
 import vdla.isa.layout as layout
 
 from ...ir.stmt import Intrinsic
+from .alu_intrinsics import VECTORS
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
-from .intrinsics import VECTORS
 from .machine import Span
 
 if TYPE_CHECKING:

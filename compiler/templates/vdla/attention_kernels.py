@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from .estimate import FITTED
 from .rows import ROWS
 from .template import Kernel
 from .workload import Workload, windowed
+
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
 Places = Sequence[tuple[int, int, int]]
 """Start of each matrix in a stack of matrices: (image, channel, position)."""
@@ -126,8 +130,9 @@ def _cycles(config: Config, workload: Workload) -> float:
 TEMPLATES = table_of(ATTENTION, CONV2D, ROWS)
 
 
-def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attention) -> Kernel:
+def attention_kernels(config: Config, legalized: Legalized, node: Node, operator: Attention) -> list[Kernel]:
     """The kernel of a node made by `fuse_attention`."""
+    graph = legalized.graph
     shape = _shape(config, graph, node.inputs, node.output, operator)
     if shape is None:
         raise ValueError(f"{node.name}: three nested loops cannot reach all matrices that were joined")
@@ -157,17 +162,19 @@ def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attenti
         constants["L"] = scores.table
     workload = _workload(shape)
     program = attention_program(config, shape, arithmetic, 1, node.name)
-    return Kernel(
-        workload=workload,
-        source=AttentionExpression(program=program, post=Post(), shape=shape, arithmetic=arithmetic),
-        tensors={
-            **dict(zip("QKV", node.inputs, strict=True)),
-            "Y": node.output,
-            **dict(zip("SH", _kept(node), strict=True)),
-        },
-        constants={name: Constant(form=unpacked, arrays=(array,)) for name, array in constants.items()},
-        recorded=False,
-    )
+    return [
+        Kernel(
+            workload=workload,
+            source=AttentionExpression(program=program, post=Post(), shape=shape, arithmetic=arithmetic),
+            tensors={
+                **dict(zip("QKV", node.inputs, strict=True)),
+                "Y": node.output,
+                **dict(zip("SH", _kept(node), strict=True)),
+            },
+            constants={name: Constant(form=unpacked, arrays=(array,)) for name, array in constants.items()},
+            recorded=False,
+        )
+    ]
 
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:

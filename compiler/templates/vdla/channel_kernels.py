@@ -7,9 +7,10 @@ stored result of the product before it. Both are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +22,13 @@ from ...graph.layout import Constant, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
-from .joined_tensors import Inside
 from .pool import ELEMENTWISE
 from .pool_kernels import sizes_of_vectors
 from .template import Details, Kernel, Source, identity_parameters
 from .workload import of_vectors, windowed
+
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
 """Adds a second tensor. In each lane one of the two is 0, so the sum is the other one."""
@@ -68,13 +71,12 @@ class _Image:
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
 
-def channel_kernels(
-    config: Config, graph: Graph, node: Node, operator: Channels, inside: Mapping[str, Inside]
-) -> list[Kernel]:
+def channel_kernels(config: Config, legalized: Legalized, node: Node, operator: Channels) -> list[Kernel]:
     """One kernel for each run of copied blocks, and one for each source tensor of each other run.
 
-    Input tensors whose memory is already `inside` the output are not copied.
+    Input tensors whose memory is already inside the output (`Legalized.inside`) are not copied.
     """
+    graph = legalized.graph
     batch = graph.tensors[node.output].nchw[0]
     kernels: list[Kernel] = []
     for index in range(ceil_div(batch, config.batch)):
@@ -88,7 +90,7 @@ def channel_kernels(
         for run in _runs(operator.sources, Blocks.of(config).block):
             if run.copied is not None:
                 part, block = run.copied
-                there = inside.get(node.inputs[part])
+                there = legalized.inside.get(node.inputs[part])
                 if there is None or (there.tensor, there.block) != (node.output, run.first - block):
                     kernels.append(_copy(image, run, part, block))
                 continue

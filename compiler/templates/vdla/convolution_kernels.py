@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +30,32 @@ from .patch_layouts import tiled_layout
 from .rolling_pool import PATCH_CONV2D_POOL, RollingShape
 from .template import Details, Kernel, Source, bound_tensors, parameters
 from .workload import Workload, filled_up, of_vectors, windowed
+
+if TYPE_CHECKING:
+    from .legalize import Legalized
+
+
+def convolution_kernels(
+    config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
+) -> Sequence[Kernel]:
+    """The kernels of a convolution, in order; several for groups, and for positions strided in memory (`phases`,
+    `spaced`, `taken`).
+    """
+    graph, layout = legalized.graph, legalized.layouts[node.inputs[0]]
+    if operator.phases is not None:
+        from .strided_outputs import phase_kernels
+
+        return phase_kernels(config, graph, node, operator, operator.phases)
+    if (operator.spaced, operator.taken) != (None, None):
+        from .strided_outputs import spaced_kernel
+
+        return (spaced_kernel(config, graph, node, operator),)
+    if operator.groups > 1:
+        from .grouped_kernels import grouped_kernels
+
+        if several := grouped_kernels(config, graph, node, operator):
+            return several
+    return (convolution_kernel(config, graph, layout, node, operator),)
 
 
 def convolution_kernel(

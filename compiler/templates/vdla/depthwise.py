@@ -12,7 +12,7 @@ import numpy as np
 from vdla.isa.array_modes import SWEEP_MODE, TAPS
 from vdla.isa.config import Config
 
-from ...codegen.vdla import intrinsics
+from ...codegen.vdla import window_intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
@@ -227,9 +227,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     scope = inputs_scope(workload)
     if together:
         sweeps = () if array.sweep is None else (("sweep", 1), *array.pads(values["rows"]).items())
-        s.tensorize(columns[-1], intrinsics.taps(config, scope), sweeps)
+        s.tensorize(columns[-1], window_intrinsics.taps(config, scope), sweeps)
     else:
-        s.tensorize("conv.b", intrinsics.depthwise(config, scope))
+        s.tensorize("conv.b", window_intrinsics.depthwise(config, scope))
     return frame.finish(config, expression, chained=workload.margins is not None)
 
 

@@ -32,6 +32,7 @@ from vdla.isa.timing import (
 from ...codegen.vdla.machine import scratchpad_depths
 from ..columns import ESTIMATE, Columns, Deferred
 from ..space import Account
+from .features import features
 from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape
 
@@ -90,18 +91,6 @@ class BufferFill:
         """Cycles that the load unit takes for all fills."""
         return self.fills * self.exposed
 
-    def quantities(self, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
-        """Features of the fill for a learned cost model, float64 arrays whose names contain the buffer's `name`."""
-        return {
-            f"{name} beats": self.beats,
-            f"{name} of a filling": self.size,
-            f"beats of a {name} filling": self.beats / self.fills,
-            f"{name} fillings": self.fills,
-            f"compute between {name} fillings": compute / self.fills,
-            f"{name} copies in use": self.copies,
-            f"exposed by the first {name}": self.exposed,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TiledWork:
@@ -125,31 +114,7 @@ class TiledWork:
 
     def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
         """Features of the points for a learned cost model, `more` included; ESTIMATE maps to this estimate's cycles."""
-        return Deferred(lambda: self._described(more), {ESTIMATE: self.cycles(config, fitted)})
-
-    def _described(self, more: Columns) -> Columns:
-        tiles = self.tiles
-        found: dict[str, np.ndarray | float] = {
-            "compute cycles": self.compute,
-            "traffic": self.traffic,
-            "loading": self.loading,
-            "storing": self.storing,
-            "bound": np.maximum(np.maximum(self.compute, self.traffic), self.loading),
-            "instructions": self.instructions,
-            "steps": tiles.steps,
-            "tiles": tiles.count,
-            "cycles of a step": self.compute / tiles.steps,
-            "cycles of a tile": self.compute / tiles.count,
-            "stores of a tile": tiles.sizes["o"],
-            "exposed by the last store": self.last_beats,
-            **more,
-        }
-        for name, buffer in self.buffers.items():
-            found |= buffer.quantities(name, self.compute)
-        points = len(tiles.order)
-        return {
-            name: np.array(np.broadcast_to(item, points), dtype=np.float64) for name, item in found.items()
-        }
+        return Deferred(lambda: features(self, more), {ESTIMATE: self.cycles(config, fitted)})
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
         """Estimated cycles of the layer."""

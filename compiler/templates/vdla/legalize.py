@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
@@ -36,7 +35,6 @@ from ...te.blocks import Blocks, Window
 from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
-from .workload import Workload
 
 if TYPE_CHECKING:
     from .joined_tensors import Inside
@@ -275,12 +273,3 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         and max(window.pads[0], window.pads[2]) <= PAD_LIMIT
         and PATCH_CONV2D.fits(config, patch_workload(graph, node, operator))
     )
-
-
-def network_key(legalized: Legalized, workloads: Mapping[str, Workload]) -> str:
-    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections, whatever their constants.
-
-    Knobs measured for a node inside one network are valid for the same node of another network with this key.
-    """
-    text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in legalized.graph.nodes])
-    return blake2b(text.encode(), digest_size=8).hexdigest()

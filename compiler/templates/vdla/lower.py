@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,6 @@ from ...passes.split_copies import split_copies
 from ...te.post import Post
 from ..columns import Values, one_point
 from ..space import EmptySpaceError
-from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .schedule_cache import ScheduleCache, constants_of, key_of
 from .template import Kernel, Source, template_of
@@ -112,68 +112,38 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
     )
 
 
+KERNELS: Mapping[type, str] = MappingProxyType(
+    {
+        Int8Convolution: "convolution_kernels:convolution_kernels",
+        Int8MaxPool: "pool_kernels:max_pool_kernels",
+        Int8AveragePool: "pool_kernels:average_pool_kernels",
+        Int8Elementwise: "pool_kernels:elementwise_kernels",
+        Table: "pool_kernels:table_kernels",
+        Positions: "position_kernels:position_kernels",
+        Resample: "position_kernels:resample_kernels",
+        Swap: "transpose_kernels:transpose_kernels",
+        TransposedProduct: "transposed_products:transposed_products",
+        Products: "product_kernels:product_kernels",
+        Attention: "attention_kernels:attention_kernels",
+        Normed: "normed_kernels:normed_kernels",
+        Rows: "row_kernels:row_kernels",
+        Channels: "channel_kernels:channel_kernels",
+    }
+)
+"""For each operator of the accelerator, the function of its kernels as FILE:NAME, imported when the operator occurs.
+Arguments: the configuration, the legalized graph, the node, the node's operator. It returns the kernels in order.
+"""
+
+
 def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
-    """The kernels that compute a node, in order. The module of an operator is imported when the operator occurs."""
-    graph = legalized.graph
-    match node.operator:
-        case Int8Convolution(phases=None, spaced=None, taken=None, groups=1) as operator:
-            return (convolution_kernel(config, graph, legalized.layouts[node.inputs[0]], node, operator),)
-        case Int8Convolution() as operator:
-            return _rare_convolution(config, legalized, node, operator)
-        case Int8MaxPool(window=window):
-            from .pool_kernels import max_pool_kernels
-
-            return tuple(max_pool_kernels(config, graph, node, window))
-        case Int8AveragePool() as operator:
-            from .pool_kernels import average_pool_kernels
-
-            return tuple(average_pool_kernels(config, graph, node, operator))
-        case Int8Elementwise(combination=combination):
-            from .pool_kernels import elementwise_kernel
-
-            return (elementwise_kernel(config, graph, node, combination),)
-        case Table(table=table):
-            from .pool_kernels import table_kernel
-
-            return (table_kernel(config, graph, node, table),)
-        case Positions() as operator:
-            from .position_kernels import position_kernels
-
-            return tuple(position_kernels(config, graph, node, operator))
-        case Swap() as operator:
-            from .transpose_kernels import transpose_kernels
-
-            return tuple(transpose_kernels(config, graph, node, operator))
-        case TransposedProduct() as operator:
-            from .transposed_products import transposed_products
-
-            return tuple(transposed_products(config, graph, node, operator))
-        case Products() as operator:
-            from .product_kernels import product_kernels
-
-            return tuple(product_kernels(config, graph, node, operator))
-        case Attention() as operator:
-            from .attention_kernels import attention_kernel
-
-            return (attention_kernel(config, graph, node, operator),)
-        case Normed() as operator:
-            from .normed_kernels import normed_kernel
-
-            return (normed_kernel(config, graph, node, operator),)
-        case Rows() as operator:
-            from .row_kernels import row_kernel
-
-            return (row_kernel(config, graph, node, operator),)
-        case Resample() as operator:
-            from .position_kernels import resample_kernels
-
-            return tuple(resample_kernels(config, graph, node, operator))
-        case Channels() as operator:
-            from .channel_kernels import channel_kernels
-
-            return tuple(channel_kernels(config, graph, node, operator, legalized.inside))
-        case _:
-            raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
+    """The kernels that compute a node, in order."""
+    row = KERNELS.get(type(node.operator))
+    if row is None:
+        raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
+    file, name = row.split(":")
+    return tuple(
+        getattr(import_module(f"{__package__}.{file}"), name)(config, legalized, node, node.operator)
+    )
 
 
 def network_kernels(
@@ -188,28 +158,6 @@ def network_kernels(
     from .chains import chain_layers
 
     return chain_layers(config, legalized.graph, kernels)
-
-
-def _rare_convolution(
-    config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
-) -> tuple[Kernel, ...]:
-    """The kernels of a convolution with groups, or with positions that are strided in memory (`phases`, `spaced`,
-    `taken`).
-    """
-    graph = legalized.graph
-    if operator.phases is not None:
-        from .strided_outputs import phase_kernels
-
-        return tuple(phase_kernels(config, graph, node, operator, operator.phases))
-    if (operator.spaced, operator.taken) != (None, None):
-        from .strided_outputs import spaced_kernel
-
-        return (spaced_kernel(config, graph, node, operator),)
-    from .grouped_kernels import grouped_kernels
-
-    layout = legalized.layouts[node.inputs[0]]
-    several = grouped_kernels(config, graph, node, operator)
-    return tuple(several) or (convolution_kernel(config, graph, layout, node, operator),)
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from .row_kernels import row_parameters, shares_of
 from .rows import ROWS
 from .template import Kernel, parameters
 from .workload import Workload, windowed
+
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
 FEWEST_TILES = 5
 """Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the
@@ -124,8 +128,9 @@ def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> flo
 TEMPLATES = table_of(NORMED, CONV2D, ROWS)
 
 
-def normed_kernel(config: Config, graph: Graph, node: Node, operator: Normed) -> Kernel:
+def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: Normed) -> list[Kernel]:
     """The kernel of a node made by `fuse_norms`."""
+    graph = legalized.graph
     convolution, rows, (made,) = operator.convolution, operator.rows, node.more_outputs
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, lanes = len(convolution.weight), config.block_out
@@ -146,17 +151,19 @@ def normed_kernel(config: Config, graph: Graph, node: Node, operator: Normed) ->
     }
     if convolution.table is not None:
         constants["L"] = Constant(form=unpacked, arrays=(convolution.table,))
-    return Kernel(
-        workload=_workload(graph, node, convolution),
-        source=NormedExpression(
-            program=program, post=convolution.post, shape=shape, shares=shares, shared=rows.post
-        ),
-        tensors={
-            "X": node.inputs[0],
-            **({"R": node.inputs[1]} if convolution.post.has_operand else {}),
-            "Y": made,
-            "Z": node.output,
-        },
-        constants=constants,
-        recorded=False,
-    )
+    return [
+        Kernel(
+            workload=_workload(graph, node, convolution),
+            source=NormedExpression(
+                program=program, post=convolution.post, shape=shape, shares=shares, shared=rows.post
+            ),
+            tensors={
+                "X": node.inputs[0],
+                **({"R": node.inputs[1]} if convolution.post.has_operand else {}),
+                "Y": made,
+                "Z": node.output,
+            },
+            constants=constants,
+            recorded=False,
+        )
+    ]

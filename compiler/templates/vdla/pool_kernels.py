@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,17 +13,20 @@ from vdla.isa.config import Config
 
 from ...graph.abilities import is_broadcast
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8AveragePool
+from ...graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Table
 from ...graph.layout import Constant, pack_taps_weight, pack_weight, unpacked
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.common import Area, Placement
 from ...te.ops.depthwise import depthwise_conv2d
-from ...te.post import Combination, Post
+from ...te.post import Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, filters_of, has_depthwise
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, of_vectors, windowed, workload_of_area
+
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
@@ -51,9 +55,9 @@ def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
     return [replace(kernel, recorded=False, offsets=offsets) for offsets in places]
 
 
-def max_pool_kernels(config: Config, graph: Graph, node: Node, window: Window) -> list[Kernel]:
+def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator: Int8MaxPool) -> list[Kernel]:
     """The kernels of a max-pool."""
-    workload = max_pool_workload(config, graph, node, window)
+    workload = max_pool_workload(config, legalized.graph, node, operator.window)
     details = Details(apart=Blocks.of(config).outputs, name=node.name)
     kernel = Kernel(
         workload=workload,
@@ -72,45 +76,55 @@ def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[
     return batch, channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
 
-def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Combination) -> Kernel:
+def elementwise_kernels(
+    config: Config, legalized: Legalized, node: Node, operator: Int8Elementwise
+) -> list[Kernel]:
     """The kernel of an element-wise node."""
+    graph, combination = legalized.graph, operator.combination
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self
     post = Post(zero_point=zero_point, combination=combination)
     window = Window(kernel=(1, 1))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
     planes = is_broadcast(graph, node)
-    return Kernel(
-        workload=workload,
-        source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
-        recorded=not planes,
-        tensors=bound_tensors(node),
-        constants={"P": identity_parameters(config, workload.channels, zero_point)},
-    )
+    return [
+        Kernel(
+            workload=workload,
+            source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
+            recorded=not planes,
+            tensors=bound_tensors(node),
+            constants={"P": identity_parameters(config, workload.channels, zero_point)},
+        )
+    ]
 
 
-def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:
-    """The kernel of a function of one tensor: a copy whose store looks each value up in `table`, int8 [256]."""
-    sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
+def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Table) -> list[Kernel]:
+    """The kernel of a function of one tensor: a copy whose store looks each value up in the table."""
+    sizes = sizes_of_vectors(config, legalized.graph.tensors[node.inputs[0]].nchw)
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
-    return Kernel(
-        workload=workload,
-        source=Source(workload=workload, details=Details(post=Post(table=True), name=node.name)),
-        tensors=bound_tensors(node),
-        constants={
-            "P": identity_parameters(config, workload.channels, 0),
-            "T": Constant(form=unpacked, arrays=(table,)),
-        },
-        recorded=False,
-    )
+    return [
+        Kernel(
+            workload=workload,
+            source=Source(workload=workload, details=Details(post=Post(table=True), name=node.name)),
+            tensors=bound_tensors(node),
+            constants={
+                "P": identity_parameters(config, workload.channels, 0),
+                "T": Constant(form=unpacked, arrays=(operator.table,)),
+            },
+            recorded=False,
+        )
+    ]
 
 
-def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int8AveragePool) -> list[Kernel]:
+def average_pool_kernels(
+    config: Config, legalized: Legalized, node: Node, operator: Int8AveragePool
+) -> list[Kernel]:
     """One kernel for each part of the output whose windows have equal divisors.
 
     The store unit sums windows that fit the accumulators; larger windows become products with ones, which the array
     sums piece by piece.
     """
+    graph = legalized.graph
     parts = _areas(operator.divisors)
     sizes = graph.tensors[node.inputs[0]].nchw
     pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], operator.window)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vdla.isa.config import Config
 
 from ...graph.errors import node_error
-from ...graph.graph import Graph, Node
+from ...graph.graph import Node
 from ...graph.int8_operators import Int8Convolution, Positions, Resample
 from ...graph.position_boxes import Box, Steps, boxes_of
 from ...ir.limits import MOST_RUNS
@@ -27,11 +28,15 @@ from .strided_outputs import part_kernel
 from .template import Details, Kernel, Source, identity_parameters
 from .workload import windowed
 
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
-def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
+
+def position_kernels(config: Config, legalized: Legalized, node: Node, operator: Positions) -> list[Kernel]:
     """One kernel for each box of the output in each image; channels begin at a block boundary. Raises NodeError for
     batch > 1.
     """
+    graph = legalized.graph
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise node_error(
             f"configuration {config.name}",
@@ -188,8 +193,9 @@ def _copies(
     ]
 
 
-def resample_kernels(config: Config, graph: Graph, node: Node, operator: Resample) -> list[Kernel]:
+def resample_kernels(config: Config, legalized: Legalized, node: Node, operator: Resample) -> list[Kernel]:
     """One kernel for each run of outputs in equal steps with the same weights."""
+    graph = legalized.graph
     channels, plane = graph.tensors[node.inputs[0]].nchw[1], graph.tensors[node.output].nchw[2:]
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     kernels: list[Kernel] = []

@@ -6,6 +6,7 @@ A block of n channels at n positions is a weight tile: each position is a row.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from vdla.isa.config import Config
 
 from ...graph.abilities import needs
 from ...graph.errors import node_error
-from ...graph.graph import Graph, Node
+from ...graph.graph import Node
 from ...graph.int8_operators import Products
 from ...graph.layout import Constant, unpacked
 from ...te.blocks import Window, ceil_div
@@ -22,13 +23,17 @@ from .conv2d import CONV2D
 from .template import Details, Kernel, Source, parameters
 from .workload import windowed
 
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
-def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
+
+def product_kernels(config: Config, legalized: Legalized, node: Node, operator: Products) -> list[Kernel]:
     """One kernel for each group of the products.
 
     Spare lanes of the last block of `depth` channels hold the zero point in one of the factors (`pad_to_blocks`).
     Raises NodeError for groups that begin inside a block or a weight tile.
     """
+    graph = legalized.graph
     lanes = config.block_out
     sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]
     planes = [height * width for _, _, height, width in sizes]

@@ -12,7 +12,7 @@ import numpy as np
 
 from vdla.isa.config import Config
 
-from ...codegen.vdla import intrinsics
+from ...codegen.vdla import intrinsics, window_intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Blocks, Window, ceil_div
@@ -233,7 +233,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     s.cache_read("P", "og", "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize(
-        "window", intrinsics.post_rows(config, post, workload.pool_kernel), intrinsics.post_attributes(post)
+        "window",
+        window_intrinsics.post_rows(config, post, workload.pool_kernel),
+        intrinsics.post_attributes(post),
     )
     for loop in threads:
         s.virtual_thread(loop)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 
-from ...graph.graph import Graph, Node
+from ...graph.graph import Node
 from ...graph.int8_operators import Rows
 from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window
@@ -16,9 +18,13 @@ from .rows import ROWS, RowsExpression
 from .template import Kernel, bound_tensors, parameters
 from .workload import windowed
 
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
-def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kernel:
+
+def row_kernels(config: Config, legalized: Legalized, node: Node, operator: Rows) -> list[Kernel]:
     """The kernel of a softmax or a normalization."""
+    graph = legalized.graph
     sizes = graph.tensors[node.inputs[0]].nchw
     batch, channels, height, width = sizes
     shares = shares_of(operator, channels)
@@ -36,13 +42,15 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
     constants = {"P": row_parameters(config, operator, channels)}
     if operator.entries is not None:
         constants["T"] = Constant(form=unpacked, arrays=(planes_of(operator.entries).reshape(-1),))
-    return Kernel(
-        workload=workload,
-        source=RowsExpression(program=program, post=operator.post, shares=shares, plane=operator.plane),
-        tensors=bound_tensors(node),
-        constants=constants,
-        recorded=False,
-    )
+    return [
+        Kernel(
+            workload=workload,
+            source=RowsExpression(program=program, post=operator.post, shares=shares, plane=operator.plane),
+            tensors=bound_tensors(node),
+            constants=constants,
+            recorded=False,
+        )
+    ]
 
 
 def shares_of(operator: Rows, channels: int) -> Shares:

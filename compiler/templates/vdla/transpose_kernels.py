@@ -7,6 +7,7 @@ the unit matrix is, for each channel, a vector of the values at these positions.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from vdla.isa.config import Config
 
 from ...graph.abilities import Abilities
 from ...graph.errors import node_error
-from ...graph.graph import Graph, Node
+from ...graph.graph import Node
 from ...graph.int8_operators import Swap
 from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window, ceil_div
@@ -24,12 +25,16 @@ from .conv2d import CONV2D
 from .template import Details, Kernel, Source, identity_parameters
 from .workload import windowed
 
+if TYPE_CHECKING:
+    from .legalize import Legalized
 
-def transpose_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
+
+def transpose_kernels(config: Config, legalized: Legalized, node: Node, operator: Swap) -> list[Kernel]:
     """One kernel for each block of channels of each image; channels begin at a block boundary.
 
     Raises NodeError for machines without square tiles of one image.
     """
+    graph = legalized.graph
     lanes = Blocks.of(config).block
     if not Abilities.of(config).products:
         raise node_error(

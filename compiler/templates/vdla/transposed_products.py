@@ -9,12 +9,13 @@ positions as one vector, which is the layout of weight tiles for later products.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vdla.isa.config import Config
 
-from ...graph.graph import Graph, Node
+from ...graph.graph import Node
 from ...graph.int8_operators import TransposedProduct
 from ...graph.layout import Constant, pack_operand
 from ...te.blocks import Window, ceil_div
@@ -22,15 +23,19 @@ from .conv2d import CONV2D
 from .template import Details, Kernel, Source, parameters
 from .workload import windowed
 
+if TYPE_CHECKING:
+    from .legalize import Legalized
+
 
 def transposed_products(
-    config: Config, graph: Graph, node: Node, operator: TransposedProduct
+    config: Config, legalized: Legalized, node: Node, operator: TransposedProduct
 ) -> list[Kernel]:
     """One kernel for each image.
 
     The input has whole blocks of positions, some of the last block perhaps unused; an operand is a constant with one
     value for each filter.
     """
+    graph = legalized.graph
     lanes, convolution = config.block_out, operator.convolution
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     plane, filters = height * width, len(convolution.weight)

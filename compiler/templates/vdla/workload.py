@@ -46,7 +46,7 @@ class Workload:
     pool_kernel: Pair = (1, 1)
     pool_strides: Pair = (1, 1)
     pool_pads: Pads = (0, 0, 0, 0)
-    # Not in the repr, because `network_key` hashes it and existing records are older than these fields.
+    # Not in the repr, because `AcceleratorNetwork.key` hashes it and existing records are older than these fields.
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
     last_vectors: int | None = field(default=None, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla import intrinsics
+from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics, window_intrinsics
 from vdla.compiler.ir.expr import Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Intrinsic, Program, nest, whole
@@ -54,7 +54,7 @@ def test_depthwise(config):
     rng = np.random.default_rng(2)
     inp = rng.integers(-128, 128, (config.batch, config.block_out), dtype=np.int8)
     wgt = rng.integers(-128, 128, config.block_out, dtype=np.int8)
-    got = call(intrinsics.depthwise(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
+    got = call(window_intrinsics.depthwise(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
     np.testing.assert_array_equal(got, 2 * inp.astype(np.int32) * wgt.astype(np.int32))
 
 
@@ -63,7 +63,7 @@ def test_taps(config):
     rng = np.random.default_rng(2)
     inp = rng.integers(-128, 128, (TAPS, config.batch, config.block_out), dtype=np.int8)
     wgt = rng.integers(-128, 128, (TAPS, config.block_out), dtype=np.int8)
-    got = call(intrinsics.taps(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
+    got = call(window_intrinsics.taps(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
     np.testing.assert_array_equal(got, 2 * (inp.astype(np.int32) * wgt[:, None]).sum(axis=0))
 
 
@@ -100,7 +100,7 @@ def test_post(config, window, pool, combined):
 def test_patch(config):
     rng = np.random.default_rng(4)
     image = rng.integers(-128, 128, (3, 7), dtype=np.int8)
-    declaration = intrinsics.patch(config, 3, 7)
+    declaration = window_intrinsics.patch(config, 3, 7)
     got = call(declaration, {"image": image}, pad=Const(0, DType.INT8))["out"]
     assert got.shape == (-(-21 // config.block_in), config.block_in)
     np.testing.assert_array_equal(got.reshape(-1)[:21], image.reshape(-1))
@@ -108,7 +108,7 @@ def test_patch(config):
 
 
 def test_fill():
-    assert (call(intrinsics.fill(CONFIGS[1]), {})["acc"] == np.iinfo(np.int32).min).all()
+    assert (call(alu_intrinsics.fill(CONFIGS[1]), {})["acc"] == np.iinfo(np.int32).min).all()
 
 
 def test_scopes_are_the_accelerators_memories():

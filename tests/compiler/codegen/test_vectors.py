@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.vdla import intrinsics
+from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics
 from vdla.compiler.codegen.vdla.link_alone import link_alone
 from vdla.compiler.graph.layout import pack_parameters
 from vdla.compiler.ir.expr import Const, Var
@@ -62,7 +62,7 @@ def rows_combined(
     right = Const(immediate, DType.INT32) if immediate is not None else src[0, o, 0, x, b, j]
     if immediate is None:
         loads.append(Copy(name="load_row", destination=rows(src, 0, 1), source=rows(z_in, 0, 1)))
-    value = intrinsics.operator(opcode)(acc[0, o, y, x, b, j], right)
+    value = alu_intrinsics.operator(opcode)(acc[0, o, y, x, b, j], right)
     result = Assign(name="result", buffer=acc, indices=(Const(0), o, y, x, b, j), value=value)
     extents = (times, BLOCKS, ROWS, COLUMNS, *lanes)
     combined = nest(list(zip((k, o, y, x, b, j), extents, strict=True)), result)
@@ -87,14 +87,16 @@ def schedule(
     if immediate is None:
         s.set_scope("src", "acc")
     s.cache_read("P", "tile", "par")
-    s.tensorize("v.b", intrinsics.vector(config, opcode, immediate), intrinsics.vector_attributes(immediate))
+    s.tensorize(
+        "v.b", alu_intrinsics.vector(config, opcode, immediate), alu_intrinsics.vector_attributes(immediate)
+    )
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
     return s
 
 
 @pytest.mark.parametrize("config", MACHINES, ids=lambda config: config.name)
 @pytest.mark.parametrize("immediate", [None, -7])
-@pytest.mark.parametrize("opcode", sorted(intrinsics.VECTORS.values()), ids=lambda opcode: opcode.name)
+@pytest.mark.parametrize("opcode", sorted(alu_intrinsics.VECTORS.values()), ids=lambda opcode: opcode.name)
 def test_the_emitted_program_computes_what_the_tensor_expression_says(
     config: Config, opcode: AluOpcode, immediate: int | None
 ) -> None:
@@ -135,9 +137,9 @@ def test_the_emitted_program_computes_what_the_tensor_expression_says(
 
 
 @pytest.mark.parametrize("config", MACHINES, ids=lambda config: config.name)
-@pytest.mark.parametrize("opcode", sorted(intrinsics.VECTORS.values()), ids=lambda opcode: opcode.name)
+@pytest.mark.parametrize("opcode", sorted(alu_intrinsics.VECTORS.values()), ids=lambda opcode: opcode.name)
 def test_bodies_are_the_operations_of_the_instruction_set(config: Config, opcode: AluOpcode) -> None:
-    declaration = intrinsics.vector(config, opcode)
+    declaration = alu_intrinsics.vector(config, opcode)
     verify_declaration(declaration)
     rng = np.random.default_rng(4)
     shape = (config.batch, config.block_out)
@@ -158,6 +160,6 @@ def test_another_operation_does_not_match() -> None:
 
 def test_an_operation_without_an_operator_is_refused() -> None:
     with pytest.raises(ValueError, match="no intrinsic for the ALU operation SHR"):
-        intrinsics.vector(TINY, AluOpcode.SHR)
+        alu_intrinsics.vector(TINY, AluOpcode.SHR)
     with pytest.raises(ValueError, match="40000 does not fit the 16 bits"):
-        intrinsics.vector_attributes(40000)
+        alu_intrinsics.vector_attributes(40000)

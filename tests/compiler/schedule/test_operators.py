@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from campaign import representatives, some
 
-from vdla.compiler.codegen.vdla import intrinsics
+from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics, window_intrinsics
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic
@@ -159,7 +159,7 @@ def test_conv2d_with_pool(pads):
 
 
 def tensorize_borders(s, config):
-    declaration = intrinsics.fill(config)
+    declaration = alu_intrinsics.fill(config)
     for statement in walk(s.program):
         if isinstance(statement, Assign) and statement.name.startswith("border."):
             s.tensorize(f"{statement.name}.b", declaration)
@@ -242,7 +242,7 @@ def test_depthwise_conv2d(batch, shared):
         s.set_scope("padded", "inp")
         s.cache_read("W", og, "wgt")
         s.cache_read("P", og, "par")
-        operation, finish = intrinsics.depthwise(config), intrinsics.post(config, Post(zero_point=3))
+        operation, finish = window_intrinsics.depthwise(config), intrinsics.post(config, Post(zero_point=3))
         s.tensorize("conv.b", operation)
         s.tensorize("b", finish)
         return {"depthwise": operation, "post": finish}

@@ -1,0 +1,71 @@
+"""The ALU's operations as loop IR bodies, and the fill of accumulators with pads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.config import Config
+
+from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
+from ...ir.stmt import Assign, IntrinsicDeclaration, nest
+from ...ir.types import DType
+from ...te.ops.common import INT32_MIN
+
+_OPERATORS: dict[AluOpcode, Callable[[Expr, Expr], Expr]] = {
+    AluOpcode.MIN: minimum,
+    AluOpcode.MAX: maximum,
+    AluOpcode.ADD: lambda left, right: left + right,
+    AluOpcode.MUL: lambda left, right: left * right,
+    AluOpcode.SUB: lambda left, right: left - right,
+}
+
+
+VECTORS = {f"vector_{opcode.name.lower()}": opcode for opcode in _OPERATORS}
+"""The ALU operation of each element-wise intrinsic, by the intrinsic's name."""
+
+
+def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
+    """The loop IR expression of the ALU operation `opcode`, one of VECTORS: the int32 result of left and right."""
+    return _OPERATORS[opcode]
+
+
+def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> IntrinsicDeclaration:
+    """An ALU operation: acc int32[B, co] = operation(acc, right), where right is src int32[B, co] or the int16
+    `immediate`.
+
+    Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine or the loop IR
+    lacks.
+    """
+    if opcode not in _OPERATORS or opcode not in alu_opcodes(config):
+        raise ValueError(
+            f"configuration {config.name!r} has no intrinsic for the ALU operation {opcode.name}"
+        )
+    lanes = (config.batch, config.block_out)
+    acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
+    src = Buffer(name="src", shape=lanes, dtype=DType.INT32, scope="acc")
+    b, j = Var("b"), Var("j")
+    right = src[b, j] if immediate is None else Const(immediate, DType.INT32)
+    name = f"vector_{opcode.name.lower()}"
+    result = Assign(name=name, buffer=acc, indices=(b, j), value=_OPERATORS[opcode](acc[b, j], right))
+    body = nest([(b, lanes[0]), (j, lanes[1])], result)
+    return IntrinsicDeclaration(name=name, parameters=(acc, src) if immediate is None else (acc,), body=body)
+
+
+def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ...]:
+    """The attributes of a `vector` intrinsic, for emission. Raises ValueError for an immediate of more than 16 bits."""
+    if immediate is None:
+        return ()
+    if not -(1 << 15) <= immediate < 1 << 15:
+        raise ValueError(f"the immediate {immediate} does not fit the 16 bits of an ALU instruction")
+    return (("immediate", immediate),)
+
+
+def fill(config: Config) -> IntrinsicDeclaration:
+    """acc int32[B, co] = the least int32: the pads of a max-pool over accumulators."""
+    lanes = (config.batch, config.block_out)
+    acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
+    b, j = Var("b"), Var("j")
+    least = Const(INT32_MIN, DType.INT32)
+    body = nest([(b, lanes[0]), (j, lanes[1])], Assign(name="fill", buffer=acc, indices=(b, j), value=least))
+    return IntrinsicDeclaration(name="fill", parameters=(acc,), body=body)

@@ -1,0 +1,80 @@
+"""Loop IR bodies of depthwise products, loads of patches, and stores over a ring of rows."""
+
+from __future__ import annotations
+
+from vdla.isa.array_modes import TAPS
+from vdla.isa.config import Config
+
+from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal
+from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
+from ...ir.types import DType
+from ...te.blocks import Blocks, Pair
+from ...te.ops.patches import patch_declaration
+from ...te.post import Post, Views, rolling_point
+
+
+def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
+    """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
+    int8[positions, co]; acc = instead of += where FIRST is true.
+
+    With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co is r times ci, a
+    position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a part of ci, inp and
+    wgt are that part of a vector and of a row. `scope`: as in `gemm`.
+    """
+    b_size, lanes = config.batch, config.block_out
+    vectors, narrow = config.position_inputs, min(config.block_in, lanes)
+    count = positions * vectors
+    # A single vector has no dimension of its own.
+    of = () if count == 1 else (count,)
+    acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
+    inp = Buffer(name="inp", shape=(*of, b_size, narrow), dtype=DType.INT8, scope=scope)
+    wgt = Buffer(name="wgt", shape=(*of, narrow), dtype=DType.INT8, scope="wgt")
+    t, b, j = Var("t"), Var("b"), Var("j")
+    number = t if vectors == 1 else (t * vectors + j // narrow if positions > 1 else j // narrow)
+    lane = j if vectors == 1 else j % narrow
+    at = () if count == 1 else (number,)
+    product = cast(inp[(*at, b, lane)], DType.INT32) * cast(wgt[(*at, lane)], DType.INT32)
+    name, loops, first = "depthwise", [(b, b_size), (j, lanes)], FIRST
+    if positions > 1:
+        name, loops, first = "taps", [(t, positions), *loops], all_of(FIRST, equal(t, 0))
+    reduce = Reduce(name=name, op="add", buffer=acc, indices=(b, j), value=product, first=first)
+    return IntrinsicDeclaration(name=name, parameters=(acc, inp, wgt), body=nest(loops, reduce))
+
+
+def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+    """`depthwise` of TAPS positions."""
+    return depthwise(config, scope, TAPS)
+
+
+def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
+    """`post` with the maximum over a window whose rows need not be adjacent in the accumulators (a ring of rows).
+
+    acc.r int32[columns, B, co] is row r of the window.
+    """
+    lanes = (config.batch, config.block_out)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    rows = [
+        Buffer(name=f"acc.{r}", shape=(window[1], *lanes), dtype=DType.INT32, scope="acc")
+        for r in range(window[0])
+    ]
+    par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
+    operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
+
+    def accumulator(r: Expr, c: Expr, b: Expr, j: Expr) -> Load:
+        assert isinstance(r, Const)
+        return rows[int(r.value)][c, b, j]
+
+    views = Views(
+        out=lambda b, j: out[b, j],
+        accumulator=accumulator,
+        parameter=lambda row, j: par[row, j],
+        operand=None if operand is None else lambda b, j: operand[b, j],
+    )
+    body = rolling_point(Blocks.of(config), views, constants, window)
+    parameters = (out, par, *rows) if operand is None else (out, par, *rows, operand)
+    return IntrinsicDeclaration(name="post_rows", parameters=parameters, body=body)
+
+
+def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
+    """One patch of LOAD.PATCH; see `patch_declaration`."""
+    return patch_declaration(Blocks.of(config), rows, run)
