@@ -13,9 +13,9 @@ import onnx
 
 from vdla.compiler.divided import Division
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.model_rewrites import convert_opset
 from vdla.compiler.graph.onnx_load import OLDEST_OPSET, opset_of
 from vdla.compiler.graph.onnx_read import coarsest_float, is_quantized, read_model
+from vdla.compiler.graph.opset_conversion import convert_opset
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
