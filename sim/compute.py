@@ -291,8 +291,12 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
+    # Element by element: an assignment of arrays would compile numba's error message for shapes that differ, 1.6 s.
     for r in range(len(swept) - 1):
-        swept[r] = swept[r + 1]
+        for t in range(swept.shape[1]):
+            for b in range(swept.shape[2]):
+                for j in range(swept.shape[3]):
+                    swept[r, t, b, j] = swept[r + 1, t, b, j]
     newest, inputs = swept[-1], swept.shape[3] // narrow
     for t in range(len(newest)):
         for b in range(inp.shape[1]):

@@ -217,7 +217,9 @@ def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  
             unit = row[UNIT]
             if unit > STORE or row[REGISTER] >= register_counts[unit]:
                 return _BAD_REGISTER, i, 0, 0, False
-            registers[used] = registers[current[unit]]
+            # An assignment of whole rows would compile numba's error message for shapes that differ: 2.4 s.
+            for place in range(registers.shape[1]):
+                registers[used, place] = registers[current[unit], place]
             registers[used, row[REGISTER]] = row[VALUE]
             current[unit] = used
             used += 1

@@ -34,6 +34,20 @@ def _fits(row, depth):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def _set(run, first, count, source):  # type: ignore[no-untyped-def]
+    run[0], run[1], run[2] = first, count, source
+
+
+@compiled()
+def _copy(target, to, source, start, count):  # type: ignore[no-untyped-def]
+    """target[to:][:count] = source[start:][:count], element by element: an assignment of array slices would compile
+    numba's error message for shapes that differ, 2 s.
+    """
+    for k in range(count):
+        target[to + k] = source[start + k]
+
+
+@compiled()
 def _runs(row):  # type: ignore[no-untyped-def]
     """Runs of consecutive elements of a rectangular load, int64 (m, 3): first scratchpad element, number of elements,
     first DRAM element (-1 for pads).
@@ -43,14 +57,14 @@ def _runs(row):  # type: ignore[no-untyped-def]
     at, used = row[SRAM_BASE], 0
     if row[X_SIZE] == 0:
         return runs[:0]
-    runs[used] = (at, row[Y_PAD_0] * columns, -1)
+    _set(runs[used], at, row[Y_PAD_0] * columns, -1)
     at, used = at + row[Y_PAD_0] * columns, used + 1
     for y in range(row[Y_SIZE]):
-        runs[used] = (at, row[X_PAD_0], -1)
-        runs[used + 1] = (at + row[X_PAD_0], row[X_SIZE], row[DRAM_BASE] + y * row[X_STRIDE])
-        runs[used + 2] = (at + row[X_PAD_0] + row[X_SIZE], row[X_PAD_1], -1)
+        _set(runs[used], at, row[X_PAD_0], -1)
+        _set(runs[used + 1], at + row[X_PAD_0], row[X_SIZE], row[DRAM_BASE] + y * row[X_STRIDE])
+        _set(runs[used + 2], at + row[X_PAD_0] + row[X_SIZE], row[X_PAD_1], -1)
         at, used = at + columns, used + 3
-    runs[used] = (at, row[Y_PAD_1] * columns, -1)
+    _set(runs[used], at, row[Y_PAD_1] * columns, -1)
     return runs[: used + 1]
 
 
@@ -70,8 +84,7 @@ def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
         if start < 0:
             flat[to * size : (to + count) * size] = _pad_int8(here)
         else:
-            for k in range(count * size):
-                flat[to * size + k] = source[start * size + k]
+            _copy(flat, to * size, source, start * size, count * size)
     return DONE
 
 
@@ -119,7 +132,7 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
             flat[to * size : (to + count) * size] = 0
             packed[to : to + count] = 0
             continue
-        flat[to * size : (to + count) * size] = source[start * size : (start + count) * size]
+        _copy(flat, to * size, source, start * size, count * size)
         for tile in range(to, to + count):
             for block in range(blocks):
                 for lane in range(lanes):
@@ -142,9 +155,9 @@ def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
         else:
             data = memory[size * start : size * (start + count)]
             if size == 4:
-                uop[to : to + count] = data.view(np.uint32)
+                _copy(uop, to, data.view(np.uint32), 0, count)
             else:
-                uop[to : to + count] = data.view(np.uint64)
+                _copy(uop, to, data.view(np.uint64), 0, count)
     return DONE
 
 
@@ -159,7 +172,7 @@ def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
             flat[to * lanes : (to + count) * lanes] = np.int32(here[1])
         else:
             words = memory[4 * start * lanes : 4 * (start + count) * lanes].view(np.int32)
-            flat[to * lanes : (to + count) * lanes] = words
+            _copy(flat, to * lanes, words, 0, count * lanes)
     return DONE
 
 
@@ -174,7 +187,7 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
         if start < 0:
             flat[to * lanes : (to + count) * lanes] = np.int32(here[1])
         else:
-            flat[to * lanes : (to + count) * lanes] = source[start * lanes : (start + count) * lanes]
+            _copy(flat, to * lanes, source, start * lanes, count * lanes)
     return DONE
 
 
@@ -187,7 +200,7 @@ def load_table(row, memory, table):  # type: ignore[no-untyped-def]
     source = memory.view(np.int8)
     for to, count, start in _runs(row):
         if start >= 0:
-            flat[to * size : (to + count) * size] = source[start * size : (start + count) * size]
+            _copy(flat, to * size, source, start * size, count * size)
     return DONE
 
 
@@ -202,5 +215,5 @@ def load_par(row, memory, par):  # type: ignore[no-untyped-def]
             flat[to * size : (to + count) * size] = 0
         else:
             words = memory[4 * start * size : 4 * (start + count) * size].view(np.uint32)
-            flat[to * size : (to + count) * size] = words
+            _copy(flat, to * size, words, 0, count * size)
     return DONE

@@ -272,7 +272,10 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
             if slot[_S_UOPS] < 0:
                 if used + last - first > len(kept):
                     grown = np.empty(2 * (used + last - first), np.uint64)
-                    grown[:used] = kept[:used]
+                    # Element by element: an assignment of slices would compile numba's error message for shapes that
+                    # differ, 2 s.
+                    for k in range(used):
+                        grown[k] = kept[k]
                     kept = grown
                 slot[_S_UOPS] = used
                 for k in range(first, last):

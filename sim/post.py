@@ -113,7 +113,8 @@ def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def
                 for k in range(size):
                     out[k] = flat[k]
             if row[CHAIN]:
-                chain[to : to + size] = vector
+                for k in range(size):
+                    chain[to + k] = vector[k]
     return DONE
 
 

@@ -324,10 +324,14 @@ def observe_operations(  # type: ignore[no-untyped-def]
                                         weight = tile[o % columns, k] - wgt_zero
                                         total += (np.int64(vector[b, k]) - inp_zero) * weight
                                 sums[b * block_out + o] += total
+                        # Element by element: an assignment of arrays would compile numba's message for shapes that
+                        # differ, 3 s.
                         for b in range(batch):
                             for k in range(block_in):
                                 state.vector[b, k] = vector[b, k]
-                        state.tile[:] = tile
+                        for o in range(columns):
+                            for k in range(block_in):
+                                state.tile[o, k] = tile[o, k]
                         state.places[4] = groups
                     if holds:
                         continue
@@ -347,7 +351,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         flat[d, k] = value
                 first = False
     if filled and tree == 1:
-        state.trees[0] = state.trees[1]
+        both = state.trees.reshape(2, -1)
+        for k in range(both.shape[1]):
+            both[0, k] = both[1, k]
     return 0
 
 

@@ -12,15 +12,14 @@ def reduce_window(acc, corner, here, reduced):  # type: ignore[no-untyped-def]
     """
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
-    reduced[:] = acc[corner]
     for r in range(rows):
         for c in range(columns):
-            if r == 0 and c == 0:
-                continue
             vector = acc[(corner + r * row_stride + c * column_stride) % len(acc)]
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):
-                    if sums:
+                    if r == 0 and c == 0:
+                        reduced[b, j] = vector[b, j]
+                    elif sums:
                         reduced[b, j] += vector[b, j]
                     else:
                         reduced[b, j] = max(reduced[b, j], vector[b, j])

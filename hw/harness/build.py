@@ -32,6 +32,7 @@ _VERILATE = (
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
 )
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+"""Source files of Verilator's runtime, in its folder `include`."""
 
 _MEMORIES = """`verilator_config
 public_flat_rw -module "*compute*" -var "uops"
@@ -135,21 +136,45 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
 
     def build(target: Path) -> None:
         compiler = require_tools()
+        runtime = _runtime(root, version, compiler)
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, memories, work)
-            include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
+            include = [*_include(root), f"-I{unit.parent}"]
             library = work / "library.so"
-            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library)])
+            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library), str(runtime)])
             # Copies, since g++ would report a full disk as an error of its own.
             shutil.copyfile(library, target)
 
     return cached_or_made(CACHE, f"{digest[:32]}.so", build)
 
 
+def _include(root: Path) -> list[str]:
+    """Flags of g++ for the folders of Verilator's headers."""
+    return [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
+
+
+def _runtime(root: Path, version: str, compiler: str) -> Path:
+    """Object file of Verilator's runtime, a third of a small library's compilation; one for all libraries.
+
+    Compiled for speed, since libraries of both goals share it.
+    """
+    flags = (*_COMPILE, "-O1")
+    digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()
+
+    def build(target: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
+            unit, made = Path(directory) / "runtime.cc", Path(directory) / "runtime.o"
+            unit.write_text("".join(f'#include "{root / "include" / name}"\n' for name in _RUNTIME))
+            call([compiler, "-c", *flags, *_include(root), str(unit), "-o", str(made)])
+            shutil.copyfile(made, target)
+
+    return cached_or_made(CACHE, f"{digest[:32]}.o", build)
+
+
 def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
-    """Writes the C++ file of the library, with Verilator's runtime, the generated classes and the harness, to the
-    folder `work`; returns its path.
+    """Writes the C++ file of the library, with the generated classes and the harness, to the folder `work`; returns its
+    path.
     """
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")
@@ -162,7 +187,7 @@ def _generate(root: Path, prepared: str, source: str, memories: str, work: Path)
     header = (generated / "Vvdla___024root.h").read_text(encoding="utf-8")
     lists = _scratchpads(header) + _counters(header) + _ports(prepared)
     (generated / "scratchpads.inc").write_text(lists, encoding="utf-8")
-    parts = [*(root / "include" / name for name in _RUNTIME), *sorted(generated.glob("*.cpp"))]
+    parts = sorted(generated.glob("*.cpp"))
     unit = generated / "unit.cc"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts) + source, encoding="utf-8")
     return unit
