@@ -49,27 +49,21 @@ def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArr
     return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
 
 
-def fitted_bias(
+def moved_bias(
     bias: NDArray[np.int64],
-    weight: NDArray[np.int8],
-    zero_point: int,
+    rows: NDArray[np.int8],
+    wanted: NDArray[np.int64],
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
+    """The bias' of each channel, int32 (O,), for weights `rows` (O, products), where the sums with the `wanted` bias',
+    int64 (O,), may leave 32 bits.
 
-    If the sums with a bias' may leave 32 bits, it is moved to the nearest bias' whose sums do not, provided that stage
-    A of `stage`, with `scale`, saturates all sums of the channel with either bias. Raises AccumulatorError otherwise.
+    It is the nearest bias' whose sums do not, provided that stage A of `stage`, with `scale`, saturates all sums of
+    the channel with either bias. Raises AccumulatorError otherwise.
     """
-    rows = weight.reshape(len(weight), -1)
-    # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
-    total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)
-    wanted = np.broadcast_to(bias, total.shape) - zero_point * total
-    if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 <= HIGHEST:
-        # Sums of this many products of int8 values fit whatever the signs of the weights.
-        return wanted.astype(np.int32)
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
-    negative = total - positive
+    negative = rows.sum(axis=1, dtype=np.int64) - positive
     most = positive * INT8_HIGH + negative * INT8_LOW
     least = positive * INT8_LOW + negative * INT8_HIGH
     deep = (most > HIGHEST) | (least < LOWEST)
@@ -83,12 +77,12 @@ def fitted_bias(
         down = fitted[moved] < wanted[moved]
         # Stage A is monotone: if the sum nearest to zero saturates, all others do, and so do sums further out.
         nearest = np.where(down, fitted[moved] + least[moved], fitted[moved] + most[moved])
-        scales = np.broadcast_to(scale, total.shape)[moved]
+        scales = np.broadcast_to(scale, wanted.shape)[moved]
         results = requantize(nearest, scales, stage.zero_point, stage.low, stage.high)
         wrong = results != np.where(down, stage.high, stage.low)
         if wrong.any():
             channel = int(moved[np.argmax(wrong)])
-            value = int(np.broadcast_to(bias, total.shape)[channel])
+            value = int(np.broadcast_to(bias, wanted.shape)[channel])
             raise AccumulatorError(
                 f"the bias {value} of channel {channel} and its products may leave 32 bits"
             )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vdla.isa.arithmetic import INT8_LOW
 from vdla.isa.scales import requantize_scale
 
-from .accumulators import fitted_bias
+from ..te.post import Post
 from .int8_operators import Int8Convolution
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
@@ -96,3 +98,26 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
         post=post,
     )
     return to.append(context, operator, (product.data.tensor,))
+
+
+def fitted_bias(
+    bias: NDArray[np.int64],
+    weight: NDArray[np.int8],
+    zero_point: int,
+    scale: NDArray[np.float32],
+    stage: Post,
+) -> NDArray[np.int32]:
+    """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
+
+    Where sums may leave 32 bits, `accumulators.moved_bias` makes it, or raises AccumulatorError.
+    """
+    rows = weight.reshape(len(weight), -1)
+    # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
+    total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)
+    wanted = np.broadcast_to(bias, total.shape) - zero_point * total
+    if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 < 2**31:
+        # Sums of this many products of int8 values fit whatever the signs of the weights.
+        return wanted.astype(np.int32)
+    from .accumulators import moved_bias
+
+    return moved_bias(bias, rows, wanted, scale, stage)

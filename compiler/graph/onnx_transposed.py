@@ -13,7 +13,6 @@ from vdla.isa.scales import requantize_scale
 from ..te.blocks import Pair, Window
 from ..te.ops.convolution import transposed_outputs
 from ..te.ops.sums import Epilogue
-from .accumulators import fitted_bias
 from .geometry import Windows, window_extent
 from .graph import Shape
 from .int8_operators import Int8Convolution, Interleave
@@ -21,7 +20,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_products import bias_operand, weight_operand
+from .onnx_products import bias_operand, fitted_bias, weight_operand
 from .onnx_values import Pending, Product, Waiting
 from .onnx_window_attributes import (
     AUTOMATIC,

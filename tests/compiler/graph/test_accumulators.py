@@ -11,11 +11,12 @@ from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.gpu_stages import gpu_emulated
-from vdla.compiler.graph.accumulators import AccumulatorError, fitted_bias
+from vdla.compiler.graph.accumulators import AccumulatorError
 from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.onnx_products import fitted_bias
 from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.compiler.te.post import Post
