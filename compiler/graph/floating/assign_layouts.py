@@ -9,8 +9,6 @@ row-major ("plain") layout.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +20,7 @@ from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxP
 
 def assign_layouts(graph: Graph, lanes: int) -> Graph:
     """The graph with a layout for each tensor, for vectors of `lanes` elements, and the nodes that change layouts."""
-    state = _State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
+    state = State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         _place(state, node, lanes)
     outputs = tuple(replace(output, tensor=state.in_blocks(output.tensor, 1)) for output in graph.outputs)
@@ -60,7 +58,7 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 
 
 @dataclass(slots=True, kw_only=True)
-class _State:
+class State:
     """The graph so far. `versions`: for each (tensor, block), the tensor that holds the same elements in that
     layout.
     """
@@ -106,26 +104,19 @@ def _same_order(a: Tensor, b: Tensor) -> bool:
     return single and all(whole)
 
 
-def _place(state: _State, node: Node, lanes: int) -> None:
-    operator = node.operator
-    match operator:
-        case Convolution():
+def _place(state: State, node: Node, lanes: int) -> None:
+    match node.operator:
+        case Convolution() as operator:
             _place_convolution(state, node, operator, lanes)
-        case Resize() if _grows_for_plain_readers(state, node):
-            # The input is smaller than the output: a change of layout before the resize moves fewer bytes.
-            inputs = (state.in_blocks(node.inputs[0], 1), *node.inputs[1:])
-            state.emit(node, _with_operands(state, node, inputs, node.result, 1), 1)
-        case MaxPool() | AveragePool() | Resize():
-            _place_pool(state, node)
-        case Elementwise():
-            _place_elementwise(state, node, operator)
-        case Concatenate(axis=axis):
-            _place_concatenation(state, node, axis)
+        case MaxPool() | AveragePool() | Resize() | Elementwise() | Concatenate():
+            from .place_layouts import place
+
+            place(state, node)
         case _:
             state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
 
 
-def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: int) -> None:
+def _place_convolution(state: State, node: Node, operator: Convolution, lanes: int) -> None:
     data, weight = state.tensors[node.inputs[0]], state.tensors[node.inputs[1]]
     channels, filters = data.shape[1], weight.shape[0]
     if is_depthwise(operator, weight):
@@ -143,65 +134,11 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
     if operator.epilogue.operand:
         operand = 2 + operator.epilogue.bias
         inputs[operand] = state.in_blocks(inputs[operand], block_out)
-    state.emit(node, _with_operands(state, node, tuple(inputs), node.result, block_out), block_out)
+    state.emit(node, with_operands(state, node, tuple(inputs), node.result, block_out), block_out)
 
 
-def _grows_for_plain_readers(state: _State, node: Node) -> bool:
-    """Whether a node's output is larger than its input, and no reader of the output can read blocks."""
-    tensors = state.graph.tensors
-    if math.prod(tensors[node.output].shape) <= math.prod(tensors[node.inputs[0]].shape):
-        return False
-    keep = Convolution | MaxPool | AveragePool | Resize | Elementwise | Concatenate
-    readers = [other for other in state.graph.nodes if node.output in other.inputs]
-    return not any(isinstance(reader.operator, keep) for reader in readers)
-
-
-def _place_pool(state: _State, node: Node) -> None:
-    """Places a pool or resize in the blocks of its input; if several inputs are fused, in the largest block size among
-    them.
-    """
-    shape = state.graph.data_shape(node)
-    read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
-        state.tensors[node.inputs[0]]
-    ]
-    block = max(tensor.block for tensor in read if tensor.shape == shape)
-    inputs = _with_operands(state, node, node.inputs, node.data, block)
-    state.emit(node, _with_operands(state, node, inputs, node.result, block), block)
-
-
-def _place_concatenation(state: _State, node: Node, axis: int) -> None:
-    """Places a concatenation in the block size of most inputs if every input fills whole blocks, else row-major."""
-    own = [state.tensors[name] for name in node.own_inputs]
-    output = state.tensors[node.output]
-    block = _joined_block(state, own, axis)
-    beside = [
-        _operand_in_blocks(state, state.tensors[node.inputs[i]], output, block)
-        for i in node.operands(node.result)
-    ]
-    if None in beside or (block > 1 and node.result is not None and output.shape[1] % block):
-        block = 1
-    read = {tensor.name for tensor in own}
-    inputs = tuple([state.in_blocks(name, block) if name in read else name for name in node.inputs])
-    state.emit(node, _with_operands(state, node, inputs, node.result, block), block)
-
-
-def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block size that most elements of the inputs have; 1 if an input before the last would not fill whole
-    blocks.
-    """
-    if len(tensors[0].shape) < 3:
-        return 1
-    counts: Counter[int] = Counter()
-    for tensor in tensors:
-        counts[1 if tensor.name in state.constants else tensor.block] += math.prod(tensor.shape)
-    block = max(counts, key=lambda size: (counts[size], size))
-    if axis == 1 and any(tensor.shape[1] % block for tensor in tensors[:-1]):
-        return 1
-    return block
-
-
-def _with_operands(
-    state: _State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
+def with_operands(
+    state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
     """`inputs`, in which each tensor that `body` reads is replaced by its version that matches an output in blocks of
     `block`.
@@ -209,24 +146,10 @@ def _with_operands(
     placed = list(inputs)
     output = state.tensors[node.output]
     for i in node.operands(body):
-        wanted = _operand_in_blocks(state, state.tensors[inputs[i]], output, block)
+        wanted = operand_in_blocks(state, state.tensors[inputs[i]], output, block)
         assert wanted is not None, f"fusion gave {node.name} an operand that has no form in blocks"
-        placed[i] = _adopt(state, wanted)
+        placed[i] = adopt(state, wanted)
     return tuple(placed)
-
-
-def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None:
-    output = state.tensors[node.output]
-    tensors = [state.tensors[name] for name in node.inputs]
-    blocks = {tensor.block for tensor in tensors if tensor.shape == output.shape}
-    block = max(blocks, default=1)
-    if block > 1:
-        placed = [_operand_in_blocks(state, tensor, output, block) for tensor in tensors]
-        if None not in placed and _keeps_zeros(state, operator, tensors, output, block):
-            names = tuple(_adopt(state, tensor) for tensor in placed if tensor is not None)
-            state.emit(node, names, block)
-            return
-    state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +163,7 @@ class _Wanted:
     aligned: tuple[int, ...] | None = None
 
 
-def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
+def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
     """The layout in which an input can be read together with an output in blocks of `block`; None if there is none."""
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
@@ -254,7 +177,8 @@ def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int
     return None
 
 
-def _adopt(state: _State, wanted: _Wanted) -> str:
+def adopt(state: State, wanted: _Wanted) -> str:
+    """Name of the tensor in the wanted layout."""
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)
     key = (wanted.name, wanted.block)
@@ -267,30 +191,3 @@ def _adopt(state: _State, wanted: _Wanted) -> str:
         state.constants[name] = in_blocks(state.constants[wanted.name].reshape(wanted.aligned), wanted.block)
         state.versions[key] = name
     return state.versions[key]
-
-
-def _keeps_zeros(
-    state: _State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
-) -> bool:
-    """Whether the lanes of the output's last block that hold no channel are zeros, if these lanes of each input are
-    zeros.
-    """
-    if output.shape[1] % block == 0:
-        return True
-    arrays: dict[str, np.ndarray] = {}
-    for i, tensor in enumerate(tensors):
-        rank = len(output.shape)
-        aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
-        if aligned[1] != 1:
-            number = np.zeros(1, np.float32)
-        elif tensor.name in state.constants and np.unique(state.constants[tensor.name]).size == 1:
-            number = state.constants[tensor.name].reshape(-1)[:1]
-        else:
-            return False
-        arrays[f"X{i}"] = number
-    from ...ir.interp import interpret
-    from ...te.functions import FUNCTIONS
-    from ...te.ops.float_elementwise import float_elementwise
-
-    program = float_elementwise([(1,)] * len(tensors), operator.body)
-    return bool(interpret(program, arrays, functions=FUNCTIONS)["Y"].item() == 0)

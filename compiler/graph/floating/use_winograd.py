@@ -7,20 +7,12 @@ products and weights have more bytes than the tensors they replace. The target d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import replace
 
-import numpy as np
-
-from ...ir.expr import Expr
-from ...ir.visit import substitute_expr
-from ...te.blocks import Window, ceil_div
-from ...te.ops.convolution import WINOGRAD_TAPS, suits_winograd, tile_counts
 from ...te.ops.convolution import Convolution as Sizes
-from ...te.ops.winograd import transformed_weights
-from ...te.scalars import argument, argument_types
-from ..graph import Graph, Node, Tensor, unused
-from ..operators import Convolution, WinogradOutputs, WinogradTiles
+from ...te.ops.convolution import suits_winograd
+from ..graph import Graph, Node
+from ..operators import Convolution
 
 Tiling = Callable[[Sizes, int], int | None]
 """A function of a convolution that `suits_winograd` accepts and its block size; returns the outputs along a side of a
@@ -31,15 +23,17 @@ tile, one of `te.ops.winograd.OUTPUTS`, or None if the method does not pay.
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
     """The graph with each convolution that `tiling` chooses as three nodes: `WinogradTiles`, a convolution in groups,
     and `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`."""
-    state = _State(tensors=dict(graph.tensors), constants=dict(graph.constants))
-    for node in graph.nodes:
-        chosen = _chosen(graph, node, tiling)
-        if chosen is None:
+    chosen = [_chosen(graph, node, tiling) for node in graph.nodes]
+    if not any(chosen):
+        return graph
+    from .winograd_nodes import WinogradNodes
+
+    state = WinogradNodes(tensors=dict(graph.tensors), constants=dict(graph.constants))
+    for node, found in zip(graph.nodes, chosen, strict=True):
+        if found is None:
             state.nodes.append(node)
         else:
-            state.rewrite(node, *chosen)
-    if len(state.nodes) == len(graph.nodes):
-        return graph
+            state.rewrite(node, *found)
     return replace(graph, nodes=tuple(state.nodes), tensors=state.tensors, constants=state.constants)
 
 
@@ -63,91 +57,3 @@ def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Size
     )
     m = tiling(sizes, data.block) if suits_winograd(sizes) else None
     return None if m is None else (operator, sizes, m)
-
-
-@dataclass(slots=True, kw_only=True)
-class _State:
-    """The graph so far. `tiles`: for each (tensor, outputs along a side of a tile, pads), the tensor of its transformed
-    tiles.
-    """
-
-    tensors: dict[str, Tensor]
-    constants: dict[str, np.ndarray]
-    nodes: list[Node] = field(default_factory=list)
-    tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
-
-    def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """Adds the three nodes of a convolution; the last one has its name, members and output."""
-        block = self.tensors[node.output].block
-        matrices = (m + WINOGRAD_TAPS - 1) ** 2
-        count = sizes.batch * prod(tile_counts(m, sizes))
-        channels, filters = (ceil_div(size, block) * block for size in (sizes.channels, sizes.filters))
-        tiles = self._tiles(node, sizes, m, matrices * channels, count)
-        weight = self._constant(f"{node.inputs[1]}.winograd", self._weights(node, m, channels, filters))
-        products = self._tensor(f"{node.name}.products", matrices * filters, count, block)
-        self.nodes.append(
-            Node(
-                name=products,
-                members=(),
-                operator=Convolution(window=Window(kernel=(1, 1)), groups=matrices),
-                inputs=(tiles, weight),
-                output=products,
-            )
-        )
-        inputs = [products, *node.inputs[2:]]
-        if operator.epilogue.bias:
-            bias = self.constants[node.inputs[2]].reshape(-1)
-            inputs[1] = self._constant(f"{node.inputs[2]}.winograd", _extended(bias, filters))
-        self.nodes.append(
-            replace(
-                node,
-                operator=WinogradOutputs(outputs=m, epilogue=operator.epilogue),
-                inputs=tuple(inputs),
-                result=_without_weights(node),
-            )
-        )
-
-    def _tiles(self, node: Node, sizes: Sizes, m: int, channels: int, count: int) -> str:
-        data = self.tensors[node.inputs[0]]
-        key = (data.name, m, sizes.window.pads)
-        if key not in self.tiles:
-            name = self._tensor(f"{node.name}.tiles", channels, count, data.block)
-            operator = WinogradTiles(outputs=m, window=sizes.window)
-            self.nodes.append(
-                Node(name=name, members=(), operator=operator, inputs=(data.name,), output=name)
-            )
-            self.tiles[key] = name
-        return self.tiles[key]
-
-    def _weights(self, node: Node, m: int, channels: int, filters: int) -> np.ndarray:
-        """Transformed weights (n * n * filters, channels, 1, 1), with zeros for the padding of whole blocks."""
-        made = transformed_weights(self.constants[node.inputs[1]], m).swapaxes(1, 2)
-        matrices, *sizes = made.shape
-        if sizes != [filters, channels]:
-            made = np.pad(made, [(0, 0), (0, filters - sizes[0]), (0, channels - sizes[1])])
-        return np.ascontiguousarray(made).reshape(matrices * filters, channels, 1, 1)
-
-    def _tensor(self, name: str, channels: int, columns: int, block: int) -> str:
-        name = unused(name, self.tensors)
-        self.tensors[name] = Tensor(name=name, shape=(1, channels, 1, columns), block=block)
-        return name
-
-    def _constant(self, name: str, array: np.ndarray) -> str:
-        name = unused(name, self.tensors)
-        self.tensors[name] = Tensor(name=name, shape=array.shape)
-        self.constants[name] = array
-        return name
-
-
-def _without_weights(node: Node) -> Expr | None:
-    """The expression fused with a convolution, renumbered for inputs without the weight (input 1)."""
-    if node.result is None:
-        return None
-    types = argument_types(node.result)
-    moved = {argument(i).name: i - 1 for i in node.operands(node.result)}
-    return substitute_expr(node.result, {name: argument(i, types[name]) for name, i in moved.items()})
-
-
-def _extended(array: np.ndarray, size: int) -> np.ndarray:
-    """The one-dimensional array, padded with zeros to `size`."""
-    return np.pad(array, (0, size - len(array)))

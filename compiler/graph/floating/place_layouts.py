@@ -1,0 +1,123 @@
+"""Layouts of pools, resizes, concatenations and element-wise operators."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..graph import Node, Tensor
+from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Resize
+from .assign_layouts import State, adopt, operand_in_blocks, with_operands
+
+
+def place(state: State, node: Node) -> None:
+    """Places a node whose operator has a rule in this file."""
+    match node.operator:
+        case Resize() if _grows_for_plain_readers(state, node):
+            # The input is smaller than the output: a change of layout before the resize moves fewer bytes.
+            inputs = (state.in_blocks(node.inputs[0], 1), *node.inputs[1:])
+            state.emit(node, with_operands(state, node, inputs, node.result, 1), 1)
+        case Elementwise() as operator:
+            _place_elementwise(state, node, operator)
+        case Concatenate(axis=axis):
+            _place_concatenation(state, node, axis)
+        case _:
+            _place_pool(state, node)
+
+
+def _place_pool(state: State, node: Node) -> None:
+    """Places a pool or resize in the blocks of its input; if several inputs are fused, in the largest block size among
+    them.
+    """
+    shape = state.graph.data_shape(node)
+    read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
+        state.tensors[node.inputs[0]]
+    ]
+    block = max(tensor.block for tensor in read if tensor.shape == shape)
+    inputs = with_operands(state, node, node.inputs, node.data, block)
+    state.emit(node, with_operands(state, node, inputs, node.result, block), block)
+
+
+def _place_concatenation(state: State, node: Node, axis: int) -> None:
+    """Places a concatenation in the block size of most inputs if every input fills whole blocks, else row-major."""
+    own = [state.tensors[name] for name in node.own_inputs]
+    output = state.tensors[node.output]
+    block = _joined_block(state, own, axis)
+    beside = [
+        operand_in_blocks(state, state.tensors[node.inputs[i]], output, block)
+        for i in node.operands(node.result)
+    ]
+    if None in beside or (block > 1 and node.result is not None and output.shape[1] % block):
+        block = 1
+    read = {tensor.name for tensor in own}
+    inputs = tuple([state.in_blocks(name, block) if name in read else name for name in node.inputs])
+    state.emit(node, with_operands(state, node, inputs, node.result, block), block)
+
+
+def _joined_block(state: State, tensors: Sequence[Tensor], axis: int) -> int:
+    """The block size that most elements of the inputs have; 1 if an input before the last would not fill whole
+    blocks.
+    """
+    if len(tensors[0].shape) < 3:
+        return 1
+    counts: Counter[int] = Counter()
+    for tensor in tensors:
+        counts[1 if tensor.name in state.constants else tensor.block] += math.prod(tensor.shape)
+    block = max(counts, key=lambda size: (counts[size], size))
+    if axis == 1 and any(tensor.shape[1] % block for tensor in tensors[:-1]):
+        return 1
+    return block
+
+
+def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
+    output = state.tensors[node.output]
+    tensors = [state.tensors[name] for name in node.inputs]
+    blocks = {tensor.block for tensor in tensors if tensor.shape == output.shape}
+    block = max(blocks, default=1)
+    if block > 1:
+        placed = [operand_in_blocks(state, tensor, output, block) for tensor in tensors]
+        if None not in placed and _keeps_zeros(state, operator, tensors, output, block):
+            names = tuple(adopt(state, tensor) for tensor in placed if tensor is not None)
+            state.emit(node, names, block)
+            return
+    state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
+
+
+def _keeps_zeros(
+    state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
+) -> bool:
+    """Whether the lanes of the output's last block that hold no channel are zeros, if these lanes of each input are
+    zeros.
+    """
+    if output.shape[1] % block == 0:
+        return True
+    arrays: dict[str, np.ndarray] = {}
+    for i, tensor in enumerate(tensors):
+        rank = len(output.shape)
+        aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
+        if aligned[1] != 1:
+            number = np.zeros(1, np.float32)
+        elif tensor.name in state.constants and np.unique(state.constants[tensor.name]).size == 1:
+            number = state.constants[tensor.name].reshape(-1)[:1]
+        else:
+            return False
+        arrays[f"X{i}"] = number
+    from ...ir.interp import interpret
+    from ...te.functions import FUNCTIONS
+    from ...te.ops.float_elementwise import float_elementwise
+
+    program = float_elementwise([(1,)] * len(tensors), operator.body)
+    return bool(interpret(program, arrays, functions=FUNCTIONS)["Y"].item() == 0)
+
+
+def _grows_for_plain_readers(state: State, node: Node) -> bool:
+    """Whether a node's output is larger than its input, and no reader of the output can read blocks."""
+    tensors = state.graph.tensors
+    if math.prod(tensors[node.output].shape) <= math.prod(tensors[node.inputs[0]].shape):
+        return False
+    keep = Convolution | MaxPool | AveragePool | Resize | Elementwise | Concatenate
+    readers = [other for other in state.graph.nodes if node.output in other.inputs]
+    return not any(isinstance(reader.operator, keep) for reader in readers)
