@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from .expr import Buffer, Const, Expr, ExprLike, Var, index
+from .expr import Buffer, Const, Expr, ExprLike, Load, Var, index
 from .quick_init import quick_init
 
 LoopKind: TypeAlias = Literal[
@@ -92,6 +92,11 @@ class Assign:
     indices: tuple[Expr, ...]
     value: Expr
 
+    @staticmethod
+    def to(name: str, element: Load, value: Expr) -> Assign:
+        """The statement `element` = `value`."""
+        return Assign(name=name, buffer=element.buffer, indices=element.indices, value=value)
+
 
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,15 @@ class Reduce:
     indices: tuple[Expr, ...]
     value: Expr
     first: Expr | None = None
+
+    @staticmethod
+    def into(
+        name: str, op: Literal["add", "max"], element: Load, value: Expr, first: Expr | None = None
+    ) -> Reduce:
+        """The statement that combines `element` with `value`."""
+        return Reduce(
+            name=name, op=op, buffer=element.buffer, indices=element.indices, value=value, first=first
+        )
 
 
 @quick_init

@@ -189,19 +189,18 @@ def _start(s: _Sum, partial: Buffer, names: _Names) -> Stmt:
     lanes = _lanes(s, "zero", names)
     zero = Const(0.0, partial.dtype)
     name = names.unused(f"{s.reduce.name}.zero")
-    return _around(lanes, Assign(name=name, buffer=partial, indices=_place(lanes), value=zero))
+    return _around(lanes, Assign.to(name, partial[_place(lanes)], zero))
 
 
 def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
     """The statement that adds a block's partial sums to the target, and its description as a sum."""
     lanes = _lanes(s, "join", names)
     renamed: dict[str, Expr] = {old.name: new.var for old, new in zip(s.lanes, lanes, strict=True)}
-    reduce = Reduce(
-        name=names.unused(f"{s.reduce.name}.join"),
-        op="add",
-        buffer=s.reduce.buffer,
-        indices=tuple([substitute_expr(i, renamed) for i in s.reduce.indices]),
-        value=Load(partial, _place(lanes)),
+    reduce = Reduce.into(
+        names.unused(f"{s.reduce.name}.join"),
+        "add",
+        s.reduce.buffer[tuple([substitute_expr(i, renamed) for i in s.reduce.indices])],
+        Load(partial, _place(lanes)),
     )
     return _around(lanes, reduce), _Sum(reduce, lanes, 1)
 

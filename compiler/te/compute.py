@@ -233,11 +233,9 @@ def _nest(tensor: Tensor) -> Stmt:
     body = tensor.body
     assert body is not None
     if not isinstance(body, Reduction):
-        return nest(loops, Assign(name=tensor.name, buffer=tensor, indices=tensor.axes, value=body))
+        return nest(loops, Assign.to(tensor.name, tensor[tensor.axes], body))
     first = all_of(*[equal(axis, 0) for axis, _ in tensor.reduce])
-    combined = Reduce(
-        name=tensor.name, op=body.op, buffer=tensor, indices=tensor.axes, value=body.value, first=first
-    )
+    combined = Reduce.into(tensor.name, body.op, tensor[tensor.axes], body.value, first)
     return nest([*loops, *tensor.reduce], combined)
 
 

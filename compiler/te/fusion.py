@@ -55,7 +55,7 @@ def with_result(
         value = substitute_expr(body, {ELEMENT.name: statement.value, **values})
         if inside is not None:
             value = select(inside(statement.indices), value, 0.0)
-        return Assign(name=statement.name, buffer=y, indices=statement.indices, value=value)
+        return Assign.to(statement.name, y[statement.indices], value)
 
     if not statements:
         _require_plain_stores(program, y)

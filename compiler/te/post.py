@@ -189,13 +189,8 @@ def post_point(
         return _finish(blocks, views, post, lambda b, j: views.accumulator(Const(0), Const(0), b, j))
     values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
     b, j, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
-    reduce = Reduce(
-        name="pool",
-        op=pool,
-        buffer=values,
-        indices=(b, j),
-        value=views.accumulator(r, c, b, j),
-        first=all_of(equal(r, 0), equal(c, 0)),
+    reduce = Reduce.into(
+        "pool", pool, values[b, j], views.accumulator(r, c, b, j), all_of(equal(r, 0), equal(c, 0))
     )
     first_stage = nest([(b, lanes[0]), (j, lanes[1]), (r, window[0]), (c, window[1])], reduce)
     last_stage = _finish(blocks, views, post, lambda b, j: values[b, j])
@@ -212,13 +207,12 @@ def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stm
     rows: list[Stmt] = []
     for r in range(window[0]):
         b, j, c = (Var(f"window.{r}.{v}") for v in ("b", "j", "c"))
-        reduce = Reduce(
-            name=f"pool.{r}",
-            op="max",
-            buffer=values,
-            indices=(b, j),
-            value=views.accumulator(Const(r), c, b, j),
-            first=equal(c, 0) if r == 0 else None,
+        reduce = Reduce.into(
+            f"pool.{r}",
+            "max",
+            values[b, j],
+            views.accumulator(Const(r), c, b, j),
+            equal(c, 0) if r == 0 else None,
         )
         rows.append(nest([(b, lanes[0]), (j, lanes[1]), (c, window[1])], reduce))
     return Alloc(buffer=values, body=seq(*rows, _finish(blocks, views, post, lambda b, j: values[b, j])))
@@ -235,7 +229,7 @@ def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Exp
         views.table,
     )
     out = views.out(b, j)
-    assign = Assign(name="post", buffer=out.buffer, indices=out.indices, value=value)
+    assign = Assign.to("post", out, value)
     return nest([(b, blocks.batch), (j, blocks.block_out)], assign)
 
 

@@ -58,10 +58,10 @@ def fold_row(
     partial = Buffer(name=f"{name}.partial", shape=(width,), dtype=DType.FLOAT32, scope="register")
     start = Var(f"{name}.init.l")
     least = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
-    begin = Assign(name=f"{name}.init", buffer=partial, indices=(start,), value=least)
+    begin = Assign.to(f"{name}.init", partial[start], least)
     position, loops = row_loops(name, size, width)
     lane = loops[-1][0]
-    reduce = Reduce(name=name, op=op, buffer=partial, indices=(lane,), value=value(position))
+    reduce = Reduce.into(name, op, partial[lane], value(position))
     statements = [nest([(start, width)], begin), nest([*outer, *loops], reduce)]
     buffers = [partial]
     while width > 1:
@@ -71,7 +71,7 @@ def fold_row(
         lane = Var(f"{name}.half.{width}.l")
         low, high = before[lane], before[lane + width]
         both = low + high if op == "add" else maximum(low, high)
-        join = Assign(name=half.name, buffer=half, indices=(lane,), value=both)
+        join = Assign.to(half.name, half[lane], both)
         statements.append(nest([(lane, width)], join))
         buffers.append(half)
     return Folded(statements=tuple(statements), buffers=tuple(buffers), result=buffers[-1][0])

@@ -182,15 +182,13 @@ def fold(
     def elements(row: Expr, lane: Expr) -> Stmt:
         def one(suffix: str, step: Expr, position: Expr) -> Stmt:
             first, operand = value(Element(suffix=suffix, row=row, lane=lane, step=step, position=position))
-            reduce = Reduce(name=f"{name}{suffix}", op=op, buffer=total, indices=zero, value=operand)
+            reduce = Reduce.into(f"{name}{suffix}", op, total[zero], operand)
             return seq(*first, reduce)
 
         body = seq(
-            Assign(name=f"{name}.init", buffer=total, indices=zero, value=start),
+            Assign.to(f"{name}.init", total[zero], start),
             threads.each(name, lane, one, unroll=unroll, most=most),
-            Assign(
-                name=f"{name}.kept", buffer=partial, indices=threads.at(partial, row, lane), value=total[0]
-            ),
+            Assign.to(f"{name}.kept", partial[threads.at(partial, row, lane)], total[0]),
         )
         return Alloc(buffer=total, body=body)
 
@@ -218,18 +216,13 @@ def fold(
             return Alloc(
                 buffer=joined,
                 body=seq(
-                    Assign(name=f"{stage}.init", buffer=joined, indices=zero, value=start),
+                    Assign.to(f"{stage}.init", joined[zero], start),
                     nest(
                         [(h, branches)],
-                        Reduce(name=stage, op=op, buffer=joined, indices=zero, value=other),
+                        Reduce.into(stage, op, joined[zero], other),
                         kind="unroll",
                     ),
-                    Assign(
-                        name=f"{stage}.kept",
-                        buffer=target,
-                        indices=threads.at(target, row, lane),
-                        value=joined[0],
-                    ),
+                    Assign.to(f"{stage}.kept", target[threads.at(target, row, lane)], joined[0]),
                 ),
             )
 

@@ -47,12 +47,10 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
     own = Buffer(name=name, shape=(1,), dtype=dtype, scope="register")
     at = (Const(0),)
     starts, first = _start(path, reduce, ranges)
-    total = Reduce(name=reduce.name, op=reduce.op, buffer=own, indices=at, value=reduce.value, first=first)
+    total = Reduce.into(reduce.name, reduce.op, own[at], reduce.value, first)
     inside = map_stmt(loop, lambda s: total if s is reduce else s)
-    before = [Assign(name=f"{reduce.name}.start", buffer=own, indices=at, value=starts)]
-    after = Assign(
-        name=f"{reduce.name}.end", buffer=reduce.buffer, indices=reduce.indices, value=Load(own, at)
-    )
+    before = [Assign.to(f"{reduce.name}.start", own[at], starts)]
+    after = Assign.to(f"{reduce.name}.end", Load(reduce.buffer, reduce.indices), own[at])
     return Alloc(buffer=own, body=seq(*before, inside, after))
 
 

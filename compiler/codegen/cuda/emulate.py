@@ -146,12 +146,7 @@ class _Block:
         if not threads:
             var = self.names.var(f"{buffer.name}.thread")
             threads.append(For(var=var, extent=_ONE, body=Seq(statements=()), kind="thread.x"))
-        body: Stmt = Assign(
-            name=f"{buffer.name}.undefined",
-            buffer=buffer,
-            indices=tuple(indices),
-            value=poison(buffer.dtype),
-        )
+        body: Stmt = Assign.to(f"{buffer.name}.undefined", buffer[tuple(indices)], poison(buffer.dtype))
         for loop in reversed([*threads, *loops]):
             body = replace(loop, body=body)
         return body

@@ -35,13 +35,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
     a = Buffer(name="a", shape=(DOT_DEPTH,), dtype=DType.INT8, scope=scope)
     b = Buffer(name="b", shape=(DOT_DEPTH,), dtype=DType.INT8, scope=scope)
     k = Var("k")
-    reduce = Reduce(
-        name="dot",
-        op="add",
-        buffer=total,
-        indices=(Const(0),),
-        value=cast(a[k], DType.INT32) * cast(b[k], DType.INT32),
-    )
+    reduce = Reduce.into("dot", "add", total[Const(0)], cast(a[k], DType.INT32) * cast(b[k], DType.INT32))
     return IntrinsicDeclaration(
         name=f"dot_s8_{scope}", parameters=(total, a, b), body=nest([(k, DOT_DEPTH)], reduce)
     )

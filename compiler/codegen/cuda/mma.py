@@ -50,13 +50,7 @@ def mma(a: DType, b: DType) -> IntrinsicDeclaration:
     y = Buffer(name="b", shape=(depth, COLUMNS), dtype=b, scope=MATRIX_B)
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     i, j, k = Var("i"), Var("j"), Var("k")
-    reduce = Reduce(
-        name="mma",
-        op="add",
-        buffer=c,
-        indices=(i, j),
-        value=cast(x[i, k], total) * cast(y[k, j], total),
-    )
+    reduce = Reduce.into("mma", "add", c[i, j], cast(x[i, k], total) * cast(y[k, j], total))
     body = nest([(i, ROWS), (j, COLUMNS), (k, depth)], reduce)
     return IntrinsicDeclaration(name=f"mma_{_types(a, b)}", parameters=(c, x, y), body=body)
 
@@ -66,7 +60,7 @@ def zero(total: DType) -> IntrinsicDeclaration:
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     i, j = Var("i"), Var("j")
     value = Const(0.0 if total.is_float else 0, total)
-    body = nest([(i, ROWS), (j, COLUMNS)], Assign(name="zero", buffer=c, indices=(i, j), value=value))
+    body = nest([(i, ROWS), (j, COLUMNS)], Assign.to("zero", c[i, j], value))
     return IntrinsicDeclaration(name=f"zero_fragment_{total.value}", parameters=(c,), body=body)
 
 
@@ -112,7 +106,7 @@ def _load(
     if dtype is TF32:
         value = round_tf32(value)
     indices = (t, i, j) if tiles > 1 else (i, j)
-    body: Stmt = Assign(name="load", buffer=fragment, indices=indices, value=value)
+    body: Stmt = Assign.to("load", fragment[indices], value)
     body = nest([(i, rows), (j, columns)], body)
     if tiles > 1:
         body = nest([(t, tiles)], body)
@@ -127,7 +121,7 @@ def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
     c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
     target = Buffer(name="target", shape=(ROWS, COLUMNS), dtype=total, scope=scope)
     i, j = Var("i"), Var("j")
-    assign = Assign(name="store", buffer=target, indices=(i, j), value=c[i, j])
+    assign = Assign.to("store", target[i, j], c[i, j])
     body = nest([(i, ROWS), (j, COLUMNS)], assign)
     name = f"store_fragment_{total.value}_{scope}"
     return IntrinsicDeclaration(name=name, parameters=(target, c), body=body)

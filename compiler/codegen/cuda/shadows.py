@@ -43,11 +43,10 @@ def poison(dtype: DType) -> Const:
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
     """Loops that fill a buffer with `value` (None: with poison, which makes it undefined)."""
     loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
-    body = Assign(
-        name=f"{buffer.name}.undefined",
-        buffer=buffer,
-        indices=tuple([var for var, _ in loops]),
-        value=poison(buffer.dtype) if value is None else value,
+    body = Assign.to(
+        f"{buffer.name}.undefined",
+        buffer[tuple([var for var, _ in loops])],
+        poison(buffer.dtype) if value is None else value,
     )
     return nest(loops, body)
 
@@ -94,7 +93,7 @@ class Shadows:
         """Commits one more group of copies of the thread at `places`."""
         at = self.place(places)
         value = binary("+", self.committed[at], Const(1, DType.INT32))
-        return Assign(name="commit", buffer=self.committed, indices=at, value=value)
+        return Assign.to("commit", self.committed[at], value)
 
     def place(self, places: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Indices of the element of `committed` that belongs to the thread at `places`."""
@@ -143,7 +142,7 @@ class Shadows:
         ]
         assert copy.pad is not None
         value = select(all_of(*inside), Load(of.buffer, at), copy.pad)
-        assign = Assign(name=copy.name, buffer=to.buffer, indices=place(to), value=value)
+        assign = Assign.to(copy.name, to.buffer[place(to)], value)
         return nest(loops, assign)
 
     def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
@@ -157,7 +156,7 @@ class Shadows:
             var = self.names.var(f"{name}.{d}")
             loops.append((var, extent))
             indices.append(start + var)
-        return nest(loops, Assign(name=name, buffer=buffer, indices=tuple(indices), value=value))
+        return nest(loops, Assign.to(name, buffer[tuple(indices)], value))
 
     def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
         """Moves completed copies from the shadows to their buffers: the copies of the thread at `places` (None: of all
@@ -182,8 +181,8 @@ class Shadows:
                 nest(
                     loops,
                     seq(
-                        Assign(name="land", buffer=buffer, indices=at, value=new),
-                        Assign(name="land", buffer=stamp, indices=at, value=select(lands, zero, mark)),
+                        Assign.to("land", buffer[at], new),
+                        Assign.to("land", stamp[at], select(lands, zero, mark)),
                     ),
                 )
             )

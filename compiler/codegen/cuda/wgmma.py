@@ -80,7 +80,7 @@ def wgmma(
         y = held[place]
         loops = [*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns), *_digits((k1, k2), HALF_DEPTH)]
         at = (i1 * CORE + i2, _matrix(j1, columns) * CORE + j2)
-    reduce = Reduce(name="wgmma", op="add", buffer=c, indices=at, value=_read(x) * _read(y))
+    reduce = Reduce.into("wgmma", "add", c[at], _read(x) * _read(y))
     types = "_".join(dict.fromkeys((dtype.value, right.value)))
     name = f"wgmma_{types}_n{columns}_{order_a}_{order_b}{SWIZZLED if swizzled else ''}"
     return IntrinsicDeclaration(name=name, parameters=(c, x.buffer, y.buffer), body=nest(loops, reduce))
@@ -109,11 +109,10 @@ def zero(columns: int, total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
     _check_columns(columns)
     c = _sums(columns, total)
     i1, i2, j1, j2 = (Var(name) for name in ("i1", "i2", "j1", "j2"))
-    assign = Assign(
-        name="zero",
-        buffer=c,
-        indices=(i1 * CORE + i2, _matrix(j1, columns) * CORE + j2),
-        value=Const(0.0 if total.is_float else 0, total),
+    assign = Assign.to(
+        "zero",
+        c[i1 * CORE + i2, _matrix(j1, columns) * CORE + j2],
+        Const(0.0 if total.is_float else 0, total),
     )
     body = nest([*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns)], assign)
     name = f"zero_fragment_wgmma_{total.value}_n{columns}"
@@ -126,7 +125,7 @@ def store(columns: int, scope: str = "shared", total: DType = DType.FLOAT32) -> 
     c = _sums(columns, total)
     target = Buffer(name="target", shape=c.shape, dtype=c.dtype, scope=scope)
     i, j = Var("i"), Var("j")
-    assign = Assign(name="store", buffer=target, indices=(i, j), value=c[i, j])
+    assign = Assign.to("store", target[i, j], c[i, j])
     body = nest([(i, GROUP_ROWS), (j, columns)], assign)
     name = f"store_fragment_wgmma_{total.value}_n{columns}_{scope}"
     return IntrinsicDeclaration(name=name, parameters=(target, c), body=body)

@@ -218,7 +218,7 @@ def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Prog
             at = (*outer, rows.output(y), columns.output(x), j)
             summing = rows.taps > 0 and columns.taps > 0
             finished = result(total[tuple(loops)] if summing else Const(0, total.dtype), at)
-            post = Assign(name=f"post{tag}", buffer=y_out, indices=at, value=finished)
+            post = Assign.to(f"post{tag}", y_out[at], finished)
             stage = nest(list(zip(loops, outputs.values(), strict=True)), post)
             if summing:
                 stage = seq(summed(f"conv{tag}", total, outputs, terms, value), stage)

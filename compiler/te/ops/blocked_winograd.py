@@ -99,7 +99,7 @@ def blocked_outputs(
     )
     if filters % block:
         value = select(f * block + lane < filters, value, Const(0.0, DType.FLOAT32))
-    store = Assign(name="store", buffer=y_out, indices=at, value=value)
+    store = Assign.to("store", y_out[at], value)
     inside = [
         (v, Const(m) if size % m == 0 else minimum(m, size - start * m))
         for v, size, start in ((dy, oh, y), (dx, ow, t))
@@ -123,5 +123,5 @@ def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:
         return []
     rows, _, block = half.shape
     i, x, j = (Var(f"{name}.{v}") for v in ("i", "x", "j"))
-    zero = Assign(name=name, buffer=half, indices=(i, x + first, j), value=Const(0.0, DType.FLOAT32))
+    zero = Assign.to(name, half[i, x + first, j], Const(0.0, DType.FLOAT32))
     return [nest([(i, rows), (x, count), (j, block)], zero)]

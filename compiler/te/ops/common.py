@@ -337,11 +337,6 @@ class Ring:
 
 def _fill(acc: Buffer, name: str, rows: Pair, columns: Pair) -> Stmt:
     n, o, y, x, b, j = (Var(f"{name}.{v}") for v in ("n", "o", "y", "x", "b", "j"))
-    fill = Assign(
-        name=name,
-        buffer=acc,
-        indices=acc[n, o, y + rows[0], x + columns[0], b, j].indices,
-        value=Const(INT32_MIN, DType.INT32),
-    )
+    fill = Assign.to(name, acc[n, o, y + rows[0], x + columns[0], b, j], Const(INT32_MIN, DType.INT32))
     extents = (acc.shape[0], acc.shape[1], rows[1], columns[1], acc.shape[4], acc.shape[5])
     return nest(list(zip((n, o, y, x, b, j), extents, strict=True)), fill)

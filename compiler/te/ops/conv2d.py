@@ -95,14 +95,13 @@ def conv2d(
     ic, kh, kw, k = (Var(f"conv.{v}") for v in ("ic", "kh", "kw", "k"))
     at = (o, ic) if tiles is None else (ic, o)
     data = padded[n, ic, y * sy + kh * dy, x * sx + kw * dx, b, k]
-    conv = Reduce(
-        name="conv",
-        op="add",
-        buffer=acc,
-        indices=acc[n, o, y + ring.top, x + ring.left, b, j].indices,
-        value=(cast(data, DType.INT32) - zero_points[0])
+    conv = Reduce.into(
+        "conv",
+        "add",
+        acc[n, o, y + ring.top, x + ring.left, b, j],
+        (cast(data, DType.INT32) - zero_points[0])
         * (cast(weight[(*at, kh, kw, j, k)], DType.INT32) - zero_points[1]),
-        first=all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
+        all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
     )
     spatial = [(n, nb), (o, own), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]
     columns = kw_size if last_columns is None else vectors_of(ic, kw_size, (cb - 1) * kw_size + last_columns)

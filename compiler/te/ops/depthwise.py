@@ -126,13 +126,12 @@ def depthwise_conv2d(
     data = padded[n, o, y * own.strides[0] + kh * own.dilations[0], column, b, lane]
     taken = weight[(0 if filters.shared else o, *place, weight_lane)]
     place = (n, o, *(var for var, _ in parts), y, x, b, j)
-    conv = Reduce(
-        name="conv",
-        op="add",
-        buffer=acc,
-        indices=acc[place].indices,
-        value=cast(data, DType.INT32) * cast(taken, DType.INT32),
-        first=all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
+    conv = Reduce.into(
+        "conv",
+        "add",
+        acc[place],
+        cast(data, DType.INT32) * cast(taken, DType.INT32),
+        all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
     )
     # The window's loops are outside the lanes: one operation of the array multiplies one position (with `taps`
     # several).

@@ -33,6 +33,6 @@ def float_elementwise(shapes: Sequence[Shape], body: Expr, *, name: str = "eleme
         x = Buffer(name=f"X{position}", shape=shape, dtype=used.get(formal, DType.FLOAT32))
         parameters.append(x)
         values[formal] = x[tuple([0 if size == 1 else loop for size, loop in zip(shape, loops, strict=True)])]
-    apply = Assign(name="map", buffer=y, indices=tuple(loops), value=substitute_expr(body, values))
+    apply = Assign.to("map", y[tuple(loops)], substitute_expr(body, values))
     body_loops = nest(list(zip(loops, result, strict=True)), apply)
     return Program(name=name, parameters=(*parameters, y), body=body_loops)

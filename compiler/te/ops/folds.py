@@ -36,12 +36,12 @@ def fold(
         return loops, tuple([var for var, _ in loops]) or (Const(0),)
 
     loops, at = positions("")
-    begin = nest(loops, Assign(name="begin", buffer=y, indices=at, value=_neutral(kind, dtype)))
+    begin = nest(loops, Assign.to("begin", y[at], _neutral(kind, dtype)))
     loops, at = positions("fold.")
     inner = [(Var(f"fold.r{d}"), sizes[d]) for d in range(len(sizes)) if d not in kept]
     names = {var.name.rpartition(".")[2][1:]: var for var, _ in [*loops, *inner]}
     element = x[tuple([names[str(d)] for d in range(len(sizes))])]
-    more = Assign(name="fold", buffer=y, indices=at, value=_folded(kind, y[at], element))
+    more = Assign.to("fold", y[at], _folded(kind, y[at], element))
     return Program(name=name, parameters=(x, y), body=seq(begin, nest([*loops, *inner], more)))
 
 
@@ -68,12 +68,12 @@ def running_product(
 
     n, i, kind = Var("n"), Var("i"), "product" if product else "sum"
     value: Expr = _neutral(kind, dtype) if exclusive else x[n, at(Const(0)), i]
-    begin = Assign(name="first", buffer=y, indices=(n, at(Const(0)), i), value=value)
+    begin = Assign.to("first", y[n, at(Const(0)), i], value)
     stages: list[Stmt] = [nest([(n, outer), (i, inner)], begin)]
     if size > 1:
         n, k, i = Var("n.next"), Var("k"), Var("i.next")
         total = _folded(kind, y[n, at(k), i], x[n, at(k if exclusive else k + 1), i])
-        more = Assign(name="next", buffer=y, indices=(n, at(k + 1), i), value=total)
+        more = Assign.to("next", y[n, at(k + 1), i], total)
         stages.append(nest([(n, outer), (i, inner), (k, size - 1)], more))
     return Program(name=name, parameters=(x, y), body=seq(*stages))
 
@@ -104,8 +104,8 @@ def extreme_index(
         nest(
             [(n, outer), (i, inner)],
             seq(
-                Assign(name="first", buffer=y, indices=(n, i), value=Const(0)),
-                Assign(name="best.first", buffer=best, indices=(n, i), value=x[n, 0, i]),
+                Assign.to("first", y[n, i], Const(0)),
+                Assign.to("best.first", best[n, i], x[n, 0, i]),
             ),
         )
     ]
@@ -118,8 +118,8 @@ def extreme_index(
             nest(
                 [(n, outer), (k, size - 1), (i, inner)],
                 seq(
-                    Assign(name="index", buffer=y, indices=(n, i), value=select(better, k + 1, y[n, i])),
-                    Assign(name="best", buffer=best, indices=(n, i), value=select(better, element, held)),
+                    Assign.to("index", y[n, i], select(better, k + 1, y[n, i])),
+                    Assign.to("best", best[n, i], select(better, element, held)),
                 ),
             )
         )
@@ -152,26 +152,18 @@ def top_k(
     rank = Buffer(name="rank", shape=(size, inner), dtype=DType.INT64)
     n = Var("n")
     k, i = Var("begin.k"), Var("begin.i")
-    begin = nest([(k, size), (i, inner)], Assign(name="begin", buffer=rank, indices=(k, i), value=Const(0)))
+    begin = nest([(k, size), (i, inner)], Assign.to("begin", rank[k, i], Const(0)))
     k, j, i = Var("rank.k"), Var("rank.j"), Var("rank.i")
     mine, other = x[n, k, i], x[n, j, i]
     ahead = other < mine if least else mine < other
     tie = select(equal(mine, other), select(j < k, Const(1), Const(0)), Const(0))
-    counted = Reduce(name="rank", op="add", buffer=rank, indices=(k, i), value=select(ahead, Const(1), tie))
+    counted = Reduce.into("rank", "add", rank[k, i], select(ahead, Const(1), tie))
     ranks = nest([(k, size), (j, size), (i, inner)], counted)
     p, k, i = Var("p"), Var("k"), Var("i")
     here = equal(rank[k, i], p)
-    place = Assign(
-        name="index",
-        buffer=index,
-        indices=(n, p, i),
-        value=select(here, k, select(equal(k, 0), 0, index[n, p, i])),
-    )
-    value = Assign(
-        name="value",
-        buffer=y,
-        indices=(n, p, i),
-        value=select(here, x[n, k, i], select(equal(k, 0), wrap(0, dtype), y[n, p, i])),
+    place = Assign.to("index", index[n, p, i], select(here, k, select(equal(k, 0), 0, index[n, p, i])))
+    value = Assign.to(
+        "value", y[n, p, i], select(here, x[n, k, i], select(equal(k, 0), wrap(0, dtype), y[n, p, i]))
     )
     chosen = nest([(p, count), (k, size), (i, inner)], seq(place, value))
     body = nest([(n, outer)], Alloc(buffer=rank, body=seq(begin, ranks, chosen)))

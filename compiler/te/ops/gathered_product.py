@@ -144,6 +144,6 @@ class GatheredProduct:
             None if bias is None else Load(bias, self.bias(matrix, i)),
             None if operand is None else Load(operand, at),
         )
-        post = Assign(name=f"post{self.tag}", buffer=y_out, indices=at, value=value)
+        post = Assign.to(f"post{self.tag}", y_out[at], value)
         finish = nest([*zip(own, batch, strict=True), (i, self.rows), (j, self.columns)], post)
         return allocated((a, b, total), seq(left, right, product, finish))

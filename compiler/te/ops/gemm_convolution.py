@@ -173,7 +173,7 @@ def gemm_convolution(
                 None if bias is None else bias[g, i],
                 None if operand is None else Load(operand, at),
             )
-            post = Assign(name=f"post{part.tag}", buffer=y_out, indices=at, value=value)
+            post = Assign.to(f"post{part.tag}", y_out[at], value)
             stages.append(nest([*zip((g, p, q), matrices, strict=True), (i, filters), (j, columns)], post))
             continue
         several = [size for size in matrices if size > 1]

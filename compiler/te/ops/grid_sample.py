@@ -57,7 +57,7 @@ def grid_sample(
             term = term if weight is None else term * weight
         total = term if total is None else total + term
     assert total is not None
-    sample = Assign(name="sample", buffer=y, indices=(n, c, p), value=total)
+    sample = Assign.to("sample", y[n, c, p], total)
     body = nest([(n, batch), (c, channels), (p, count)], sample)
     return Program(name=name, parameters=(x, grid, y), body=body)
 

@@ -29,7 +29,7 @@ def gather_elements(
     size = shape[axis]
     places: list[Expr] = list(loops)
     places[axis] = minimum(maximum(select(index < 0, index + size, index), 0), size - 1)
-    move = Assign(name="move", buffer=y, indices=tuple(loops), value=x[tuple(places)])
+    move = Assign.to("move", y[tuple(loops)], x[tuple(places)])
     return Program(
         name=name, parameters=(x, chosen, y), body=nest(list(zip(loops, indices, strict=True)), move)
     )

@@ -22,7 +22,7 @@ def int8_table(*, size: int, name: str = "int8_table") -> Program:
         Buffer(name=n, shape=(s,), dtype=DType.UINT8) for n, s in (("X", size), ("T", 256), ("Y", size))
     )
     i = Var("i")
-    look = Assign(name="map", buffer=y, indices=(i,), value=t[cast(x[i], DType.INT64)])
+    look = Assign.to("map", y[i], t[cast(x[i], DType.INT64)])
     return Program(name=name, parameters=(x, t, y), body=nest([(i, size)], look))
 
 
@@ -90,12 +90,7 @@ def int8_blocks(
     moves: list[Stmt] = []
     for i, run in enumerate(runs):
         n, o, d = (Var(f"{v}.{i}") for v in ("n", "o", "d"))
-        move = Assign(
-            name=f"move.{i}",
-            buffer=y,
-            indices=(n, o + run.first, d),
-            value=inputs[run.part][n, o + run.source, d],
-        )
+        move = Assign.to(f"move.{i}", y[n, o + run.first, d], inputs[run.part][n, o + run.source, d])
         moves.append(nest([(n, batch), (o, run.blocks), (d, width)], move))
     return Program(name=name, parameters=(*inputs, y), body=seq(*moves))
 
@@ -125,13 +120,13 @@ def int8_channels(
         table = Buffer(name=f"I{i}", shape=(2, count), dtype=DType.INT64)
         n, c, p = (Var(f"{v}.{i}") for v in ("n", "c", "p"))
         to, of = _place(table[0, c], blocks, block), _place(table[1, c], part.blocks, part.block)
-        move = Assign(name=f"move.{i}", buffer=y, indices=(n, to[0], p, to[1]), value=x[n, of[0], p, of[1]])
+        move = Assign.to(f"move.{i}", y[n, to[0], p, to[1]], x[n, of[0], p, of[1]])
         moves.append(nest([(n, batch), (c, count), (p, plane)], move))
         parameters += [x, table]
     if channels % block:
         n, p, j = Var("n"), Var("p"), Var("j")
         at = (n, Const(blocks - 1), p, j + channels % block)
-        fill = Assign(name="fill", buffer=y, indices=at, value=Const(0, DType.UINT8))
+        fill = Assign.to("fill", y[at], Const(0, DType.UINT8))
         moves.append(nest([(n, batch), (p, plane), (j, -channels % block)], fill))
     return Program(name=name, parameters=(*parameters, y), body=seq(*moves))
 
@@ -173,9 +168,7 @@ def int8_interleave(
             x + (x0 + left) // sx,
             channel % held,
         ]
-        move = Assign(
-            name=f"move.{phase}", buffer=y_out, indices=(n, o, y * sy + y0, x * sx + x0, j), value=value
-        )
+        move = Assign.to(f"move.{phase}", y_out[n, o, y * sy + y0, x * sx + x0, j], value)
         loops = [(n, batch), (o, blocks), (y, rows), (x, columns), (j, block)]
         moves.append(nest(loops, move))
     return Program(name=name, parameters=(x_in, y_out), body=seq(*moves))

@@ -38,7 +38,7 @@ def int8_positions(
         value = select(place < start, value, x_in[inside // plane, o, inside % plane, j])
         start += images * plane
         inputs.append(x_in)
-    move = Assign(name="move", buffer=y_out, indices=(n, o, p, j), value=value)
+    move = Assign.to("move", y_out[n, o, p, j], value)
     loops = list(zip((n, o, p, j), y_out.shape, strict=True))
     return Program(name=name, parameters=(*inputs, index, y_out), body=nest(loops, move))
 
@@ -56,7 +56,7 @@ def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
     n, o, c, j = (Var(v) for v in ("n", "o", "c", "j"))
     # Lanes of Y beyond X's positions hold copies of the last position, which no kernel reads.
     value = x_in[n, c // block, minimum(o * lanes + j, plane - 1), c % block]
-    move = Assign(name="move", buffer=y_out, indices=(n, o, c, j), value=value)
+    move = Assign.to("move", y_out[n, o, c, j], value)
     loops = list(zip((n, o, c, j), y_out.shape, strict=True))
     return Program(name=name, parameters=(x_in, y_out), body=nest(loops, move))
 
@@ -88,6 +88,6 @@ def int8_resample(
         total = total + cast(x_in[n, inside, j], DType.INT32) * weight[p, tap]
     limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
     value = held(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
-    move = Assign(name="resample", buffer=y_out, indices=(n, p, j), value=value)
+    move = Assign.to("resample", y_out[n, p, j], value)
     loops = list(zip((n, p, j), y_out.shape, strict=True))
     return Program(name=name, parameters=(x_in, first, weight, y_out), body=nest(loops, move))

@@ -25,7 +25,7 @@ def joined_concat(
         end, start = start, start - x.shape[1]
         inside = [Const(start) <= d] * (start > 0) + [d < end] * (end < y.shape[1])
         value = select(all_of(*inside), x[o, d - start], value)
-    move = Assign(name="move", buffer=y, indices=(o, d), value=value)
+    move = Assign.to("move", y[o, d], value)
     return Program(
         name=name, parameters=(*inputs, y), body=nest(list(zip((o, d), y.shape, strict=True)), move)
     )
@@ -76,6 +76,6 @@ def joined_remap(
             inside.append(Const(0) <= table[loop])
         places.append(minimum(maximum(table[loop], 0), sizes[d] - 1))
     value = select(all_of(*inside), x[tuple(places)], fill) if inside else x[tuple(places)]
-    move = Assign(name="move", buffer=y, indices=tuple(loops), value=value)
+    move = Assign.to("move", y[tuple(loops)], value)
     body = nest(list(zip(loops, counts, strict=True)), move)
     return Program(name=name, parameters=(x, *buffers, y), body=body), tables

@@ -85,14 +85,7 @@ def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
     batch, hidden = h.shape
     total = Buffer(name=f"sum.{d}", shape=(batch, 4, hidden), dtype=DType.FLOAT32)
     n, q, j, k = (Var(f"product.{d}.{v}") for v in ("n", "q", "j", "k"))
-    product = Reduce(
-        name=f"product.{d}",
-        op="add",
-        buffer=total,
-        indices=(n, q, j),
-        value=h[n, k] * weight[d, k, q, j],
-        first=equal(k, 0),
-    )
+    product = Reduce.into(f"product.{d}", "add", total[n, q, j], h[n, k] * weight[d, k, q, j], equal(k, 0))
     summed = nest([(n, batch), (q, 4), (j, hidden), (k, hidden)], product)
     n, j = Var(f"n.{d}"), Var(f"j.{d}")
 
@@ -100,18 +93,8 @@ def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
         return total[n, number, j] + gates[time, n, d, number, j]
 
     kept = sigmoid(gate(FORGET)) * c[n, j]
-    cell = Assign(
-        name=f"cell.{d}",
-        buffer=c,
-        indices=(n, j),
-        value=kept + sigmoid(gate(INPUT)) * tanh(gate(CELL)),
-    )
-    state = Assign(
-        name=f"state.{d}",
-        buffer=y,
-        indices=y[time, d, n, j].indices,
-        value=sigmoid(gate(OUTPUT)) * tanh(c[n, j]),
-    )
+    cell = Assign.to(f"cell.{d}", c[n, j], kept + sigmoid(gate(INPUT)) * tanh(gate(CELL)))
+    state = Assign.to(f"state.{d}", y[time, d, n, j], sigmoid(gate(OUTPUT)) * tanh(c[n, j]))
     return Alloc(buffer=total, body=seq(summed, nest([(n, batch), (j, hidden)], seq(cell, state))))
 
 
@@ -120,5 +103,5 @@ def copied_state(
 ) -> Stmt:
     """Copies a state [batch, hidden]: to[*at, n, j] = source[*of, n, j], in loops `name`.n, `name`.j around `name`."""
     n, j = Var(f"{name}.n"), Var(f"{name}.j")
-    move = Assign(name=name, buffer=to, indices=to[(*at, n, j)].indices, value=source[(*of, n, j)])
+    move = Assign.to(name, to[(*at, n, j)], source[(*of, n, j)])
     return nest([(n, to.shape[-2]), (j, to.shape[-1])], move)

@@ -46,7 +46,7 @@ def permute(
     of_x = sorted(range(len(groups)), key=lambda d: groups[d])
     x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=dtype)
     y = Buffer(name="Y", shape=tuple(sizes), dtype=dtype)
-    move = Assign(name="move", buffer=y, indices=tuple(loops), value=x[tuple([loops[d] for d in of_x])])
+    move = Assign.to("move", y[tuple(loops)], x[tuple([loops[d] for d in of_x])])
     return Program(name=name, parameters=(x, y), body=nest(list(zip(loops, sizes, strict=True)), move))
 
 
@@ -166,8 +166,8 @@ def remap(
     def visit(axis: int, tag: str, at: tuple[Expr, ...], of: tuple[Expr, ...] | None) -> Stmt:
         if axis == len(sizes):
             if of is None:
-                return Assign(name=f"fill{tag}", buffer=y, indices=at, value=filling)
-            return Assign(name=f"move{tag}", buffer=y, indices=at, value=x[of])
+                return Assign.to(f"fill{tag}", y[at], filling)
+            return Assign.to(f"move{tag}", y[at], x[of])
         # If everything further inside is filled, one loop nest covers all inner runs.
         inside = merged[axis] if of is not None else (Run(count=y.shape[axis], first=None),)
         parts: list[Stmt] = []
@@ -229,7 +229,7 @@ def concat(
     for i, size in enumerate(sizes):
         x = Buffer(name=f"X{i}", shape=(outer, size), dtype=dtype)
         o, d = Var(f"o.{i}"), Var(f"d.{i}")
-        move = Assign(name=f"move.{i}", buffer=y, indices=(o, d + start), value=x[o, d])
+        move = Assign.to(f"move.{i}", y[o, d + start], x[o, d])
         parts.append(nest([(o, outer), (d, size)], move))
         inputs.append(x)
         start += size
@@ -257,6 +257,6 @@ def gather(
     chosen = select(indices[i] < 0, indices[i] + size, indices[i])
     element: ExprLike = minimum(maximum(chosen, 0), size - 1)
     rest = () if single else (d,)
-    move = Assign(name="move", buffer=y, indices=(o, i, *rest), value=x[(o, element, *rest)])
+    move = Assign.to("move", y[o, i, *rest], x[(o, element, *rest)])
     body = nest([(o, outer), (i, count), *((var, inner) for var in rest)], move)
     return Program(name=name, parameters=(x, indices, y), body=body)

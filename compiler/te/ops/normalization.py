@@ -61,7 +61,7 @@ def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> 
     value = divide(x[image, row, position] - mean, deviation) * scale[at]
     if shift is not None:
         value = value + shift[at]
-    finish = Assign(name="scale", buffer=y, indices=(image, row, position), value=value)
+    finish = Assign.to("scale", y[image, row, position], value)
     body = total.around(squares.around(nest(loops, finish)))
     return Program(
         name=name,

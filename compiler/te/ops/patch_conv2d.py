@@ -56,13 +56,12 @@ def patch_conv2d(
     acc = Buffer(name="acc", shape=(*shape, b_size, co), dtype=DType.INT32)
     n, o, y, x, b, j = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j"))
     reduction = patches.reduction()
-    conv = Reduce(
-        name="conv",
-        op="add",
-        buffer=acc,
-        indices=acc[(n, o, y + ring.top, x + ring.left, *several, b, j)].indices,
-        value=patches.product((n, y, x, b), o, j, reduction, *(several or (None,))),
-        first=reduction.first,
+    conv = Reduce.into(
+        "conv",
+        "add",
+        acc[(n, o, y + ring.top, x + ring.left, *several, b, j)],
+        patches.product((n, y, x, b), o, j, reduction, *(several or (None,))),
+        reduction.first,
     )
     positions = [
         (n, nb),

@@ -23,9 +23,9 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
     out = Buffer(name="out", shape=(vectors, ci), dtype=DType.INT8, scope="inp")
     image = Buffer(name="image", shape=(rows, run), dtype=DType.INT8)
     v, e, row, i = Var("v"), Var("e"), Var("row"), Var("i")
-    clear = Assign(name="clear", buffer=out, indices=(v, e), value=Const(0, DType.INT8))
+    clear = Assign.to("clear", out[v, e], Const(0, DType.INT8))
     byte = row * run + i
-    pack = Assign(name="pack", buffer=out, indices=(byte // ci, byte % ci), value=image[row, i])
+    pack = Assign.to("pack", out[byte // ci, byte % ci], image[row, i])
     body = seq(nest([(v, vectors), (e, ci)], clear), nest([(row, rows), (i, run)], pack))
     return IntrinsicDeclaration(name="patch", parameters=(out, image), body=body)
 

@@ -58,13 +58,12 @@ def plain_convolution(
     at, taps = _loops("p", outputs), _loops("k", kernel)
     place = spacing.places(at, taps)
     positions, offsets = [p for p, _ in at], [k for k, _ in taps]
-    total = Reduce(
-        name="sum",
-        op="add",
-        buffer=y,
-        indices=(n, g, o, *positions),
-        value=x[(n, g, c, *place)] * w[(g, o, c, *offsets)],
-        first=all_of(equal(c, 0), *[equal(k, 0) for k in offsets]),
+    total = Reduce.into(
+        "sum",
+        "add",
+        y[n, g, o, *positions],
+        x[(n, g, c, *place)] * w[(g, o, c, *offsets)],
+        all_of(equal(c, 0), *[equal(k, 0) for k in offsets]),
     )
     loops = [(n, batch), (g, groups), (o, filters), *at, (c, channels), *taps]
     return Program(name=name, parameters=(x, w, y), body=nest(loops, total))
@@ -101,23 +100,22 @@ def plain_transposed(
     head = [(Var(f"begin.{v}"), size) for v, size in zip("ngo", whole.shape, strict=False)]
     at = _loops("begin.p", tuple(whole_sizes))
     place = tuple([var for var, _ in (*head, *at)])
-    begin = nest([*head, *at], Assign(name="begin", buffer=whole, indices=place, value=Const(0.0, FLOAT)))
+    begin = nest([*head, *at], Assign.to("begin", whole[place], Const(0.0, FLOAT)))
     n, g, o, c = (Var(v) for v in "ngoc")
     inside, taps = _loops("i", sizes), _loops("k", kernel)
     spread = spacing.places(inside, taps)
-    total = Reduce(
-        name="sum",
-        op="add",
-        buffer=whole,
-        indices=(n, g, o, *spread),
-        value=x[(n, g, c, *[i for i, _ in inside])] * w[(g, c, o, *[k for k, _ in taps])],
+    total = Reduce.into(
+        "sum",
+        "add",
+        whole[n, g, o, *spread],
+        x[(n, g, c, *[i for i, _ in inside])] * w[(g, c, o, *[k for k, _ in taps])],
     )
     summed = nest([(n, batch), (g, groups), (c, channels), (o, filters), *inside, *taps], total)
     head = [(Var(f"cut.{v}"), size) for v, size in zip("ngo", whole.shape, strict=False)]
     at = _loops("cut.p", outputs)
     outer, positions = [var for var, _ in head], [var for var, _ in at]
     value = whole[(*outer, *[p + b for p, b in zip(positions, before, strict=True)])]
-    cut = nest([*head, *at], Assign(name="cut", buffer=y, indices=(*outer, *positions), value=value))
+    cut = nest([*head, *at], Assign.to("cut", y[*outer, *positions], value))
     return Program(name=name, parameters=(x, w, y), body=Alloc(buffer=whole, body=seq(begin, summed, cut)))
 
 
@@ -140,13 +138,8 @@ def plain_pool(
     n = Var("n")
     at, taps = _loops("p", outputs), _loops("k", kernel)
     place = spacing.places(at, taps)
-    pooled = Reduce(
-        name="pool",
-        op=op,
-        buffer=y,
-        indices=(n, *[p for p, _ in at]),
-        value=x[(n, *place)],
-        first=all_of(*[equal(k, 0) for k, _ in taps]),
+    pooled = Reduce.into(
+        "pool", op, y[n, *[p for p, _ in at]], x[(n, *place)], all_of(*[equal(k, 0) for k, _ in taps])
     )
     return Program(name=name, parameters=(x, y), body=nest([(n, outer), *at, *taps], pooled))
 
@@ -175,14 +168,7 @@ def plain_product(
     x_at, w_at = (
         [0 if size == 1 else var for size, var in zip(shape, at, strict=True)] for shape in (of_x, of_w)
     )
-    total = Reduce(
-        name="sum",
-        op="add",
-        buffer=y,
-        indices=(*at, i, j),
-        value=x[(*x_at, i, k)] * w[(*w_at, k, j)],
-        first=equal(k, 0),
-    )
+    total = Reduce.into("sum", "add", y[*at, i, j], x[(*x_at, i, k)] * w[(*w_at, k, j)], equal(k, 0))
     return Program(
         name=name, parameters=(x, w, y), body=nest([*b, (i, rows), (k, depth), (j, columns)], total)
     )

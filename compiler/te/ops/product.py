@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...ir.expr import Buffer, Expr, Load, Var, cast
@@ -159,14 +159,7 @@ def round_factors(program: Program) -> Program:
     def rounded(statement: Stmt) -> Stmt:
         if not isinstance(statement, Reduce):
             raise ValueError(f"{program.name}: gemm is not a sum")
-        return Reduce(
-            name=statement.name,
-            op=statement.op,
-            buffer=statement.buffer,
-            indices=statement.indices,
-            value=map_expr(statement.value, factor),
-            first=statement.first,
-        )
+        return replace(statement, value=map_expr(statement.value, factor))
 
     return rewrite_at(program, "gemm", rounded)
 

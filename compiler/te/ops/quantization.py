@@ -63,7 +63,7 @@ def store_activation(
             value = held(value)
     if channels % block:
         value = select(channel < channels, value, 0)
-    store = Assign(name="map", buffer=y, indices=(n, o, p, j), value=value)
+    store = Assign.to("map", y[n, o, p, j], value)
     return Program(
         name=name, parameters=(x, y), body=nest(list(zip((n, o, p, j), y.shape, strict=True)), store)
     )
@@ -95,5 +95,5 @@ def load_activation(
             value = cast(difference, DType.FLOAT32) * Const(float(scale), DType.FLOAT32)
         case DType.INT8:
             value = stored_value(value)
-    load = Assign(name="map", buffer=y, indices=(n, o, p), value=value)
+    load = Assign.to("map", y[n, o, p], value)
     return Program(name=name, parameters=(x, y), body=nest(list(zip((n, o, p), y.shape, strict=True)), load))

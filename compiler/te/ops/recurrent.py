@@ -132,12 +132,7 @@ class _Step:
 
     def state(self, value: Expr, n: Var, j: Var) -> Assign:
         """The statement that stores the state of this step in Y."""
-        return Assign(
-            name=f"state.{self.d}",
-            buffer=self.y,
-            indices=self.y[self.time, self.d, n, j].indices,
-            value=value,
-        )
+        return Assign.to(f"state.{self.d}", self.y[self.time, self.d, n, j], value)
 
     def activated(self, index: int, value: Scalar) -> Expr:
         """Activation function number `index` of `value`."""
@@ -158,13 +153,8 @@ class _Step:
     def stage(self, label: str, total: Buffer, source: Buffer, weight: Buffer, *cells: Stmt) -> Stmt:
         """The stage `label`: the sums of `source` times `weight`, then the statements `cells` in its loops."""
         n, q, j, k = (Var(f"product.{label}.{v}") for v in ("n", "q", "j", "k"))
-        product = Reduce(
-            name=f"product.{label}",
-            op="add",
-            buffer=total,
-            indices=(n, q, j),
-            value=source[n, k] * weight[self.d, k, q, j],
-            first=equal(k, 0),
+        product = Reduce.into(
+            f"product.{label}", "add", total[n, q, j], source[n, k] * weight[self.d, k, q, j], equal(k, 0)
         )
         loops = [(n, self.batch), (q, total.shape[1]), (j, self.hidden), (k, self.hidden)]
         around = list(zip(self.loops(label), (self.batch, self.hidden), strict=True))
@@ -192,8 +182,8 @@ def _gru(s: _Step) -> Stmt:
         total,
         s.h,
         s.weights[0],
-        Assign(name=f"update.{s.d}", buffer=update, indices=(n, j), value=gate(UPDATE)),
-        Assign(name=f"kept.{s.d}", buffer=kept, indices=(n, j), value=gate(RESET) * s.h[n, j]),
+        Assign.to(f"update.{s.d}", update[n, j], gate(UPDATE)),
+        Assign.to(f"kept.{s.d}", kept[n, j], gate(RESET) * s.h[n, j]),
     )
     label = str(s.d)
     n, j = s.loops(label)
@@ -219,7 +209,7 @@ def _gru_reset_after(s: _Step) -> Stmt:
         total,
         s.h,
         s.weights[0],
-        Assign(name=f"update.{s.d}", buffer=update, indices=(n, j), value=gate(UPDATE)),
+        Assign.to(f"update.{s.d}", update[n, j], gate(UPDATE)),
         s.state(_mixed(update[n, j], new, s.h[n, j]), n, j),
     )
     return Alloc(buffer=update, body=step)

@@ -55,21 +55,20 @@ def reduction(
             lambda position: reduced_value(kind, x[*before, position]),
             own,
         )
-        post = Assign(name="post", buffer=y, indices=at, value=reduction_result(kind, folded.result, count))
+        post = Assign.to("post", y[at], reduction_result(kind, folded.result, count))
         return Program(name=name, parameters=(x, y), body=nest(outer, folded.around(post)))
     total = Buffer(name="sum", shape=y.shape, dtype=DType.FLOAT32)
     loops = [Var(f"reduce.d{d}") for d in range(len(sizes))]
-    reduce = Reduce(
-        name="reduce",
-        op=op,
-        buffer=total,
-        indices=tuple([loops[d] for d in kept]),
-        value=reduced_value(kind, x[tuple(loops)]),
-        first=all_of(*[equal(loops[d], 0) for d in range(len(sizes)) if d not in kept]),
+    reduce = Reduce.into(
+        "reduce",
+        op,
+        total[tuple([loops[d] for d in kept])],
+        reduced_value(kind, x[tuple(loops)]),
+        all_of(*[equal(loops[d], 0) for d in range(len(sizes)) if d not in kept]),
     )
     order = [*kept, *(d for d in range(len(sizes)) if d not in kept)]
     summed = nest([(loops[d], sizes[d]) for d in order], reduce)
-    post = Assign(name="post", buffer=y, indices=at, value=reduction_result(kind, total[at], count))
+    post = Assign.to("post", y[at], reduction_result(kind, total[at], count))
     body = Alloc(buffer=total, body=seq(summed, nest(outer, post)))
     return Program(name=name, parameters=(x, y), body=body)
 

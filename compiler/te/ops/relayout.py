@@ -36,7 +36,7 @@ def relayout(
         value = select(channel < channels, value, wrap(0, dtype))
     indices = (n, o, p, j) if block_out > 1 else (n, o, p)
     loops = list(zip(indices, y.shape, strict=True))
-    body = nest(loops, Assign(name="map", buffer=y, indices=indices, value=value))
+    body = nest(loops, Assign.to("map", y[indices], value))
     return Program(name=name, parameters=(x, y), body=body)
 
 

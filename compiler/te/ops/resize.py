@@ -127,7 +127,7 @@ def resize(
             return x_in[n, at, column, j] * (1.0 - of_column[x]) + x_in[n, at, right, j] * of_column[x]
 
         value = across(row) * (1.0 - of_row[y]) + across(below) * of_row[y]
-    move = Assign(name="resize", buffer=y_out, indices=(n, y, x, j), value=value)
+    move = Assign.to("resize", y_out[n, y, x, j], value)
     body = nest([(n, outer), (y, oh), (x, ow), (j, lanes)], move)
     return Program(name=name, parameters=(x_in, rows, columns, *weights, y_out), body=body)
 

@@ -100,15 +100,12 @@ def patch_conv2d_pool(
     cy, o, x, xi, b, j = (Var(f"conv.{v}") for v in ("y", "o", "x", "xi", "b", "j"))
     row, sharing, reduction = row0 + cy, layout.columns, patches.reduction()
     column = x if sharing == 1 else x * sharing + xi
-    conv = Reduce(
-        name="conv",
-        op="add",
-        buffer=acc,
-        indices=acc[(row + pool_top) % ring.rows, o * ring.width + column + pool_left, b, j].indices,
-        value=patches.product(
-            (n, row, x, b), og * ring.filters + o, j, reduction, None if sharing == 1 else xi
-        ),
-        first=reduction.first,
+    conv = Reduce.into(
+        "conv",
+        "add",
+        acc[(row + pool_top) % ring.rows, o * ring.width + column + pool_left, b, j],
+        patches.product((n, row, x, b), og * ring.filters + o, j, reduction, None if sharing == 1 else xi),
+        reduction.first,
     )
     positions = [(o, members), (x, layout.patch_columns(columns)), *([(xi, sharing)] if sharing > 1 else [])]
     summed = nest([*positions, (b, b_size), (j, co), *reduction.loops], conv)
@@ -170,12 +167,7 @@ def _fill(
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return None
     y, o, x, b, j = (Var(f"{name}.{v}") for v in ("y", "o", "x", "b", "j"))
-    fill = Assign(
-        name=name,
-        buffer=acc,
-        indices=acc[y + rows[0], o * width + x + columns[0], b, j].indices,
-        value=Const(INT32_MIN, DType.INT32),
-    )
+    fill = Assign.to(name, acc[y + rows[0], o * width + x + columns[0], b, j], Const(INT32_MIN, DType.INT32))
     extents = (rows[1] - rows[0], filters, columns[1] - columns[0], *acc.shape[2:])
     return nest(list(zip((y, o, x, b, j), extents, strict=True)), fill)
 
@@ -185,11 +177,6 @@ def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) 
     `first`.
     """
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
-    fill = Assign(
-        name="border.bottom",
-        buffer=acc,
-        indices=acc[(first + y) % ring.rows, x, b, j].indices,
-        value=Const(INT32_MIN, DType.INT32),
-    )
+    fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))
     extents = (stride - added, ring.filters * ring.width, *acc.shape[2:])
     return nest(list(zip((y, x, b, j), extents, strict=True)), fill)

@@ -88,9 +88,7 @@ def rows_declaration(
 
     def reduce(name: str, op, buffer: Buffer, what: Expr) -> Stmt:
         value = elements_only((Var(f"{name}.o"), Var(f"{name}.j")), what, LEAST if op == "max" else 0)
-        return over_row(
-            name, Reduce(name=name, op=op, buffer=buffer, indices=(Const(0),), value=value, first=first(name))
-        )
+        return over_row(name, Reduce.into(name, op, buffer[Const(0)], value, first(name)))
 
     x = cast(acc[o, p, 0, j], DType.INT64)
     if shares.look_up:
@@ -115,7 +113,7 @@ def rows_declaration(
     result = post_value(share + par[own, 0, j], par[own, 1, j], None, post)
     finish = nest(
         [(o, count), (j, blocks.block_out)],
-        Assign(name="share", buffer=out, indices=(o, p, Const(0), j), value=result),
+        Assign.to("share", out[o, p, Const(0), j], result),
     )
     body = nest([(p, positions)], Alloc(buffer=value, body=Alloc(buffer=total, body=seq(statistics, finish))))
     parameters = (out, acc, par, table) if shares.look_up else (out, acc, par)

@@ -31,11 +31,11 @@ def cumulative_sum(
     n, i = Var("n"), Var("i")
     begin = at(Const(0))
     value: Expr = Const(0.0, DType.FLOAT32) if exclusive else x[n, begin, i]
-    first = nest([(n, outer), (i, inner)], Assign(name="first", buffer=y, indices=(n, begin, i), value=value))
+    first = nest([(n, outer), (i, inner)], Assign.to("first", y[n, begin, i], value))
     stages: list[Stmt] = [first]
     if size > 1:
         n, k, i = Var("n.next"), Var("k"), Var("i.next")
         total = y[n, at(k), i] + x[n, at(k if exclusive else k + 1), i]
-        more = Assign(name="next", buffer=y, indices=(n, at(k + 1), i), value=total)
+        more = Assign.to("next", y[n, at(k + 1), i], total)
         stages.append(nest([(n, outer), (i, inner), (k, size - 1)], more))
     return Program(name=name, parameters=(x, y), body=seq(*stages))

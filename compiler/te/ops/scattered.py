@@ -32,7 +32,7 @@ def gather_nd(
     y = Buffer(name="Y", shape=(outer, rows, rest), dtype=dtype)
     b, j, r = Var("b"), Var("j"), Var("r")
     at = [_inside(chosen[b, j, d], size) for d, size in enumerate(named)]
-    move = Assign(name="move", buffer=y, indices=(b, j, r), value=x[(b, *at, r)])
+    move = Assign.to("move", y[b, j, r], x[(b, *at, r)])
     body = nest([(b, outer), (j, rows), (r, rest)], move)
     return Program(name=name, parameters=(x, chosen, y), body=body)
 
@@ -61,13 +61,13 @@ def scatter_elements(
     loops = [Var(f"d{d}") for d in range(len(shape))]
     copy = nest(
         list(zip(loops, shape, strict=True)),
-        Assign(name="copy", buffer=y, indices=tuple(loops), value=x[tuple(loops)]),
+        Assign.to("copy", y[tuple(loops)], x[tuple(loops)]),
     )
     loops = [Var(f"write.d{d}") for d in range(len(shape))]
     places: list[Expr] = list(loops)
     places[axis] = _inside(chosen[tuple(loops)], shape[axis])
     value = _combined(combine, y[tuple(places)], updates[tuple(loops)])
-    write = Assign(name="write", buffer=y, indices=tuple(places), value=value)
+    write = Assign.to("write", y[tuple(places)], value)
     body = seq(copy, nest(list(zip(loops, indices, strict=True)), write))
     return Program(name=name, parameters=(x, chosen, updates, y), body=body)
 
@@ -95,11 +95,11 @@ def scatter_nd(
     loops = [Var(f"d{d}") for d in range(depth + 1)]
     copy = nest(
         list(zip(loops, x.shape, strict=True)),
-        Assign(name="copy", buffer=y, indices=tuple(loops), value=x[tuple(loops)]),
+        Assign.to("copy", y[tuple(loops)], x[tuple(loops)]),
     )
     j, r = Var("j"), Var("r")
     places = (*[_inside(chosen[j, d], size) for d, size in enumerate(named)], r)
-    write = Assign(name="write", buffer=y, indices=places, value=_combined(combine, y[places], updates[j, r]))
+    write = Assign.to("write", y[places], _combined(combine, y[places], updates[j, r]))
     body = seq(copy, nest([(j, rows), (r, rest)], write))
     return Program(name=name, parameters=(x, chosen, updates, y), body=body)
 
@@ -120,7 +120,7 @@ def one_hot(
     index = chosen[n, i]
     at = select(index < 0, index + depth, index)
     here = select(at <= k, k <= at, Const(False, DType.BOOL))
-    hot = Assign(name="hot", buffer=y, indices=(n, k, i), value=select(here, values[1], values[0]))
+    hot = Assign.to("hot", y[n, k, i], select(here, values[1], values[0]))
     body = nest([(n, outer), (k, depth), (i, inner)], hot)
     return Program(name=name, parameters=(chosen, values, y), body=body)
 

@@ -54,7 +54,7 @@ def _rows(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
 
     def stage(name: str, value: Callable[[Expr], Expr]) -> Stmt:
         position, loops = row_loops(name, size, width)
-        return nest(loops, Assign(name=name, buffer=y, indices=(row, position), value=value(position)))
+        return nest(loops, Assign.to(name, y[row, position], value(position)))
 
     if logarithm:
         distance = stage("distance", lambda p: x[row, p] - greatest.result)
@@ -81,26 +81,20 @@ def _columns(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
 
     def start(buffer: Buffer, value: float) -> Stmt:
         lane = Var(f"{buffer.name}.l")
-        begin = Assign(name=buffer.name, buffer=buffer, indices=(lane,), value=Const(value, DType.FLOAT32))
+        begin = Assign.to(buffer.name, buffer[lane], Const(value, DType.FLOAT32))
         return nest([(lane, width)], begin)
 
     def assign(name: str, value: Callable[[Expr, Expr, Expr], Expr]) -> Stmt:
-        return stage(
-            name, lambda k, lane, j: Assign(name=name, buffer=y, indices=(row, k, j), value=value(k, lane, j))
-        )
+        return stage(name, lambda k, lane, j: Assign.to(name, y[row, k, j], value(k, lane, j)))
 
     largest = stage(
         "max",
-        lambda k, lane, j: Reduce(name="max", op="max", buffer=greatest, indices=(lane,), value=x[row, k, j]),
+        lambda k, lane, j: Reduce.into("max", "max", greatest[lane], x[row, k, j]),
     )
     adding = stage(
         "sum",
-        lambda k, lane, j: Reduce(
-            name="sum",
-            op="add",
-            buffer=total,
-            indices=(lane,),
-            value=_power(y[row, k, j]) if logarithm else y[row, k, j],
+        lambda k, lane, j: Reduce.into(
+            "sum", "add", total[lane], _power(y[row, k, j]) if logarithm else y[row, k, j]
         ),
     )
     if logarithm:

@@ -78,13 +78,8 @@ def summed(
     """
     prefix = f"{name}." if prefix is None else prefix
     at, of = ([Var(f"{prefix}{loop}") for loop in loops] for loops in (outputs, terms))
-    reduce = Reduce(
-        name=name,
-        op=op,
-        buffer=total,
-        indices=tuple(at),
-        value=value(*at, *of),
-        first=all_of(*[equal(loop, 0) for loop in of]),
+    reduce = Reduce.into(
+        name, op, total[tuple(at)], value(*at, *of), all_of(*[equal(loop, 0) for loop in of])
     )
     return nest(list(zip([*at, *of], [*outputs.values(), *terms.values()], strict=True)), reduce)
 
@@ -92,7 +87,7 @@ def summed(
 def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
     """The statement "post": every element of `out` is `finish` of its indices; loops have the names of `outputs`."""
     at = [Var(loop) for loop in outputs]
-    post = Assign(name="post", buffer=out, indices=tuple(at), value=finish(*at))
+    post = Assign.to("post", out[tuple(at)], finish(*at))
     return nest(list(zip(at, outputs.values(), strict=True)), post)
 
 

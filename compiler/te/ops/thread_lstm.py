@@ -114,12 +114,11 @@ def _step(
     at, left = k * slices + s, 1
     if hidden % slices:
         at, left = at + g, minimum(1, hidden - k * slices - s)
-    add = Reduce(
-        name=f"{label}.product",
-        op="add",
-        buffer=own,
-        indices=(n,),
-        value=before[d, group * rows + n, at] * weight[d, at, q, block * cells + j],
+    add = Reduce.into(
+        f"{label}.product",
+        "add",
+        own[n],
+        before[d, group * rows + n, at] * weight[d, at, q, block * cells + j],
     )
     summed = nest([(n, some(batch, rows, group))], add, kind="unroll")
     if hidden % slices:
@@ -131,18 +130,13 @@ def _step(
         body=seq(
             nest(
                 [init],
-                Assign(name=f"{label}.init", buffer=own, indices=(init[0],), value=Const(0.0, DType.FLOAT32)),
+                Assign.to(f"{label}.init", own[init[0]], Const(0.0, DType.FLOAT32)),
                 kind="unroll",
             ),
             nest([(k, terms)], summed, kind="unroll" if terms <= MOST_UNROLLED else "serial"),
             nest(
                 [keep],
-                Assign(
-                    name=f"{label}.kept",
-                    buffer=partial,
-                    indices=(s, keep[0], q, j),
-                    value=own[keep[0]],
-                ),
+                Assign.to(f"{label}.kept", partial[s, keep[0], q, j], own[keep[0]]),
                 kind="unroll",
             ),
         ),
@@ -156,18 +150,15 @@ def _step(
     joined = Alloc(
         buffer=sum_of,
         body=seq(
-            Assign(
-                name=f"{label}.sum.init",
-                buffer=sum_of,
-                indices=zero,
-                value=gates[time, group * rows + n, d, q, block * cells + j],
+            Assign.to(
+                f"{label}.sum.init", sum_of[zero], gates[time, group * rows + n, d, q, block * cells + j]
             ),
             nest(
                 [(s, slices)],
-                Reduce(name=f"{label}.sum", op="add", buffer=sum_of, indices=zero, value=partial[s, n, q, j]),
+                Reduce.into(f"{label}.sum", "add", sum_of[zero], partial[s, n, q, j]),
                 kind="unroll",
             ),
-            Assign(name=f"{label}.gates", buffer=total, indices=(n, q, j), value=sum_of[0]),
+            Assign.to(f"{label}.gates", total[n, q, j], sum_of[0]),
         ),
     )
     stages.append(nest(around, joined))
@@ -178,19 +169,9 @@ def _step(
     fresh = sigmoid(total[n, INPUT, j]) * tanh(total[n, CELL, j])
     state = y[time, d, row, column]
     update = seq(
-        Assign(
-            name=f"{label}.cell",
-            buffer=cell,
-            indices=here.indices,
-            value=sigmoid(total[n, FORGET, j]) * here + fresh,
-        ),
-        Assign(
-            name=f"{label}.state",
-            buffer=y,
-            indices=state.indices,
-            value=sigmoid(total[n, OUTPUT, j]) * tanh(here),
-        ),
-        Assign(name=f"{label}.carry", buffer=after, indices=here.indices, value=state),
+        Assign.to(f"{label}.cell", cell[here.indices], sigmoid(total[n, FORGET, j]) * here + fresh),
+        Assign.to(f"{label}.state", y[state.indices], sigmoid(total[n, OUTPUT, j]) * tanh(here)),
+        Assign.to(f"{label}.carry", after[here.indices], state),
     )
     stages.append(nest(around, update))
     blocks = [(group, ceil_div(batch, rows)), (d, count), (block, ceil_div(hidden, cells))]
@@ -201,5 +182,5 @@ def _moved(name: str, *pairs: tuple[Buffer, Buffer]) -> Stmt:
     """Copies buffers of one shape, as (destination, source) pairs, in loops `name`.d, `name`.n, `name`.j."""
     to, _ = pairs[0]
     at = tuple([Var(f"{name}.{v}") for v in "dnj"])
-    moves = [Assign(name=f"{name}.{b.name}", buffer=b, indices=at, value=source[at]) for b, source in pairs]
+    moves = [Assign.to(f"{name}.{b.name}", b[at], source[at]) for b, source in pairs]
     return nest(list(zip(at, to.shape, strict=True)), seq(*moves))

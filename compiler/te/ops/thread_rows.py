@@ -57,7 +57,7 @@ class _Rows:
             return ()
         held = self.threads.kept("elements")
         indices = held[e.row, e.lane, e.step].indices
-        return (Assign(name=f"{statement}{e.suffix}", buffer=held, indices=indices, value=value),)
+        return (Assign.to(f"{statement}{e.suffix}", held[indices], value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
         """The statements and the value of the first stage's load of an element."""
@@ -83,7 +83,7 @@ class _Rows:
             def one(suffix: str, step: Expr, position: Expr) -> Stmt:
                 e = Element(suffix=suffix, row=row, lane=lane, step=step, position=position)
                 out = parameters[-1]
-                return Assign(name=f"scale{suffix}", buffer=out, indices=self.at(e), value=result(e))
+                return Assign.to(f"scale{suffix}", out[self.at(e)], result(e))
 
             return self.threads.each("scale", lane, one, unroll=self.kept)
 
@@ -216,9 +216,7 @@ def thread_reduction(
         store = one.stage(
             "chunk.store",
             Const(0),
-            lambda o, _: Assign(
-                name="chunk.store", buffer=sums, indices=(row, chunk), value=partial.result(o)
-            ),
+            lambda o, _: Assign.to("chunk.store", sums[row, chunk], partial.result(o)),
             1,
         )
         first.append(nest([(row, rows), (chunk, chunks)], partial.around(store)))
@@ -233,9 +231,7 @@ def thread_reduction(
 
     def post(row: Expr, _: Expr) -> Stmt:
         at = _digits(block * threads.group + row, y.shape)
-        return Assign(
-            name="post", buffer=y, indices=tuple(at), value=reduction_result(kind, total.result(row), count)
-        )
+        return Assign.to("post", y[tuple(at)], reduction_result(kind, total.result(row), count))
 
     rest = nest([(block, threads.blocks)], total.around(threads.stage("post", block, post, 1)))
     body = seq(*first, rest)

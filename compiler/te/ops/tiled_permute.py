@@ -76,18 +76,11 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
 
     def load(row: Expr, column: Expr) -> Stmt:
         at = place(row, column)
-        return Assign(
-            name="load", buffer=tile, indices=(row, column), value=x[tuple([at[name] for name in of_x])]
-        )
+        return Assign.to("load", tile[row, column], x[tuple([at[name] for name in of_x])])
 
     def store(column: Expr, row: Expr) -> Stmt:
         at = place(row, column)
-        return Assign(
-            name="move",
-            buffer=y,
-            indices=tuple([at[loop.name] for loop in chain]),
-            value=tile[row, column],
-        )
+        return Assign.to("move", y[tuple([at[loop.name] for loop in chain])], tile[row, column])
 
     body = seq(
         stage("load", (width, along), (height, across), load),

@@ -184,7 +184,7 @@ def winograd_conv2d(
             None if bias is None else bias[f],
             None if operand is None else Load(operand, at),
         )
-        store = Assign(name="store", buffer=y_out, indices=at, value=value)
+        store = Assign.to("store", y_out[at], value)
         inside = [
             (v, Const(m) if size % m == 0 else minimum(m, size - start))
             for v, size, start in ((dy, oh, y), (dx, ow, x))
@@ -224,10 +224,7 @@ def applied(
     and so on.
     """
     return seq(
-        *[
-            Assign(name=f"{name}.{i}", buffer=to, indices=at(Const(i)), value=combination(row, value))
-            for i, row in enumerate(matrix)
-        ]
+        *[Assign.to(f"{name}.{i}", to[at(Const(i))], combination(row, value)) for i, row in enumerate(matrix)]
     )
 
 

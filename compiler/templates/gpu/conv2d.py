@@ -10,9 +10,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from ..columns import Values
-from ..space import Space
-from . import gemm, gemm_mma, gemm_space
+from . import gemm_cost, gemm_mma, gemm_space
 from .gemm_cost import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
@@ -52,9 +50,9 @@ def problem_of(program: Program, tag: str = "") -> Problem:
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
     if any(extent != Const(1) for extent in copy.destination.extents):
-        return gemm.problem_of(program, tag=tag)
+        return gemm_cost.problem_of(program, tag=tag)
     # X is [batch, groups, channels of a group, ...].
-    return gemm.problem_of(program, gather_instructions(copy.source.buffer.shape[2]), tag)
+    return gemm_cost.problem_of(program, gather_instructions(copy.source.buffer.shape[2]), tag)
 
 
 def gather_instructions(channels: int) -> float:
@@ -72,16 +70,4 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
     )
 
 
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_convolution` for `conv2d.schedule`; costs are seconds."""
-    return replace(gemm_space.space_of(target, problem_of(program)), template="conv2d_cuda")
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
-    """The tile of a point."""
-    return gemm_space.tile_at(problem_of(program), values)
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the knobs that `conv2d.choose_knobs` returns."""
-    return gemm_space.values_of(choose_knobs(target, program))
+TUNED = replace(gemm_space.TUNED, name="conv2d_cuda", sizes=lambda workload: problem_of(workload.expression))

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from math import inf, prod
 
+import numpy as np
+
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...te.blocks import Pair
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis
 from .conv2d import gathered_problem
-from .direct_cost import best_knobs
+from .direct_cost import account, best_knobs
 from .direct_knobs import Knobs, Layer, layer_of
 from .gemm_cost import MOST_UNROLLED, best_tile
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 from .tile import VECTOR, bind_blocks, fetch
+from .tuned import Tuned, fields_of
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
@@ -153,3 +158,45 @@ def _store(
     for loop in ("n", block_f, block_y, block_x):
         s.peel(loop)
     return (tf, ty, tx), (rf, ry, rx)
+
+
+AXES = (
+    Axis(name="filters", values=(1, 2, 3, 4, 6, 8, 16)),
+    Axis(name="rows", values=(1, 2, 4)),
+    Axis(name="columns", values=(1, 2, 4, 8)),
+    Axis(name="threads_z", values=(1, 2, 4, 8, 16, 32)),
+    Axis(name="threads_y", values=(1, 2, 4, 7, 8, 16)),
+    Axis(name="threads_x", values=(4, 5, 7, 8, 10, 14, 16, 28, 32)),
+    Axis(name="channels", values=(1, 2, 3, 4, 8, 16, 32)),
+    Axis(name="stages", values=(1, 2, 3, 4)),
+)
+
+
+def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    e = dict(points)
+    e["channels"] = np.minimum(e["channels"], layer.channels)
+    e["stages"] = np.minimum(e["stages"], -(-layer.channels // e["channels"]))
+    return e
+
+
+def _account(target: GpuTarget, layer: Layer, points: Columns) -> Account:
+    return account(target, layer, _effective(layer, points))
+
+
+def _knobs_at(layer: Layer, values: Values) -> Knobs:
+    found = _effective(layer, one_point(values))
+    return Knobs(**{name: int(column[0]) for name, column in found.items()})
+
+
+TUNED = Tuned(
+    name="conv2d_direct_cuda",
+    sizes=lambda workload: layer_of(workload.expression),
+    axes=lambda _: AXES,
+    account=_account,
+    choose=lambda target, layer: best_knobs(target, layer)[0],
+    knobs=_knobs_at,
+    values=fields_of(AXES),
+    schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
+    held={"channels": 1, "stages": 1},
+)

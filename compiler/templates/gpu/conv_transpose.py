@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,13 +15,16 @@ from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import loops, path_to, walk
 from ...schedule import Schedule
-from ..columns import ESTIMATE, Columns, Values
+from ..columns import Columns, Values
 from ..space import Account, Space
+from ..template import Template
 from . import gemm_space
 from .conv2d import problem_of
 from .flat import bind_nest
 from .gemm_cost import Problem, choose_tile
 from .tile import Tile, tile_sum
+from .tuned import GpuTemplate
+from .workload import CudaWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,33 +66,32 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
     bind_nest(s, [(loop.name, int(loop.extent.value)) for loop in around if isinstance(loop.extent, Const)])
 
 
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_convolution`; costs are seconds. Raises ValueError if no output has a tap."""
-    parts = [gemm_space.space_of(target, problem) for problem in _problems(program).values()]
+def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
+    """The space of one tile for all products. Raises ValueError if no output has a tap."""
+    program = workload.expression
+    parts = [gemm_space.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")
-    return Space(
-        template="conv_transpose_cuda",
-        axes=gemm_space.AXES,
-        account=partial(_account, parts),
-        floor=sum(part.floor for part in parts),
-        slack=gemm_space.SLACK,
-    )
+    account, floor = partial(_account, parts), sum(part.floor for part in parts)
+    return replace(parts[0], template="conv_transpose_cuda", account=account, floor=floor)
 
 
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    return Knobs(
-        tiles={tag: gemm_space.tile_at(problem, values) for tag, problem in _problems(program).items()}
-    )
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of `gemm_cost.choose_tile` for the product with the most work; the defaults of other products may
-    differ.
-    """
-    longest = max(_problems(program).values(), key=lambda p: p.batch * p.rows * p.columns * p.depth)
+def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
+    """The point of the default tile for the product with the most work; the defaults of other products may differ."""
+    problems = _problems(workload.expression).values()
+    longest = max(problems, key=lambda p: p.batch * p.rows * p.columns * p.depth)
     return gemm_space.values_of(choose_tile(target, longest))
+
+
+def _scheduled(target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
+    program = workload.expression
+    tiles = {tag: gemm_space.tile_at(problem, values) for tag, problem in _problems(program).items()}
+    return schedule(target, program, Knobs(tiles=tiles) if values else None)
+
+
+TEMPLATE: GpuTemplate = Template(
+    name="conv_transpose_cuda", space=_space, choice=_default, schedule=_scheduled
+)
 
 
 def _problems(program: Program) -> dict[str, Problem]:
@@ -113,16 +115,14 @@ def _account(parts: Sequence[Space], points: Columns) -> Account:
         )
         for name in effective[0]
     }
-    quantities = {
-        name: total([account.quantities[name] for account in found]) for name in found[0].quantities
-    }
-    assert ESTIMATE in quantities
     return Account(
         limits={
             name: np.logical_and.reduce([account.limits[name] for account in found])
             for name in found[0].limits
         },
         bound=total([account.bound for account in found]),
-        quantities=quantities,
+        quantities={
+            name: total([account.quantities[name] for account in found]) for name in found[0].quantities
+        },
         effective=alike,
     )

@@ -8,7 +8,6 @@ first-level cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, prod
 
 import numpy as np
@@ -19,11 +18,14 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
 from ...te.blocks import Window
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..columns import Columns
+from ..space import Account, Axis
 from . import generic
 from .flat import bind_nest
-from .traffic import moved_bytes
+from .gemm_cost import SCHEDULERS
+from .traffic import moved_bytes, moving_account
+from .tuned import Tuned, by_name, fields_of
+from .workload import CudaWorkload
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 THREADS = 128
@@ -33,10 +35,6 @@ MOST_TAPS = 128
 each tap.
 """
 
-SCHEDULERS = 4
-"""Warps from which a multiprocessor issues instructions in a cycle (CUDA C++ Programming Guide, "Multiprocessor
-Level").
-"""
 LOAD_INSTRUCTIONS = 3
 """Instructions for an element of the input: condition, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 40
@@ -73,14 +71,25 @@ def issue_cycles(
     `rows`, `columns`: int64 arrays of one length, as the result is.
     """
     batch, channels, *outputs, _ = program.parameters[-1].shape
-    threads, taken, ragged = batch * channels, 1, False
-    for d, own in enumerate((rows, columns)):
-        threads = threads * -(-outputs[d] // own)
-        taken = taken * ((own - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1)
-        ragged = ragged | (outputs[d] % own != 0)
+    threads, ragged = batch * channels, False
+    for size, own in zip(outputs, (rows, columns), strict=True):
+        threads = threads * -(-size // own)
+        ragged = ragged | (size % own != 0)
+    taken = _inputs(window, (rows, columns))
     warps = np.ceil(threads / (WARP * target.multiprocessors))
     issued = taken * LOAD_INSTRUCTIONS + rows * columns * prod(window.kernel) + OTHER_INSTRUCTIONS
     return np.maximum(np.ceil(warps / SCHEDULERS), ALONE) * issued * np.where(ragged, RAGGED, 1.0)
+
+
+def _inputs(window: Window, own: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Elements of the input that a thread's windows cover, for threads of `own` rows and columns of outputs."""
+    sizes = [
+        (outputs - 1) * stride + (taps - 1) * dilation + 1
+        for outputs, stride, taps, dilation in zip(
+            own, window.strides, window.kernel, window.dilations, strict=True
+        )
+    ]
+    return sizes[0] * sizes[1]
 
 
 def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
@@ -120,72 +129,53 @@ AXES = (
     Axis(name="columns", values=(1, 2, 3, 4, 6, 7, 8)),
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
-SLACK = 1.0
-"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 MOST_INPUTS = 160
 """Most elements of the input in a thread's registers: a thread has at most 255, and needs some for sums and
 addresses.
 """
 
 
-def space(target: GpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_convolution.blocked_depthwise` for `depthwise.schedule`; costs are seconds.
-
-    Raises ValueError for windows too large for registers, whose kernels have no knobs.
+def _sizes(workload: CudaWorkload) -> tuple[Program, Window]:
+    """A workload's program and window. Raises ValueError for windows too large for registers, whose kernels have no
+    knobs.
     """
-    if prod(window.kernel) > MOST_TAPS:
-        raise ValueError(
-            f"a window of {prod(window.kernel)} taps is not held in registers, so it has no knobs"
-        )
-    return Space(
-        template="depthwise_cuda",
-        axes=AXES,
-        account=partial(_account, target, program, window),
-        floor=moved_bytes(program) / target.memory_bandwidth,
-        slack=SLACK,
-    )
+    assert workload.window is not None  # CudaWorkload.obstacle
+    if (taps := prod(workload.window.kernel)) > MOST_TAPS:
+        raise ValueError(f"a window of {taps} taps is not held in registers, so it has no knobs")
+    return workload.expression, workload.window
 
 
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    return Knobs(**values)
-
-
-def default_values(target: GpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of the knobs that `depthwise.choose_knobs` returns."""
-    knobs = choose_knobs(target, program, window)
-    return {"rows": knobs.rows, "columns": knobs.columns, "threads": knobs.threads}
-
-
-def _account(target: GpuTarget, program: Program, window: Window, points: Columns) -> Account:
+def _account(target: GpuTarget, sizes: tuple[Program, Window], points: Columns) -> Account:
+    program, window = sizes
     batch, channels, *outputs, _ = program.parameters[-1].shape
     e = dict(points)
     e["rows"], e["columns"] = (
         np.minimum(e[axis], n) for axis, n in zip(("rows", "columns"), outputs, strict=True)
     )
-    own, inputs = e["rows"] * e["columns"], 1
-    for d, axis in enumerate(("rows", "columns")):
-        inputs = inputs * (
-            (e[axis] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1
-        )
+    own, inputs = e["rows"] * e["columns"], _inputs(window, (e["rows"], e["columns"]))
     threads = batch * channels * -(-outputs[0] // e["rows"]) * -(-outputs[1] // e["columns"])
     e["threads"] = np.minimum(e["threads"], threads)
-    moving = moved_bytes(program) / target.memory_bandwidth
+    moved = moved_bytes(program)
     issuing = issue_cycles(target, program, window, e["rows"], e["columns"]) / target.clock
     # With fewer blocks than multiprocessors, some multiprocessors are idle.
     blocks = -(-threads // e["threads"])
     uneven = -(-blocks // target.multiprocessors) * target.multiprocessors / blocks
-    one = own * 0 + 1
-    return Account(
-        limits={
-            "the input in registers": (inputs <= MOST_INPUTS) | (own == 1),
-            "products written out": (own * prod(window.kernel) <= 4 * MOST_TAPS) | (own == 1),
-        },
-        bound=one * moving,
-        quantities={
-            ESTIMATE: np.maximum(moving, issuing * uneven),
-            "blocks": blocks.astype(np.float64),
-            "inputs of a thread": (one * inputs).astype(np.float64),
-        },
-        effective=e,
-    )
+    limits = {
+        "the input in registers": (inputs <= MOST_INPUTS) | (own == 1),
+        "products written out": (own * prod(window.kernel) <= 4 * MOST_TAPS) | (own == 1),
+    }
+    seconds = np.maximum(moved / target.memory_bandwidth, issuing * uneven)
+    quantities = {"blocks": blocks, "inputs of a thread": inputs}
+    return moving_account(target, moved, seconds, quantities, e, limits)
+
+
+TUNED = Tuned(
+    name="depthwise_cuda",
+    sizes=_sizes,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=lambda target, sizes: choose_knobs(target, *sizes),
+    knobs=by_name(Knobs),
+    values=fields_of(AXES),
+    schedule=lambda target, workload, knobs: schedule(target, *_sizes(workload), knobs),
+)

@@ -11,24 +11,23 @@ from math import prod
 
 import numpy as np
 
-from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
-from ..columns import Columns
-from ..space import combined
+from ..columns import ESTIMATE, Columns
+from ..space import Account, combined
 from .direct_knobs import Knobs, Layer
 from .gemm_cost import (
     COPY_INSTRUCTIONS,
-    EQUAL_CYCLES,
     GATHER_INSTRUCTIONS,
-    RESERVED_SHARED_BYTES,
     SCHEDULERS,
     SHARED_BYTES_CYCLE,
     STALL_CYCLES,
     FetchedWork,
-    TileAccount,
     ceil_divided,
+    cheapest,
     kernel_cycles,
+    limits_of_blocks,
+    tile_account,
 )
 from .tile import VECTOR
 
@@ -70,7 +69,7 @@ are equal.
 """
 
 
-def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
+def account(target: GpuTarget, layer: Layer, c: Columns) -> Account:
     """The account of many settings of the knobs; `c`: a column for each field of `Knobs`, int64 of one length."""
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
@@ -88,33 +87,19 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
     registers = 8 * ceil_divided(products + positions + c["filters"] + OTHER_REGISTERS, 8)
     inputs, weights = channels * high * wide, channels * taps * filters
     shared = 4 * stages * (inputs + weights)
-    vectors = np.where(filters % VECTOR == 0, VECTOR, np.where(filters % 2 == 0, 2, 1))
+    vectors = _vector_of(filters)
     copies, vector_copies = ceil_divided(inputs, threads), ceil_divided(weights, threads * vectors)
-    limits = {
-        "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
+    others = {
         "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
-        "registers of a thread": registers <= REGISTERS_PER_THREAD,
-        "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
-        "shared memory of a block": shared <= target.shared_bytes_per_block,
         "copies that are written out": copies + vector_copies <= MOST_COPIES,
     }
-    resident = np.minimum.reduce(
-        [
-            target.registers_per_multiprocessor // (registers * threads),
-            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
-            target.threads_per_multiprocessor // threads,
-            np.full_like(threads, target.blocks_per_multiprocessor),
-        ]
-    )
-    limits["a block on a multiprocessor"] = resident >= 1
+    limits, resident = limits_of_blocks(target, threads, registers, shared, others)
     oh, ow = layer.outputs
     tiles = ceil_divided(layer.filters, filters) * ceil_divided(oh, rows) * ceil_divided(ow, columns)
     blocks = layer.batch * tiles
 
     # A thread loads its weights of a tap as vectors, its elements of the input one by one.
-    pieces = ceil_divided(
-        c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
-    )
+    pieces = ceil_divided(c["filters"], _vector_of(c["filters"]))
     lanes = SCHEDULERS * WARP / target.float32_lanes
     depth = channels * taps
     instructions = depth * (products * lanes + pieces + positions)
@@ -156,12 +141,8 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> TileAccount:
         "products a load": products / (pieces + positions),
         "bytes a product": 4 * (inputs + weights) / (depth * filters * rows * columns),
     }
-    return TileAccount(
-        limits=limits,
-        seconds=np.maximum(cycles / target.clock, memory),
-        bound=np.maximum(multiplied, memory),
-        quantities={name: np.asarray(values, np.float64) for name, values in quantities.items()},
-    )
+    seconds = np.maximum(cycles / target.clock, memory)
+    return tile_account(c, limits, seconds, np.maximum(multiplied, memory), quantities)
 
 
 @lru_cache(maxsize=LAYERS)
@@ -175,14 +156,17 @@ def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])
     columns = dict(zip(Knobs.__slots__, table, strict=True))
     found = account(target, layer, columns)
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    if not legal.any():
+    best = cheapest(target, found)
+    if not all(kept[best] for kept in found.limits.values()):
         raise ValueError("no tile of the input and of the weights fits into a block's shared memory")
-    cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
-    best = int(np.lexsort((found.bound, cycles))[0])
     knobs = Knobs(**{name: int(values[best]) for name, values in columns.items()})
     taken = int(found.quantities["steps"][best])
-    return replace(knobs, stages=min(knobs.stages, taken)), float(found.seconds[best])
+    return replace(knobs, stages=min(knobs.stages, taken)), float(found.quantities[ESTIMATE][best])
+
+
+def _vector_of(size: np.ndarray) -> np.ndarray:
+    """Elements that one access takes of `size` adjacent ones."""
+    return np.where(size % VECTOR == 0, VECTOR, np.where(size % 2 == 0, 2, 1))
 
 
 def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:

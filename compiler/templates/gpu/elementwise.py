@@ -5,7 +5,6 @@ moves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -16,11 +15,12 @@ from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..columns import Columns
+from ..space import Account, Axis
 from .flat import THREADS, bind_nest, nests, perfect_nest
 from .split_axes import size_of
-from .traffic import moved_bytes, moving_seconds
+from .traffic import moved_bytes, moving_account, moving_seconds
+from .tuned import Tuned, by_name, fields_of, own_program
 
 WIDTHS = (4, 2, 1)
 """Float32 elements that one instruction may load or store: 16, 8 or 4 bytes (PTX ISA, "ld", vectors .v4 and .v2)."""
@@ -96,33 +96,10 @@ AXES = (
     Axis(name="width", values=WIDTHS[::-1]),
     Axis(name="items", values=(1, 2, 4, 8)),
 )
-SLACK = 1.0
-"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
-
-
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of a program of one nest of loops, after `flat.flattened`; costs are seconds."""
-    return Space(
-        template="elementwise_cuda",
-        axes=AXES,
-        account=partial(_account, target, program),
-        floor=moved_bytes(program) / target.memory_bandwidth,
-        slack=SLACK,
-    )
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    return Knobs(**values)
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the knobs that `elementwise.choose_knobs` returns."""
-    knobs = choose_knobs(target, program)
-    return {"threads": knobs.threads, "width": knobs.width, "items": knobs.items}
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+    """The account of a program of one nest of loops, after `flat.flattened`."""
     (outermost,) = nests(program)
     chain = perfect_nest(outermost)
     sizes = [int(loop.extent.value) for loop in chain if isinstance(loop.extent, Const)]
@@ -134,13 +111,19 @@ def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
     blocks = -(-steps // (threads * items))
     moved = moved_bytes(program)
     at_once = 4 * width * items * max(1, len(program.parameters) - 1)
-    return Account(
-        limits={},
-        bound=np.full(len(steps), moved / target.memory_bandwidth),
-        quantities={
-            ESTIMATE: moving_seconds(target, moved, blocks, threads, at_once),
-            "blocks": blocks.astype(np.float64),
-            "bytes at once": at_once.astype(np.float64),
-        },
-        effective={"threads": threads, "width": width, "items": items},
-    )
+    seconds = moving_seconds(target, moved, blocks, threads, at_once)
+    quantities = {"blocks": blocks, "bytes at once": at_once}
+    effective = {"threads": threads, "width": width, "items": items}
+    return moving_account(target, moved, seconds, quantities, effective)
+
+
+TUNED = Tuned(
+    name="elementwise_cuda",
+    sizes=own_program,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=choose_knobs,
+    knobs=by_name(Knobs),
+    values=fields_of(AXES),
+    schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from ...ir.affine import form_to_expr
@@ -82,19 +83,8 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
         match s:
             case Alloc(buffer=buffer, body=body):
                 return Alloc(buffer=flat.get(buffer.name, buffer), body=visit(body))
-            case Assign(buffer=buffer) if buffer.name in flat:
-                return Assign(
-                    name=s.name, buffer=flat[buffer.name], indices=place(buffer, s.indices), value=s.value
-                )
-            case Reduce(buffer=buffer) if buffer.name in flat:
-                return Reduce(
-                    name=s.name,
-                    op=s.op,
-                    buffer=flat[buffer.name],
-                    indices=place(buffer, s.indices),
-                    value=s.value,
-                    first=s.first,
-                )
+            case Assign(buffer=buffer) | Reduce(buffer=buffer) if buffer.name in flat:
+                return replace(s, buffer=flat[buffer.name], indices=place(buffer, s.indices))
         return map_children(s, visit)
 
     body = visit(map_all_expressions(program.body, lambda e: map_expr(e, expand)))

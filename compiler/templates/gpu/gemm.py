@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TypeAlias
 
 from ...codegen.cuda.machine import GpuTarget
-from ...ir.expr import Const
-from ...ir.stmt import For, Program, Reduce
-from ...ir.visit import free_vars, loads_in, path_to
+from ...ir.stmt import Program
 from ...schedule import Schedule
 from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
-from .gemm_cost import Problem, choose_tile
+from .gemm_cost import choose_tile, problem_of
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 from .workload import CudaTemplate
@@ -29,7 +26,7 @@ def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] =
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)
     if problem.rows <= gemv.MOST_ROWS:
-        return gemv.choose_knobs(target, problem.rows, problem.columns, problem.depth)
+        return gemv.choose_knobs(target, problem)
     return choose_tile(target, problem)
 
 
@@ -56,28 +53,3 @@ def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = 
     if is_rounded(program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
-
-
-def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
-    """The sizes of a program with the stages of `te.ops.product` and loops of constant extents.
-
-    `tag`: suffix of the stages' names.
-    """
-    path = path_to(program, f"gemm{tag}")
-    reduce = path[-1]
-    assert isinstance(reduce, Reduce)
-    sizes: dict[str, int] = {}
-    for loop in path:
-        if isinstance(loop, For):
-            assert isinstance(loop.extent, Const)
-            sizes[loop.name] = int(loop.extent.value)
-    rows, columns, depth = (sizes.pop(f"gemm.{axis}{tag}") for axis in "ijk")
-    (first,) = {e.indices for e in loads_in(reduce.value) if e.buffer.name == f"a{tag}"}
-    return Problem(
-        rows=rows,
-        columns=columns,
-        depth=depth,
-        batch=prod(sizes.values()),
-        along_depth=f"gemm.k{tag}" in free_vars(first[-1]),
-        copy_instructions=copy_instructions,
-    )

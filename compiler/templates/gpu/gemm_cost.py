@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget
+from ...ir.expr import Const
 from ...ir.kernels import WARP
-from ..columns import Columns
-from ..space import combined
+from ...ir.stmt import For, Program, Reduce
+from ...ir.visit import free_vars, loads_in, path_to
+from ..columns import ESTIMATE, Columns
+from ..space import Account, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
@@ -86,23 +90,10 @@ class Problem:
     copy_instructions: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TileAccount:
-    """The cost of n tiles, arrays of length n: `limits` (bool: whether each limit is satisfied), estimated `seconds`.
+def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
+    """The account of many tiles; `c`: a column for each field of `Tile`, int64 of one length (`width` may be missing).
 
-    `bound`: lower bound in seconds of kernels with this tile: multiply-adds, or each operand's bytes once.
-    `quantities`: the parts of the estimate, by name.
-    """
-
-    limits: Mapping[str, np.ndarray]
-    seconds: np.ndarray
-    bound: np.ndarray
-    quantities: Mapping[str, np.ndarray]
-
-
-def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
-    """The account of many tiles; `c`: a column for each field of `Tile`, int64 of one length (`width` may be
-    missing).
+    Bounds are the multiply-adds, or each operand's bytes once.
     """
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
@@ -112,11 +103,7 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
     held = c["thread_rows"] * (HELD if problem.along_depth else 1) + c["thread_columns"]
     registers = 8 * ceil_divided(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
     shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
-    limits = {
-        "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
-        "registers of a thread": registers <= REGISTERS_PER_THREAD,
-        "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
-        "shared memory of a block": shared <= target.shared_bytes_per_block,
+    others = {
         "multiply-adds that are written out": c["depth"] * c["thread_rows"] * c["thread_columns"]
         <= MOST_UNROLLED,
         "splits that all have work": (c["splits"] - 1)
@@ -124,15 +111,7 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
         * ceil_divided(ceil_divided(size["depth"], c["splits"]), c["depth"])
         < size["depth"],
     }
-    resident = np.minimum.reduce(
-        [
-            target.registers_per_multiprocessor // (registers * threads),
-            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
-            target.threads_per_multiprocessor // np.maximum(threads, 1),
-            np.full_like(threads, target.blocks_per_multiprocessor),
-        ]
-    )
-    limits["a block on a multiprocessor"] = resident >= 1
+    limits, resident = limits_of_blocks(target, threads, registers, shared, others)
     blocks = (
         problem.batch
         * c["splits"]
@@ -204,12 +183,57 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> TileAccount:
         "registers": registers,
         "products a load": products / (row_loads + column_loads),
     }
-    return TileAccount(
-        limits=limits,
-        seconds=seconds,
-        bound=np.maximum(multiplied, memory),
-        quantities={name: np.asarray(values, np.float64) for name, values in quantities.items()},
+    return tile_account(c, limits, seconds, np.maximum(multiplied, memory), quantities)
+
+
+def limits_of_blocks(
+    target: GpuTarget,
+    threads: np.ndarray,
+    registers: np.ndarray,
+    shared: np.ndarray,
+    others: Mapping[str, np.ndarray],
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The limits of blocks of `threads` with that many `registers` each and `shared` bytes, with `others` among them;
+    and the number of blocks that fit onto a multiprocessor at a time.
+    """
+    resident = np.minimum.reduce(
+        [
+            target.registers_per_multiprocessor // (registers * threads),
+            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
+            target.threads_per_multiprocessor // np.maximum(threads, 1),
+            np.full_like(threads, target.blocks_per_multiprocessor),
+        ]
     )
+    limits = {
+        "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
+        "registers of a thread": registers <= REGISTERS_PER_THREAD,
+        "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
+        "shared memory of a block": shared <= target.shared_bytes_per_block,
+        **others,
+        "a block on a multiprocessor": resident >= 1,
+    }
+    return limits, resident
+
+
+def tile_account(
+    effective: Columns,
+    limits: Mapping[str, np.ndarray],
+    seconds: np.ndarray,
+    bound: np.ndarray,
+    quantities: Mapping[str, np.ndarray],
+) -> Account:
+    """The account of tiles with an estimate in seconds."""
+    found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
+    return Account(
+        limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
+    )
+
+
+def cheapest(target: GpuTarget, found: Account) -> int:
+    """The legal point of least estimated seconds; among equal estimates, the one with the least bound."""
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
+    return int(np.lexsort((found.bound, cycles))[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -292,13 +316,11 @@ def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
     """The tile that `choose_tile` returns, and its estimated seconds."""
     columns = _candidates(problem)
     found = account(target, problem, columns)
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
-    best = int(np.lexsort((found.bound, cycles))[0])
+    best = cheapest(target, found)
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
     # No more stages than steps.
     tile = replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
-    return tile, float(found.seconds[best])
+    return tile, float(found.quantities[ESTIMATE][best])
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
@@ -343,3 +365,28 @@ def _pieces(own: np.ndarray) -> np.ndarray:
 def ceil_divided(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
     """a / b, rounded up to whole numbers."""
     return -(-np.asarray(a, np.int64) // b)
+
+
+def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
+    """The sizes of a program with the stages of `te.ops.product` and loops of constant extents.
+
+    `tag`: suffix of the stages' names.
+    """
+    path = path_to(program, f"gemm{tag}")
+    reduce = path[-1]
+    assert isinstance(reduce, Reduce)
+    sizes: dict[str, int] = {}
+    for loop in path:
+        if isinstance(loop, For):
+            assert isinstance(loop.extent, Const)
+            sizes[loop.name] = int(loop.extent.value)
+    rows, columns, depth = (sizes.pop(f"gemm.{axis}{tag}") for axis in "ijk")
+    (first,) = {e.indices for e in loads_in(reduce.value) if e.buffer.name == f"a{tag}"}
+    return Problem(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        batch=prod(sizes.values()),
+        along_depth=f"gemm.k{tag}" in free_vars(first[-1]),
+        copy_instructions=copy_instructions,
+    )

@@ -90,14 +90,7 @@ def schedule(
     sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_C)
     s.decompose_reduction(statement, k0)
     held = [s.cache_read(f.name, kt, scope) for f, scope in ((a, MATRIX_A), (b, MATRIX_B))]
-    if not partial:
-        behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
-        s.reverse_compute_at("post", tile)
-        drop_single(s, behind)
-        s.set_scope("sum", "shared")
-    for factor in (a, b):
-        s.compute_at(factor.name, k0)
-        s.set_scope(factor.name, "shared")
+    share_stages(s, (a, b), k0, None if partial else tile)
     _load_fragments(s, a, held[0], MATRIX_A)
     _load_fragments(s, b, held[1], MATRIX_B)
     store_loop = _keep_sums(s, sums, knobs)
@@ -108,11 +101,7 @@ def schedule(
     for loop in (kt, mi, nj, f"{mi}.init", f"{nj}.init"):
         s.unroll(loop)
 
-    if blocks:
-        bind_all(s, *blocks)
-    else:
-        bind_blocks(s, grid, i0, j0)
-    bind_all(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
+    bind_grid(s, blocks, (grid, i0, j0), wi, wj)
     if not partial:
         _finish(s, knobs)
     axes = ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP))
@@ -196,6 +185,37 @@ def blocks_in_groups(
     i, inner = s.split(i, group)
     s.reorder(i, j, inner)
     return [(i, "block.z"), (j, "block.y"), (inner, "block.x")], inner
+
+
+def share_stages(s: Schedule, factors: Sequence[Factor], k0: str, tile: str | None) -> None:
+    """Computes the slices of the factors in shared memory, in loop `k0`, and the results behind their sums in loop
+    `tile` (None: a separate kernel computes them).
+    """
+    if tile is not None:
+        behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
+        s.reverse_compute_at("post", tile)
+        drop_single(s, behind)
+        s.set_scope("sum", "shared")
+    for factor in factors:
+        s.compute_at(factor.name, k0)
+        s.set_scope(factor.name, "shared")
+
+
+def bind_grid(
+    s: Schedule,
+    blocks: Sequence[tuple[str, LoopKind]],
+    grid: tuple[Sequence[str], str, str],
+    rows: str,
+    columns: str,
+) -> None:
+    """Binds the loops over tiles to blocks (`blocks`: in groups), and the loops over the rows and columns of parts of a
+    tile to threads along z and y.
+    """
+    if blocks:
+        bind_all(s, *blocks)
+    else:
+        bind_blocks(s, *grid)
+    bind_all(s, (rows, Z), (columns, Y), (f"{rows}.init", Z), (f"{columns}.init", Y))
 
 
 def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from ...codegen.cuda.machine import GpuTarget, Precision
 from ...codegen.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 from ...ir.kernels import WARP
 from ...ir.types import DType
+from ..columns import ESTIMATE, Columns
+from ..space import Account
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255
@@ -32,6 +34,12 @@ LATENCY = 1350
 """Cycles from the first copy of a block to its first product, and about as many after its last product. Fitted."""
 LAUNCH = 2360
 """Fixed cycles of a second kernel, in addition to its work. Fitted."""
+
+
+Size = TypeVar("Size", int, np.ndarray)
+KnobsT = TypeVar("KnobsT", bound=Any)
+Number: TypeAlias = Any
+"""An integer or, for many settings of knobs at once, an int64 array with an element for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +68,14 @@ class Knobs:
     together, if `group` divides their number. `splits`: blocks that share the depth of a tile.
     """
 
-    rows: int
-    columns: int
-    depth: int
-    warp_rows: int
-    warp_columns: int
-    stages: int
-    group: int = 1
-    splits: int = 1
+    rows: Number
+    columns: Number
+    depth: Number
+    warp_rows: Number
+    warp_columns: Number
+    stages: Number
+    group: Number = 1
+    splits: Number = 1
 
     @property
     def warps(self) -> tuple[int, int]:
@@ -97,28 +105,6 @@ class Knobs:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
-    """Many settings of the knobs at once: an int64 array of one length for each field of `Knobs`."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-    depth: np.ndarray
-    warp_rows: np.ndarray
-    warp_columns: np.ndarray
-    stages: np.ndarray
-    group: np.ndarray
-    splits: np.ndarray
-
-    def at(self, index: int) -> Knobs:
-        """The knobs at `index` of the arrays."""
-        return Knobs(**{field.name: int(getattr(self, field.name)[index]) for field in fields(self)})
-
-
-Settings: TypeAlias = Knobs | Points
-Size = TypeVar("Size", int, np.ndarray)
-
-
 def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
     """Distance, in elements, from one row of a tile in shared memory to the next such that accesses have no bank
     conflicts; `size`: elements of a row.
@@ -135,7 +121,7 @@ def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
     return words * 32 // bits
 
 
-def _shared_bytes(knobs: Settings, factors: Factors) -> np.ndarray:
+def _shared_bytes(knobs: Knobs, factors: Factors) -> np.ndarray:
     elements = np.int64(0)
     for size, matrix, along in zip(
         (knobs.rows, knobs.columns), factors.matrix, factors.along_depth, strict=True
@@ -148,19 +134,15 @@ def _shared_bytes(knobs: Settings, factors: Factors) -> np.ndarray:
     )
 
 
-def _registers(knobs: Settings) -> np.ndarray:
+def _registers(knobs: Knobs) -> np.ndarray:
     """Estimated registers of a thread: for sums and fragments, and 40 more, mostly for addresses."""
     sums = np.asarray(knobs.warp_rows * knobs.warp_columns // WARP)
     return sums + knobs.warp_rows // ROWS * 4 + knobs.warp_columns // COLUMNS * 2 + 40
 
 
-def _warps(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(knobs.rows // knobs.warp_rows), np.asarray(knobs.columns // knobs.warp_columns)
-
-
-def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def resident(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time; 0 if a block is too large."""
-    down, beside = _warps(knobs)
+    down, beside = knobs.warps
     threads = down * beside * WARP
     # A kilobyte of each block's shared memory is reserved (CUDA C++ Programming Guide, "Shared Memory", 8.x
     # on).
@@ -170,9 +152,9 @@ def resident(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray
     return np.minimum(np.minimum(by_memory, by_registers), by_threads)
 
 
-def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
     """Whether settings satisfy each legality limit: bool arrays by the limit's name."""
-    down, beside = _warps(knobs)
+    down, beside = knobs.warps
     warps = down * beside
     step = COLUMNS * 2 if factors.matrix[1] else COLUMNS
     return {
@@ -187,12 +169,12 @@ def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str,
     }
 
 
-def legal(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def legal(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Whether settings satisfy all limits."""
     return np.logical_and.reduce(list(limits(target, factors, knobs).values()))
 
 
-def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64.
 
     A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
@@ -200,13 +182,13 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
-    slices = -(-factors.depth // (knobs.depth * knobs.splits))
+    slices = slices_of(factors, knobs)
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
     if target.capability >= (9, 0):
         peak *= HOPPER_SHARE
     size = factors.dtype.bits / 8
     area, edge = knobs.rows * knobs.columns, knobs.rows + knobs.columns
-    down, beside = _warps(knobs)
+    down, beside = knobs.warps
     multiply = 2 * area * knobs.depth / peak
     fragments = (
         (knobs.rows * beside + knobs.columns * down + edge) * knobs.depth * size / SHARED_BYTES_A_CYCLE
@@ -250,7 +232,7 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
         axis.ravel().astype(np.int64) for axis in grid
     )
     whole = (rows % warp_rows == 0) & (columns % warp_columns == 0)
-    points = Points(
+    points = Knobs(
         rows=rows[whole],
         columns=columns[whole],
         depth=unit * steps[whole],
@@ -266,10 +248,56 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
         factors.depth >= 4 * points.depth * points.splits
     )
     kept &= (points.splits == 1) | few
-    return points.at(int(np.argmin(np.where(kept, cycles(target, factors, points), np.inf))))
+    return setting(points, int(np.argmin(np.where(kept, cycles(target, factors, points), np.inf))))
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
     """Rows of tiles in a group: the greatest power of two up to `most` that divides their number; 1 for a batch."""
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)
+
+
+def setting(points: KnobsT, index: int) -> KnobsT:
+    """The setting at `index` of many settings of knobs, a dataclass."""
+    found = {name: getattr(points, name) for name in points.__slots__}
+    return replace(points, **{n: int(v[index]) for n, v in found.items() if isinstance(v, np.ndarray)})
+
+
+def product_account(
+    target: GpuTarget,
+    factors: Factors,
+    points: Any,
+    limits: Mapping[str, np.ndarray],
+    found: tuple[np.ndarray, np.ndarray],
+    effective: Columns,
+) -> Account:
+    """The account of many settings `points` of knobs with `rows`, `columns`, `depth`, `splits` and `stages`.
+
+    `found`: cycles, and the number of blocks that a multiprocessor holds at a time.
+    """
+    cycles, held = found
+    blocks = tiles(factors, points.rows, points.columns) * points.splits
+    slices = slices_of(factors, points)
+    operations = 2.0 * points.rows * points.columns * points.depth * slices * blocks
+    quantities = {
+        "blocks": blocks,
+        "slices": slices,
+        "resident blocks": np.maximum(1, held),
+        "operations": operations,
+        "tile": points.rows * points.columns,
+        "stages": points.stages,
+    }
+    return Account(
+        limits=limits,
+        bound=operations / target.peak(precision(factors.dtype)),
+        quantities={
+            ESTIMATE: cycles / target.clock,
+            **{n: v.astype(np.float64) for n, v in quantities.items()},
+        },
+        effective=effective,
+    )
+
+
+def slices_of(factors: Factors, knobs: Any) -> Any:
+    """Number of slices of `knobs.depth` in the depth of each split."""
+    return -(-factors.depth // (knobs.depth * knobs.splits))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
-from ...ir.stmt import Program
-from ..columns import ESTIMATE, Columns, Values, one_point
-from ..space import Account, Axis, Space, space_of_axes
-from .gemm import problem_of
-from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
-from .tile import Tile
+from ...schedule import Schedule
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis
+from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of, problem_of
+from .tile import Tile, schedule_tile
+from .tuned import Tuned
+from .workload import CudaWorkload
 
-SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound. Bounds differ only by work on elements outside the result."""
 AXES = (
     Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
     Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
@@ -30,36 +29,10 @@ AXES = (
 """Axes of the space. `strided`: whether a thread's rows and columns are separate groups of one vector each."""
 
 
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of a program with the stages of `te.ops.product`; costs are seconds."""
-    return space_of(target, problem_of(program))
-
-
-def space_of(target: GpuTarget, problem: Problem) -> Space:
-    """The space of a sum of products."""
-    held = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
-    return space_of_axes("gemm_cuda", AXES, partial(_account, target, problem), SLACK, held)
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Tile:
-    """The tile of a point."""
-    return tile_at(problem_of(program), values)
-
-
 def tile_at(problem: Problem, values: Values) -> Tile:
-    """The tile of a point of the space that `space_of` returns."""
+    """The tile of a point."""
     column = one_point(values)
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the tile that `gemm_cost.choose_tile` returns."""
-    return values_of(default_tile(target, program))
-
-
-def default_tile(target: GpuTarget, program: Program) -> Tile:
-    """The tile of `gemm_cost.choose_tile` for a program with the stages of `te.ops.product`."""
-    return choose_tile(target, problem_of(program))
 
 
 def values_of(tile: Tile) -> dict[str, int]:
@@ -106,12 +79,28 @@ def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     }
 
 
-def _account(target: GpuTarget, problem: Problem, points: Columns) -> Account:
+def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
+    """The account of points of the space."""
     e = _effective(problem, points)
-    found = account(target, problem, _fields(problem, e))
-    return Account(
-        limits=found.limits,
-        bound=found.bound,
-        quantities={ESTIMATE: found.seconds, **found.quantities},
-        effective=e,
-    )
+    return replace(account(target, problem, _fields(problem, e)), effective=e)
+
+
+HELD = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
+"""The values at which a tile costs least, see `Tuned.held`."""
+
+
+def _in_tiles(target: GpuTarget, workload: CudaWorkload, tile: Tile) -> Schedule:
+    return schedule_tile(workload.expression, tile, workload.constants)
+
+
+TUNED = Tuned(
+    name="gemm_cuda",
+    sizes=lambda workload: problem_of(workload.expression),
+    axes=lambda _: AXES,
+    account=account_of,
+    choose=choose_tile,
+    knobs=tile_at,
+    values=lambda _, tile: values_of(tile),
+    schedule=_in_tiles,
+    held=HELD,
+)

@@ -25,12 +25,24 @@ from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
 from . import gemm_mma_knobs
 from .along_depth import lay_along_depth
-from .gemm_mma import Factor, X, Y, Z, bind_all, blocks_in_groups, described, factors, widen_rows
-from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH
+from .gemm_mma import (
+    Factor,
+    X,
+    Y,
+    Z,
+    bind_all,
+    bind_grid,
+    blocks_in_groups,
+    described,
+    factors,
+    share_stages,
+    widen_rows,
+)
+from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH, Factors
 from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs, cycles
 from .split_axes import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .tensor_float import is_rounded
-from .tile import aligned, bind_blocks, fetch, whole_tiles
+from .tile import aligned, fetch, whole_tiles
 
 LINE = CORE
 """Number of 16-bit elements in a line of 16 bytes."""
@@ -112,14 +124,7 @@ def schedule(
 
     sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_D)
     s.decompose_reduction(statement, k0)
-    if not partial:
-        behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
-        s.reverse_compute_at("post", tile)
-        drop_single(s, behind)
-        s.set_scope("sum", "shared")
-    for factor in (a, b):
-        s.compute_at(factor.name, k0)
-        s.set_scope(factor.name, "shared")
+    share_stages(s, (a, b), k0, None if partial else tile)
     store_loop = _keep_sums(s, sums, knobs)
     axes: Axes = ((Z, knobs.groups[0]), (Y, knobs.groups[1]), (X, WARPGROUP))
     columns = knobs.group_columns
@@ -138,11 +143,7 @@ def schedule(
     for loop in (kt, mi, f"{mi}.init"):
         s.unroll(loop)
 
-    if blocks:
-        bind_all(s, *blocks)
-    else:
-        bind_blocks(s, grid, i0, j0)
-    bind_all(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
+    bind_grid(s, blocks, (grid, i0, j0), wi, wj)
     if not partial:
         _finish(s, knobs, axes)
     slices = extent_of(s, k0)
@@ -174,10 +175,16 @@ def takes_bulk(program: Program) -> bool:
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
+    sizes, bulk = laid(program, constants)
+    return choose_knobs(target, sizes, bulk=bulk)
+
+
+def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
+    """The product of a program after `along_depth`, and whether bulk copies can fetch its factors."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)
-    return choose_knobs(target, described(s.program), bulk=takes_bulk(s.program))
+    return described(s.program), takes_bulk(s.program)
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:

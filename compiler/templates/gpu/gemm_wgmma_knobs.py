@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,9 +20,12 @@ from .gemm_mma_knobs import (
     MOST_REGISTERS,
     SHARED_BYTES_A_CYCLE,
     Factors,
+    Number,
     group_of,
     precision,
     room,
+    setting,
+    slices_of,
     tiles,
 )
 
@@ -73,14 +75,14 @@ class Knobs:
     products of a slice are in flight while threads wait for the next one; otherwise all threads copy.
     """
 
-    rows: int
-    columns: int
-    depth: int
-    group_rows: int
-    group_columns: int
-    stages: int
-    group: int = 1
-    splits: int = 1
+    rows: Number
+    columns: Number
+    depth: Number
+    group_rows: Number
+    group_columns: Number
+    stages: Number
+    group: Number = 1
+    splits: Number = 1
     bulk: bool = False
 
     @property
@@ -132,41 +134,12 @@ class Knobs:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
-    """Many settings of the knobs at once: an int64 array of one length for each numeric field of `Knobs`, and one
-    `bulk`.
-    """
-
-    rows: np.ndarray
-    columns: np.ndarray
-    depth: np.ndarray
-    group_rows: np.ndarray
-    group_columns: np.ndarray
-    stages: np.ndarray
-    group: np.ndarray
-    splits: np.ndarray
-    bulk: bool
-
-    def at(self, index: int) -> Knobs:
-        """The knobs at `index` of the arrays."""
-        numbers = {f.name: int(getattr(self, f.name)[index]) for f in fields(self) if f.name != "bulk"}
-        return Knobs(**numbers, bulk=self.bulk)
-
-
-Settings: TypeAlias = Knobs | Points
-
-
-def _groups(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(knobs.rows // knobs.group_rows), np.asarray(knobs.columns // knobs.group_columns)
-
-
-def _registers(knobs: Settings) -> np.ndarray:
+def _registers(knobs: Knobs) -> np.ndarray:
     """Estimated registers of a thread."""
     return np.asarray(knobs.group_rows * knobs.group_columns // WARPGROUP + OTHER_REGISTERS)
 
 
-def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
+def _shared_bytes(knobs: Knobs, dtype: DType) -> np.ndarray:
     factors = knobs.stages * (knobs.rows + knobs.columns) * knobs.depth * dtype.bits // 8
     if knobs.bulk:
         # One mbarrier for each slice in flight.
@@ -177,9 +150,9 @@ def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
     return np.maximum(factors, results * (np.asarray(knobs.splits) == 1))
 
 
-def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
+def resident(target: GpuTarget, dtype: DType, knobs: Knobs) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time; 0 if a block is too large."""
-    down, beside = _groups(knobs)
+    down, beside = knobs.groups
     threads = down * beside * WARPGROUP
     shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
     # A kilobyte of each block's shared memory is reserved.
@@ -189,9 +162,9 @@ def resident(target: GpuTarget, dtype: DType, knobs: Settings) -> np.ndarray:
     return np.where((registers > MOST_REGISTERS) | (shared > target.shared_bytes_per_block), 0, held)
 
 
-def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
     """Whether settings of whole warpgroups satisfy each legality limit: bool arrays by the limit's name."""
-    down, beside = _groups(knobs)
+    down, beside = knobs.groups
     found = {
         "warpgroups of a block": down * beside <= MOST_GROUPS,
         "a block on a multiprocessor": resident(target, factors.dtype, knobs) >= 1,
@@ -205,18 +178,18 @@ def limits(target: GpuTarget, factors: Factors, knobs: Settings) -> Mapping[str,
     return found
 
 
-def cycles(target: GpuTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
     A slice takes the longest of its products on the tensor cores, their reads of shared memory, and its transfer from
     the second-level cache; blocks on one multiprocessor share these units and use each other's idle cycles.
     """
     held = resident(target, factors.dtype, knobs)
-    slices = -(-factors.depth // (knobs.depth * knobs.splits))
+    slices = slices_of(factors, knobs)
     waves = -(-tiles(factors, knobs.rows, knobs.columns) * knobs.splits // target.multiprocessors)
     together = np.maximum(1, np.minimum(held, waves))
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
-    below, beside = _groups(knobs)
+    below, beside = knobs.groups
     size = factors.dtype.bits / 8
     multiply = 2 * knobs.rows * knobs.columns * knobs.depth / peak
     # Each product of 64 rows reads these rows and all of its columns.
@@ -252,7 +225,7 @@ def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> 
         axis.ravel().astype(np.int64) for axis in grid
     )
     rows, columns = below * group_rows, beside * group_columns
-    points = Points(
+    points = Knobs(
         rows=rows,
         columns=columns,
         depth=depth,
@@ -268,4 +241,4 @@ def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> 
     if bulk:
         kept &= group_rows * group_columns <= MOST_SUMS * WARPGROUP
     cost = np.where(kept, cycles(target, factors, points), np.inf)
-    return points.at(int(np.lexsort((-stage, -depth, cost))[0]))
+    return setting(points, int(np.lexsort((-stage, -depth, cost))[0]))

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
-import numpy as np
-
 from ...codegen.cuda.machine import GpuTarget
 from ...codegen.cuda.wgmma import SWIZZLES
-from ...ir.stmt import Program
-from ..columns import ESTIMATE, Columns, Values, one_point
-from ..space import Account, Axis, Space, space_of_axes
-from .gemm_mma import described
-from .gemm_mma_knobs import Factors, group_of, precision, tiles
-from .gemm_wgmma import default_knobs
-from .gemm_wgmma_knobs import OVERLAPPED, Knobs, Points, cycles, limits, resident
+from ..columns import Columns, one_point
+from ..space import Account, Axis
+from .gemm_mma_knobs import Factors, group_of, product_account, setting
+from .gemm_wgmma import laid, schedule
+from .gemm_wgmma_knobs import OVERLAPPED, Knobs, choose_knobs, cycles, limits, resident
+from .tuned import Tuned
+from .workload import CudaWorkload
 
-SLACK = 4.0
-"""Largest ratio of a tile's bound to the least bound, as in `gemm_mma_space`."""
 AXES = (
     Axis(name="group_rows", values=(64, 128)),
     Axis(name="group_columns", values=(16, 32, 48, 64, 96, 128, 160, 192, 256)),
@@ -34,38 +27,28 @@ other knobs as they are.
 """
 
 
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of programs for which `gemm_wgmma.applies` is true; costs are seconds."""
-    account = partial(_account, target, described(program))
-    held = {"stages": OVERLAPPED + 1, "splits": 1, "group": 1}
-    return space_of_axes("gemm_wgmma_cuda", AXES, account, SLACK, held)
+def _sizes(workload: CudaWorkload) -> tuple[Factors, bool]:
+    """The product, and whether bulk copies can fetch its factors."""
+    return laid(workload.expression, workload.constants)
 
 
-def knobs_of(program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    columns = one_point(values)
-    return _points(described(program), columns).at(0)
-
-
-def default_values(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> dict[str, int]:
-    """The point of the knobs that `gemm_wgmma.default_knobs` returns."""
-    knobs = default_knobs(target, program, constants)
+def _values(sizes: tuple[Factors, bool], knobs: Knobs) -> dict[str, int]:
     down, beside = knobs.groups
     return {
         "group_rows": knobs.group_rows,
         "group_columns": knobs.group_columns,
         "groups_y": down,
         "groups_x": beside,
-        "row_bytes": knobs.depth * described(program).dtype.bits // 8,
+        "row_bytes": knobs.depth * sizes[0].dtype.bits // 8,
         "stages": knobs.stages,
         "splits": knobs.splits,
         "group": knobs.group,
     }
 
 
-def _points(factors: Factors, columns: Columns) -> Points:
+def _points(factors: Factors, columns: Columns) -> Knobs:
     rows = columns["group_rows"] * columns["groups_y"]
-    return Points(
+    return Knobs(
         rows=rows,
         columns=columns["group_columns"] * columns["groups_x"],
         depth=columns["row_bytes"] * 8 // factors.dtype.bits,
@@ -78,23 +61,25 @@ def _points(factors: Factors, columns: Columns) -> Points:
     )
 
 
-def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
+def _account(target: GpuTarget, sizes: tuple[Factors, bool], columns: Columns) -> Account:
+    factors, _ = sizes
     points = _points(factors, columns)
-    blocks = tiles(factors, points.rows, points.columns) * points.splits
-    slices = -(-factors.depth // (points.depth * points.splits))
-    operations = 2.0 * points.rows * points.columns * points.depth * slices * blocks
-    return Account(
-        limits=limits(target, factors, points),
-        bound=operations / target.peak(precision(factors.dtype)),
-        quantities={
-            ESTIMATE: cycles(target, factors, points) / target.clock,
-            "blocks": blocks.astype(np.float64),
-            "slices": slices.astype(np.float64),
-            "resident blocks": np.maximum(1, resident(target, factors.dtype, points)).astype(np.float64),
-            "operations": operations,
-            "tile": (points.rows * points.columns).astype(np.float64),
-            "stages": points.stages.astype(np.float64),
-        },
-        # Groups that do not divide the number of tiles have no effect.
-        effective={**columns, "group": points.group},
-    )
+    found = cycles(target, factors, points), resident(target, factors.dtype, points)
+    # Groups that do not divide the number of tiles have no effect.
+    effective = {**columns, "group": points.group}
+    return product_account(target, factors, points, limits(target, factors, points), found, effective)
+
+
+TUNED = Tuned(
+    name="gemm_wgmma_cuda",
+    sizes=_sizes,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=lambda target, sizes: choose_knobs(target, sizes[0], bulk=sizes[1]),
+    knobs=lambda sizes, values: setting(_points(sizes[0], one_point(values)), 0),
+    values=_values,
+    schedule=lambda target, workload, knobs: schedule(
+        target, workload.expression, knobs, constants=workload.constants
+    ),
+    held={"stages": OVERLAPPED + 1, "splits": 1, "group": 1},
+)

@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.cuda.architectures import GRID_LIMITS
+import numpy as np
+
+from ...codegen.cuda.architectures import BLOCK_LIMITS, GRID_LIMITS, REGISTERS_PER_THREAD
 from ...codegen.cuda.machine import GpuTarget
+from ...ir.kernels import WARP
 from ...ir.stmt import Program
 from ...schedule import Schedule
+from ..columns import Columns
+from ..space import Account, Axis
+from .gemm_cost import MOST_UNROLLED, Problem, ceil_divided, problem_of
 from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
+from .traffic import moved_bytes, moving_account, moving_seconds
+from .tuned import Tuned, by_name, fields_of, own_program
 
 MOST_ROWS = 8
 """Most rows for which the matrix is read directly instead of in tiles; with more, each element has enough products to
@@ -54,19 +62,19 @@ class Knobs:
         return self.groups * self.members * self.unroll
 
 
-def choose_knobs(target: GpuTarget, rows: int, columns: int, depth: int) -> Knobs:
+def choose_knobs(target: GpuTarget, problem: Problem) -> Knobs:
     """Default knobs for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
 
     A multiprocessor needs about 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
     `unroll` steps, 16 bytes each, do not wait for each other.
     """
     vectors = 32
-    while vectors > 2 and columns < target.multiprocessors * vectors * VECTOR:
+    while vectors > 2 and problem.columns < target.multiprocessors * vectors * VECTOR:
         vectors //= 2
-    unroll = 8 if depth >= 8 * THREADS else 4
+    unroll = 8 if problem.depth >= 8 * THREADS else 4
     members = groups = 2
-    while 2 * members * groups * vectors <= THREADS and members * groups * unroll < depth:
-        if 4 * 2 * members * groups * rows * vectors * VECTOR > SHARED_BYTES // 2:
+    while 2 * members * groups * vectors <= THREADS and members * groups * unroll < problem.depth:
+        if 4 * 2 * members * groups * problem.rows * vectors * VECTOR > SHARED_BYTES // 2:
             break
         if members <= groups:
             members *= 2
@@ -155,3 +163,67 @@ def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
     step, lane, thread, vector = range(rank, rank + 4)
     order = (*range(rank - 2), columns, depth, step, thread, vector, lane)
     s.pack(name, ((depth, knobs.groups * knobs.members), (columns, knobs.vectors)), order)
+
+
+AXES = (
+    Axis(name="groups", values=(2, 4, 8, 16, 32)),
+    Axis(name="members", values=(2, 4, 8, 16, 32)),
+    Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
+    Axis(name="unroll", values=(2, 4, 8, 16)),
+)
+OTHER_REGISTERS = 40
+"""Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
+
+
+def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+    problem, moved = problem_of(program), moved_bytes(program)
+    groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
+    # Members of a group add up at least a vector of columns, one column each.
+    threads = groups * np.maximum(members, VECTOR) * vectors
+    at_once = groups * members * unroll
+    columns = vectors * VECTOR
+    # The sums of all threads, and those of the groups.
+    shared = 4 * problem.rows * columns * groups * (members + 1)
+    registers = VECTOR * (problem.rows + unroll) + problem.rows * unroll + OTHER_REGISTERS
+    blocks = problem.batch * ceil_divided(problem.columns, columns)
+    steps = ceil_divided(problem.depth, at_once)
+    # Elements outside the result are multiplied, too.
+    whole = steps * at_once * ceil_divided(problem.columns, columns) * columns
+    moving = moving_seconds(
+        target, moved, blocks, np.minimum(threads, target.threads_per_block), 4.0 * VECTOR * unroll
+    )
+    issued = steps * unroll * VECTOR * (problem.rows + 1) + (groups + members) * problem.rows
+    warps = ceil_divided(threads, WARP) * ceil_divided(blocks, target.multiprocessors)
+    lanes = target.float32_lanes // WARP
+    issuing = issued * warps / lanes / target.clock
+    limits = {
+        "threads of a block": (threads <= target.threads_per_block) & (threads >= WARP // 4),
+        "threads along an axis": groups <= BLOCK_LIMITS["z"],
+        "shared memory": shared <= SHARED_BYTES,
+        "registers": (registers <= REGISTERS_PER_THREAD)
+        & (registers * threads <= target.registers_per_multiprocessor),
+        "products written out": unroll * VECTOR * problem.rows <= MOST_UNROLLED,
+        "the depth": at_once < 2 * max(problem.depth, WARP),
+    }
+    quantities = {
+        "blocks": blocks,
+        "threads": threads,
+        "steps": steps,
+        "products": whole,
+        "columns": columns,
+    }
+    return moving_account(target, moved, np.maximum(moving, issuing), quantities, dict(points), limits)
+
+
+TUNED = Tuned(
+    name="gemv_cuda",
+    sizes=own_program,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=lambda target, program: choose_knobs(target, problem_of(program)),
+    knobs=by_name(Knobs),
+    values=fields_of(AXES),
+    schedule=lambda _, workload, knobs: schedule_rows(
+        workload.expression, knobs, [name for name in workload.constants if name == "W"]
+    ),
+)

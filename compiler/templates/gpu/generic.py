@@ -7,7 +7,6 @@ reuse.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from ...ir.expr import Const
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..columns import Columns
+from ..space import Account, Axis
 from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest
 from .split_axes import size_of
-from .traffic import moved_bytes, moving_seconds
+from .traffic import moved_bytes, moving_account, moving_seconds
+from .tuned import Tuned, by_name, fields_of, own_program
 
 AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
-SLACK = 1.0
-"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,39 +119,22 @@ def _own_memory(s: Schedule, loop: str) -> None:
             s.set_scope(node.buffer.name, "local")
 
 
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of any program, after `flat.flattened`; costs are seconds."""
-    moved = moved_bytes(program)
-    return Space(
-        template="generic_cuda",
-        axes=AXES,
-        account=partial(_account, target, program, moved),
-        floor=moved / target.memory_bandwidth,
-        slack=SLACK,
-    )
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    return Knobs(**values)
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the default knobs, `Knobs()`."""
-    return {"threads": THREADS}
-
-
-def _account(target: GpuTarget, program: Program, moved: int, points: Columns) -> Account:
-    threads = points["threads"]
+def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+    """The account of any program, after `flat.flattened`."""
+    moved, threads = moved_bytes(program), points["threads"]
     elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
     blocks = -(-elements // threads)
-    return Account(
-        limits={},
-        bound=np.full(threads.shape, moved / target.memory_bandwidth),
-        quantities={
-            ESTIMATE: moving_seconds(target, moved, blocks, threads, np.full(threads.shape, 4.0)),
-            "blocks": blocks.astype(np.float64),
-            "threads": threads.astype(np.float64),
-        },
-        effective=dict(points),
-    )
+    seconds = moving_seconds(target, moved, blocks, threads, np.full(threads.shape, 4.0))
+    return moving_account(target, moved, seconds, {"blocks": blocks, "threads": threads}, dict(points))
+
+
+TUNED = Tuned(
+    name="generic_cuda",
+    sizes=own_program,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=lambda target, program: Knobs(),
+    knobs=by_name(Knobs),
+    values=fields_of(AXES),
+    schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
+)

@@ -131,10 +131,10 @@ def lower_recorded(
     """A lowered node, rescheduled with the knobs of a point of its workload's space."""
     workload = lowered.workload
     assert workload is not None
-    operator = workload.rows
-    if operator is None:
+    if workload.rows is None:
         return replace(lowered, schedule=lambda t: GPU.schedule(t, workload, values))
     # The operator's knobs change the program, so the node is lowered again with them.
-    found = lower_cuda_node(target, graph, lowered.node, lambda _: rows_space.knobs_of(operator, values))
+    knobs = rows_space.TUNED.knobs_at(workload, values)
+    found = lower_cuda_node(target, graph, lowered.node, lambda _: knobs)
     assert found is not None
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -13,10 +12,11 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
 from ...schedule import Schedule
-from ..columns import ESTIMATE, Columns, Values, one_point
-from ..space import Account, Axis, Space
+from ..columns import Columns, one_point
+from ..space import Account, Axis
 from .flat import THREADS, bind_nest
-from .traffic import moved_bytes, moving_seconds
+from .traffic import moved_bytes, moving_account, moving_seconds
+from .tuned import Tuned, fields_of, own_program
 
 UNROLLED = 25
 """Largest window, in positions, that is unrolled by default; larger windows are loops."""
@@ -80,36 +80,10 @@ AXES = (
     Axis(name="columns", values=(1, 2, 3, 4, 6, 8)),
     Axis(name="unroll", values=(0, 1)),
 )
-SLACK = 1.0
-"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 MOST_STATEMENTS = 512
 """Most unrolled loads of a thread, unless the default knobs have more."""
 LOADS_CYCLE = 16
 """Loads per cycle of all threads of a multiprocessor: a quarter of its lanes. An estimate."""
-
-
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of `te.ops.float_pool` for `pool.schedule`; costs are seconds."""
-    default = one_point(default_values(target, program))
-    most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
-    return Space(
-        template="pool_cuda",
-        axes=AXES,
-        account=partial(_account, target, program, most),
-        floor=moved_bytes(program) / target.memory_bandwidth,
-        slack=SLACK,
-    )
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
-    return Knobs(threads=values["threads"], columns=values["columns"], unroll=bool(values["unroll"]))
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the knobs that `pool.choose_knobs` returns."""
-    knobs = choose_knobs(target, program)
-    return {"threads": knobs.threads, "columns": knobs.columns, "unroll": int(knobs.unroll)}
 
 
 def _size(program: Program, loop: str) -> int:
@@ -140,7 +114,9 @@ def _loads(program: Program, e: Columns) -> np.ndarray:
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 
 
-def _account(target: GpuTarget, program: Program, most: int, points: Columns) -> Account:
+def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+    default = one_point(TUNED.values(program, choose_knobs(target, program)))
+    most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
     e = _effective(program, points)
     taps = _size(program, "pool.kh") * _size(program, "pool.kw")
     tiles = _tiles(program, e["columns"])
@@ -149,13 +125,17 @@ def _account(target: GpuTarget, program: Program, most: int, points: Columns) ->
     written = _loads(program, e)
     loading = tiles * taps * e["columns"] / (LOADS_CYCLE * target.multiprocessors * target.clock)
     seconds = np.maximum(moving_seconds(target, moved, blocks, e["threads"], 4 * written), loading)
-    return Account(
-        limits={"the code written out": (e["unroll"] == 0) | (written <= most)},
-        bound=np.full(len(tiles), moved / target.memory_bandwidth),
-        quantities={
-            ESTIMATE: seconds,
-            "blocks": blocks.astype(np.float64),
-            "loads": written.astype(np.float64),
-        },
-        effective=e,
-    )
+    limits = {"the code written out": (e["unroll"] == 0) | (written <= most)}
+    return moving_account(target, moved, seconds, {"blocks": blocks, "loads": written}, e, limits)
+
+
+TUNED = Tuned(
+    name="pool_cuda",
+    sizes=own_program,
+    axes=lambda _: AXES,
+    account=_account,
+    choose=choose_knobs,
+    knobs=lambda _, values: Knobs(**{**values, "unroll": bool(values["unroll"])}),
+    values=fields_of(AXES),
+    schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
+)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ...codegen.cuda.architectures import GRID_LIMITS
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
-from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ...schedule import Schedule
+from ..columns import Columns, Values
+from ..space import Account, Axis
+from . import bind_by_name
+from .flat import flattened
 from .gemm_cost import ceil_divided
 from .row_operator import RowOperator
 from .rows import Knobs
-from .traffic import moved_bytes, moving_seconds
+from .traffic import moved_bytes, moving_account, moving_seconds
+from .tuned import Tuned
+from .workload import CudaWorkload
 
 GROUP = Axis(name="group", values=(1, 2, 4, 8, 16, 32, 64))
 LANES = Axis(name="lanes", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
@@ -24,28 +27,9 @@ MOST_KEPT = 64
 """Most elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
 """Memory loads of a thread that are in flight together, in a loop of consecutive loads. An estimate."""
-SLACK = 1.0
-"""Slack of the space. The bound counts only the bytes that every program moves, so it excludes no point."""
 
 
-def space(target: GpuTarget, operator: RowOperator) -> Space:
-    """The space of an operator; costs are seconds."""
-    moved = moved_bytes(operator.plain())
-    default = default_values(target, operator)
-    # At least a warp, or the threads of the default knobs if they distribute short rows over all
-    # multiprocessors.
-    least = min(WARP, default["group"] * default["lanes"])
-    return Space(
-        template="rows_cuda",
-        axes=_axes(operator),
-        account=partial(_account, target, operator, moved, least),
-        floor=moved / target.memory_bandwidth,
-        slack=SLACK,
-    )
-
-
-def knobs_of(operator: RowOperator, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
+def _knobs_at(operator: RowOperator, values: Values) -> Knobs:
     return Knobs(
         group=values["group"],
         lanes=values["lanes"],
@@ -55,12 +39,10 @@ def knobs_of(operator: RowOperator, values: Values) -> Knobs:
     )
 
 
-def default_values(target: GpuTarget, operator: RowOperator) -> dict[str, int]:
-    """The point of the knobs that `RowOperator.choose_knobs` returns, or the nearest point."""
-    knobs = operator.choose_knobs(target)
-    wanted = {"group": knobs.group, "lanes": knobs.lanes, "kept": int(knobs.kept), "chunks": knobs.chunks}
+def _values(operator: RowOperator, knobs: Knobs) -> dict[str, int]:
+    """The point of knobs, or the nearest point."""
     return {
-        axis.name: min(axis.values, key=lambda value: abs(value - wanted[axis.name]))
+        axis.name: min(axis.values, key=lambda value: abs(value - int(getattr(knobs, axis.name))))
         for axis in _axes(operator)
     }
 
@@ -69,7 +51,10 @@ def _axes(operator: RowOperator) -> tuple[Axis, ...]:
     return GROUP, LANES, CHUNKS if operator.is_reduction else KEPT
 
 
-def _account(target: GpuTarget, operator: RowOperator, moved: int, least: int, points: Columns) -> Account:
+def _account(target: GpuTarget, operator: RowOperator, points: Columns) -> Account:
+    moved, default = moved_bytes(operator.plain()), operator.choose_knobs(target)
+    # At least a warp, or the threads of the default knobs if they distribute short rows over all multiprocessors.
+    least = min(WARP, default.group * default.lanes)
     rows, size, beside = operator.sizes
     group, lanes = points["group"], points["lanes"]
     one = np.ones_like(group)
@@ -85,21 +70,36 @@ def _account(target: GpuTarget, operator: RowOperator, moved: int, least: int, p
     resident = np.minimum(threads, target.threads_per_block)
     seconds = read * moving_seconds(target, moved, blocks, resident, at_once)
     most = 2 * max(1, size)
-    return Account(
-        limits={
-            "threads of a block": (threads <= target.threads_per_block) & (threads >= least),
-            "threads with nothing to do": (lanes < most)
-            & ((group < 2 * rows) | (chunks > 1))
-            & (chunks * 2 <= most),
-            "what a thread keeps": (kept == 0) | (steps <= MOST_KEPT),
-            "the grid": (chunks == 1) | (rows <= GRID_LIMITS["y"]),
-        },
-        bound=np.full(group.shape, moved / target.memory_bandwidth),
-        quantities={
-            ESTIMATE: seconds,
-            "blocks": blocks.astype(np.float64),
-            "threads": threads.astype(np.float64),
-            "steps": np.maximum(1, steps).astype(np.float64),
-        },
-        effective=dict(points),
-    )
+    limits = {
+        "threads of a block": (threads <= target.threads_per_block) & (threads >= least),
+        "threads with nothing to do": (lanes < most)
+        & ((group < 2 * rows) | (chunks > 1))
+        & (chunks * 2 <= most),
+        "what a thread keeps": (kept == 0) | (steps <= MOST_KEPT),
+        "the grid": (chunks == 1) | (rows <= GRID_LIMITS["y"]),
+    }
+    quantities = {"blocks": blocks, "threads": threads, "steps": np.maximum(1, steps)}
+    return moving_account(target, moved, seconds, quantities, dict(points), limits)
+
+
+def _operator(workload: CudaWorkload) -> RowOperator:
+    assert workload.rows is not None  # CudaWorkload.obstacle
+    return workload.rows
+
+
+def _schedule(target: GpuTarget, workload: CudaWorkload, knobs: Knobs) -> Schedule:
+    operator = _operator(workload)
+    program = operator.program(knobs)
+    return bind_by_name.schedule(target, flattened(program) if operator.is_reduction else program)
+
+
+TUNED = Tuned(
+    name="rows_cuda",
+    sizes=_operator,
+    axes=_axes,
+    account=_account,
+    choose=lambda target, operator: operator.choose_knobs(target),
+    knobs=_knobs_at,
+    values=_values,
+    schedule=_schedule,
+)

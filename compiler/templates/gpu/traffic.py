@@ -4,12 +4,17 @@ over bytes in flight per latency.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
+from ..columns import ESTIMATE, Columns
+from ..space import Account
 
 LATENCY_CYCLES = 800
 """Cycles from the issue of a memory load to the arrival of its data. An estimate."""
@@ -41,3 +46,23 @@ def moving_seconds(
     bandwidth = np.minimum(target.memory_bandwidth, under_way / (LATENCY_CYCLES / target.clock))
     rounds = np.ceil(blocks / np.maximum(resident, 1))
     return moved / bandwidth + rounds * BLOCK_CYCLES / target.clock
+
+
+def moving_account(
+    target: GpuTarget,
+    moved: int,
+    seconds: np.ndarray,
+    quantities: Mapping[str, Any],
+    effective: Columns,
+    limits: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Account:
+    """The account of points whose kernels take estimated `seconds`, and move at least `moved` bytes."""
+    return Account(
+        limits=limits,
+        bound=np.full(seconds.shape, moved / target.memory_bandwidth),
+        quantities={
+            ESTIMATE: seconds,
+            **{name: np.asarray(found, np.float64) for name, found in quantities.items()},
+        },
+        effective=effective,
+    )

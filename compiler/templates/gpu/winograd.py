@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isqrt
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
-from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, suits_winograd
-from ..columns import Values
-from ..space import Space
-from . import gemm, gemm_space
+from ...te.ops.convolution import Convolution, suits_winograd
+from . import gemm_space
 from .flat import bind_nest
-from .gemm_cost import Problem, choose_tile
+from .gemm_cost import choose_tile, problem_of
 from .split_axes import extent_of
 from .tile import Tile, tile_sum
 from .winograd_cost import THREADS, choose
@@ -43,8 +40,12 @@ def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed, see `schedule.pack`."""
     tile = None if knobs is None else knobs.tile
+    return _in_tiles(program, tile or choose_tile(target, problem_of(program)))
+
+
+def _in_tiles(program: Program, tile: Tile) -> Schedule:
     s = Schedule(program)
-    tile_sum(s, tile or choose_tile(target, problem_of(program)), ("W",))
+    tile_sum(s, tile, ("W",))
     for loop in ("input.i", "input.j", "output.i", "output.j", "y"):
         s.unroll(loop)
     whole = isinstance(find_loop(program, "x").extent, Const)
@@ -55,26 +56,11 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     return s
 
 
-def problem_of(program: Program) -> Problem:
-    """The sizes of the matrix products."""
-    return gemm.problem_of(program)
-
-
-def space(target: GpuTarget, program: Program) -> Space:
-    """The space of the matrix products of a `te.ops.winograd` whose output tiles are given; costs are seconds.
-
-    The estimate covers only the products, since the transforms take equally long at every point.
-    """
-    return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
-
-
-def knobs_of(target: GpuTarget, program: Program, values: Values) -> Knobs:
-    """The knobs of a point of `space`."""
-    problem = problem_of(program)
-    # One product for each element of a tile of inputs.
-    return Knobs(m=isqrt(problem.batch) + 1 - WINOGRAD_TAPS, tile=gemm_space.tile_at(problem, values))
-
-
-def default_values(target: GpuTarget, program: Program) -> dict[str, int]:
-    """The point of the tile that `gemm_cost.choose_tile` returns."""
-    return gemm_space.values_of(choose_tile(target, problem_of(program)))
+TUNED = replace(
+    gemm_space.TUNED,
+    name="winograd_cuda",
+    schedule=lambda _, workload, tile: _in_tiles(workload.expression, tile),
+)
+"""The tile of the matrix products, for given output tiles. Only products are estimated, since the transforms take
+equally long at every point.
+"""

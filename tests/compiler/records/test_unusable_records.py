@@ -24,8 +24,9 @@ from vdla.compiler.records import apply
 from vdla.compiler.records.book import read_book
 from vdla.compiler.records.record import Task
 from vdla.compiler.templates.cpu.table import CPU
-from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.table import GPU
+from vdla.compiler.templates.gpu.tuned import Tuned
+from vdla.compiler.templates.space import Space
 
 TARGET = cuda_target()
 HERE = host_target()
@@ -66,8 +67,12 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
         def threads_per_block(self) -> int:
             return 1 << 20
 
-    space = rows_space.space
-    monkeypatch.setattr(rows_space, "space", lambda target, rows: space(Wide(**asdict(target)), rows))
+    space = Tuned.space_of
+
+    def wider(self: Tuned, target: GpuTarget, *sizes: object) -> Space:
+        return space(self, Wide(**asdict(target)) if self.name == "rows_cuda" else target, *sizes)
+
+    monkeypatch.setattr(Tuned, "space_of", wider)
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,11 @@ from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.columns import ESTIMATE
-from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
+from vdla.compiler.templates.gpu import conv2d_direct
 from vdla.compiler.templates.gpu.direct_knobs import Knobs
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 
 TARGET = cuda_target()
 
@@ -191,18 +192,16 @@ def test_what_it_refuses() -> None:
 
 def test_points_of_the_space() -> None:
     program = layer(12, 3, 10, 3, 1, 1)
-    space = conv2d_direct_space.space(TARGET, program)
-    default = conv2d_direct_space.default_values(TARGET, program)
-    assert conv2d_direct_space.knobs_of(TARGET, program, default) == conv2d_direct.choose_knobs(
-        TARGET, program
-    )
+    tuned, workload = conv2d_direct.TUNED, CudaWorkload(template="conv2d_direct_cuda", expression=program)
+    space, default = tuned.space(TARGET, workload), tuned.default(TARGET, workload)
+    assert tuned.knobs_at(workload, default) == conv2d_direct.choose_knobs(TARGET, program)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
     found = space.account(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     arrays = integers(program)
     results = []
     for i, point in enumerate(points):
-        knobs = conv2d_direct_space.knobs_of(TARGET, program, space.values(point))
+        knobs = tuned.knobs_at(workload, space.values(point))
         s = conv2d_direct.schedule(TARGET, program, knobs)
         results.append(run_scheduled(program, s, arrays, native=True))
         np.testing.assert_array_equal(results[i], results[0])

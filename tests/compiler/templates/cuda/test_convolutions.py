@@ -32,6 +32,7 @@ from vdla.compiler.templates.gpu import conv2d, conv_transpose, depthwise
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.tile import Tile
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 
 TARGET = cuda_target()
 
@@ -266,12 +267,12 @@ def test_points_of_the_space_of_tiled_products() -> None:
     net.convolution(20, (3, 3), pads=[1, 1, 1, 1], strides=[2, 1])
     tile = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)
     program = lowered_alone(net, tile).program
-    space = conv2d.space(TARGET, program)
-    default = conv2d.default_values(TARGET, program)
-    assert conv2d.knobs_of(TARGET, program, default) == conv2d.choose_knobs(TARGET, program)
+    workload = CudaWorkload(template="conv2d_cuda", expression=program)
+    space, default = conv2d.TUNED.space(TARGET, workload), conv2d.TUNED.default(TARGET, workload)
+    assert conv2d.TUNED.knobs_at(workload, default) == conv2d.choose_knobs(TARGET, program)
     assert space.legal(space.point(default)[None]).all()
     for point in space.sample(np.random.default_rng(0), 2):
-        check_alone(net, conv2d.knobs_of(TARGET, program, space.values(point)))
+        check_alone(net, conv2d.TUNED.knobs_at(workload, space.values(point)))
 
 
 def test_points_of_the_space_of_depthwise_convolutions() -> None:
@@ -279,11 +280,11 @@ def test_points_of_the_space_of_depthwise_convolutions() -> None:
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
     net.convolution(3, (3, 3), pads=[1, 1, 1, 1], group=3)
     program = lowered_alone(net).program
-    space = depthwise.space(TARGET, program, window)
-    default = depthwise.default_values(TARGET, program, window)
-    assert depthwise.knobs_of(TARGET, program, default) == depthwise.choose_knobs(TARGET, program, window)
+    workload = CudaWorkload(template="depthwise_cuda", expression=program, window=window)
+    space, default = depthwise.TUNED.space(TARGET, workload), depthwise.TUNED.default(TARGET, workload)
+    assert depthwise.TUNED.knobs_at(workload, default) == depthwise.choose_knobs(TARGET, program, window)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
     found = space.account(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     for point in points:
-        check_alone(net, depthwise.knobs_of(TARGET, program, space.values(point)))
+        check_alone(net, depthwise.TUNED.knobs_at(workload, space.values(point)))

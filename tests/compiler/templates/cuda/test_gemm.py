@@ -12,8 +12,9 @@ from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemm_space, gemv
-from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile
+from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile, problem_of
 from vdla.compiler.templates.gpu.tile import Tile
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 
 TARGET = cuda_target("sm_90")
 
@@ -33,7 +34,7 @@ def test_large_products_have_tiles_that_keep_the_lanes_busy(size: int) -> None:
     # Of 1024 x 1024 sums two blocks a multiprocessor have 128 x 64.
     assert tile.splits == 1 or size == 1024
     assert found.quantities["products a load"][0] >= 8
-    assert found.bound[0] / found.seconds[0] > 0.6
+    assert found.bound[0] / found.quantities[ESTIMATE][0] > 0.6
 
 
 # Filters, output positions, channels times window of the convolutions of ResNet-18 (C2, C6, C9, C12).
@@ -57,10 +58,10 @@ def test_more_of_what_costs_costs_more() -> None:
     problem = Problem(rows=2048, columns=2048, depth=2048)
     sizes = {"rows": 128, "columns": 128, "depth": 16, "thread_rows": 8, "thread_columns": 8}
     good = Tile(**sizes, row_groups=2, column_groups=2, stages=3)
-    seconds = float(accounted(problem, good).seconds[0])
+    seconds = float(accounted(problem, good).quantities[ESTIMATE][0])
 
     def worse(tile: Tile, problem: Problem = problem) -> bool:
-        return float(accounted(problem, tile).seconds[0]) > 1.01 * seconds
+        return float(accounted(problem, tile).quantities[ESTIMATE][0]) > 1.01 * seconds
 
     assert worse(Tile(**sizes, row_groups=2, column_groups=2, stages=1))
     assert worse(Tile(**sizes, row_groups=2, column_groups=1, stages=3))
@@ -95,15 +96,15 @@ def test_defaults_as_machine_code(rows, depth, columns, constants) -> None:
 def test_points_of_the_space_are_legal(arch, rows, depth, columns) -> None:
     target = cuda_target(arch)
     program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")
-    space = gemm_space.space(target, program)
-    default = gemm_space.default_values(target, program)
+    tuned, workload = gemm_space.TUNED, CudaWorkload(template="gemm_cuda", expression=program)
+    space, default = tuned.space(target, workload), tuned.default(target, workload)
     assert space.legal(space.point(default)[None])[0]
-    tile = gemm_space.knobs_of(target, program, default)
-    assert tile == choose_tile(target, template.problem_of(program))
+    tile = tuned.knobs_at(workload, default)
+    assert tile == choose_tile(target, problem_of(program))
     points = space.sample(np.random.default_rng(rows), 2)
     found = space.account(space.columns(points))
     assert (found.bound <= found.quantities[ESTIMATE]).all()
     for point in points:
-        tile = gemm_space.knobs_of(target, program, space.values(point))
+        tile = tuned.knobs_at(workload, space.values(point))
         assert tile.obstacle() is None and tile.shared_bytes <= target.shared_bytes_per_block
         prepare(template.schedule(target, program, tile, constants=("W",)).program, target)

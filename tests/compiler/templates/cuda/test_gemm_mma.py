@@ -35,6 +35,7 @@ from vdla.compiler.templates.gpu.gemm_mma_knobs import (
     resident,
     room,
 )
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 
 TARGET = cuda_target("sm_90")
 F16, BF16, F32, I8, U8, I32 = (
@@ -255,14 +256,15 @@ def test_defaults_fit_any_size():
 def test_points_of_the_space_are_kernels():
     """Random settings are legal and race-free; the default is one of them; those that differ are different programs."""
     program = Case(dtype=F16, sizes=(300, 200, 520), transposed=(False, True)).program()
-    found = gemm_mma_space.space(TARGET, program)
-    default = found.point(gemm_mma_space.default_values(TARGET, program))
+    tuned, workload = gemm_mma_space.TUNED, CudaWorkload(template="gemm_mma_cuda", expression=program)
+    found = tuned.space(TARGET, workload)
+    default = found.point(tuned.default(TARGET, workload))
     assert found.legal(default[np.newaxis]).all()
-    assert gemm_mma_space.knobs_of(program, found.values(default)) == gemm_mma.choose_knobs(
+    assert tuned.knobs_at(workload, found.values(default)) == gemm_mma.choose_knobs(
         TARGET, gemm_mma.described(program)
     )
     for point in found.sample(np.random.default_rng(2), 3):
-        knobs = gemm_mma_space.knobs_of(program, found.values(point))
+        knobs = tuned.knobs_at(workload, found.values(point))
         prepare(gemm_mma.schedule(TARGET, program, knobs).program, TARGET)
     # Parts of sums of many blocks, of a single warp each.
     parts = Knobs(rows=16, columns=16, depth=32, warp_rows=16, warp_columns=16, stages=2, splits=2)

@@ -15,6 +15,7 @@ from vdla.compiler.ir.stmt import Copy, For
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
+from vdla.compiler.templates.gpu.gemm_cost import Problem
 from vdla.compiler.templates.gpu.gemv import THREADS, Knobs, choose_knobs, schedule_rows
 
 COUNTS = st.sampled_from([2, 4])
@@ -58,7 +59,7 @@ def test_few_rows(knobs, batches, rows, depth, columns, transposed, constants) -
 )
 def test_defaults(arch, rows, columns, depth) -> None:
     target = cuda_target(arch)
-    knobs = choose_knobs(target, rows, columns, depth)
+    knobs = choose_knobs(target, Problem(rows=rows, columns=columns, depth=depth))
     threads = knobs.groups * knobs.members * knobs.vectors
     assert 8 <= threads <= THREADS
     if columns * depth > 1 << 19:

@@ -20,16 +20,17 @@ from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import elementwise, pool
 from vdla.compiler.templates.gpu.flat import flattened
+from vdla.compiler.templates.gpu.table import GPU
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.templates.space import combined
 
 TARGET = cuda_target()
 ADD = argument(0) + argument(1)
 PROGRAMS = {
-    "sum": (elementwise, elementwise, flattened(float_elementwise([(6, 64), (6, 64)], ADD))),
-    "sum by row": (elementwise, elementwise, flattened(float_elementwise([(6, 10), (6, 1)], ADD))),
-    "odd sum": (elementwise, elementwise, flattened(float_elementwise([(7, 9), (9,)], ADD))),
+    "sum": (elementwise, flattened(float_elementwise([(6, 64), (6, 64)], ADD))),
+    "sum by row": (elementwise, flattened(float_elementwise([(6, 10), (6, 1)], ADD))),
+    "odd sum": (elementwise, flattened(float_elementwise([(7, 9), (9,)], ADD))),
     "pool": (
-        pool,
         pool,
         flattened(
             float_pool(
@@ -48,10 +49,10 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_points_are_kernels_of_the_same_results(name) -> None:
-    template, its_space, program = PROGRAMS[name]
-    space = its_space.space(TARGET, program)
-    default = its_space.default_values(TARGET, program)
-    assert its_space.knobs_of(TARGET, program, default) == template.choose_knobs(TARGET, program)
+    template, program = PROGRAMS[name]
+    workload = CudaWorkload(template=template.TUNED.name, expression=program)
+    space, default = GPU.space(TARGET, workload), GPU.default(TARGET, workload)
+    assert template.TUNED.knobs_at(workload, default) == template.choose_knobs(TARGET, program)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 6)])
     found = space.account(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
@@ -59,7 +60,7 @@ def test_points_are_kernels_of_the_same_results(name) -> None:
     expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
     programs: dict[tuple[int, ...], str] = {}
     for i, point in enumerate(points):
-        s = template.schedule(TARGET, program, its_space.knobs_of(TARGET, program, space.values(point)))
+        s = GPU.schedule(TARGET, workload, space.values(point))
         np.testing.assert_array_equal(run_scheduled(program, s, arrays), expected)
         row = tuple([int(column[i]) for column in found.effective.values()])
         digest = structural_hash(s.program, alpha=True)
@@ -69,7 +70,7 @@ def test_points_are_kernels_of_the_same_results(name) -> None:
 
 def test_the_estimate_prefers_wide_accesses_of_large_tensors() -> None:
     program = flattened(float_elementwise([(1 << 24,)], argument(0)))
-    space = elementwise.space(TARGET, program)
+    space = GPU.space(TARGET, CudaWorkload(template="elementwise_cuda", expression=program))
     values = [{"threads": 256, "width": width, "items": 1} for width in (1, 4)]
     points = np.stack([space.point(v) for v in values])
     narrow, wide = space.account(space.columns(points)).quantities[ESTIMATE]

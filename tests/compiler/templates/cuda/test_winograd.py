@@ -29,6 +29,7 @@ from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transf
 from vdla.compiler.templates.gpu import conv2d, winograd, winograd_cost
 from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
 from vdla.compiler.templates.gpu.tile import Tile
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 
 TARGET = cuda_target()
 SMALL = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)
@@ -261,15 +262,15 @@ def test_rows_are_vectors_where_tiles_are_whole() -> None:
 def test_points_of_the_space(m: int) -> None:
     sizes = Shape(batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
     program = winograd_conv2d(sizes, m)
-    space = winograd.space(TARGET, program)
-    default = winograd.default_values(TARGET, program)
+    tuned, workload = winograd.TUNED, CudaWorkload(template="winograd_cuda", expression=program)
+    space, default = tuned.space(TARGET, workload), tuned.default(TARGET, workload)
     seconds, tile = winograd_cost.seconds_of(TARGET, sizes, m)
-    assert winograd.knobs_of(TARGET, program, default) == winograd.Knobs(m=m, tile=tile)
+    assert tuned.knobs_at(workload, default) == tile
     point = space.point(default)[None]
     found = space.account(space.columns(point))
     assert space.allowed(found).all()
     transformed = winograd_cost.transform_seconds(TARGET, sizes, m)
     assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)
     for point in space.sample(np.random.default_rng(0), 2):
-        knobs = winograd.knobs_of(TARGET, program, space.values(point))
+        knobs = winograd.Knobs(m=m, tile=tuned.knobs_at(workload, space.values(point)))
         prepare(winograd.schedule(TARGET, program, knobs).program, TARGET)

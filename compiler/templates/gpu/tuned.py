@@ -1,0 +1,97 @@
+"""Templates of GPUs by their parts: default knobs, a cost model of all knobs, and a schedule make a `Template`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from ...codegen.cuda.machine import GpuTarget
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ..columns import Columns, Values
+from ..space import Account, Axis, Space, space_of_axes
+from ..template import Template
+from .traffic import moved_bytes
+from .workload import CudaTemplate, CudaWorkload
+
+SizesT = TypeVar("SizesT")
+KnobsT = TypeVar("KnobsT")
+GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
+"""The template type: its expression is always the workload's program, with all fused operators."""
+SLACK = 4.0
+"""Largest ratio of the bound of a tile of products to the least bound. Bounds differ only by work outside of the
+result.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tuned(Generic[SizesT, KnobsT]):
+    """A template with knobs.
+
+    `sizes`: the part of a workload on which knobs and costs depend. `axes`, `account`: the knobs' axes, and the cost
+    model of points, in seconds. `choose`: the default knobs. `knobs` makes the knobs of a point's values, `values` the
+    values of the point of knobs. `schedule`: the workload's expression with knobs.
+
+    `held`: the values of some axes at which a point costs least, for `space_of_axes`. Without `held` kernels have no
+    reuse, and the floor of all costs is the time to move every parameter once.
+    """
+
+    name: CudaTemplate
+    sizes: Callable[[CudaWorkload], SizesT]
+    axes: Callable[[SizesT], tuple[Axis, ...]]
+    account: Callable[[GpuTarget, SizesT, Columns], Account]
+    choose: Callable[[GpuTarget, SizesT], KnobsT]
+    knobs: Callable[[SizesT, Values], KnobsT]
+    values: Callable[[SizesT, KnobsT], dict[str, int]]
+    schedule: Callable[[GpuTarget, CudaWorkload, KnobsT], Schedule]
+    held: Values | None = None
+
+    def space(self, target: GpuTarget, workload: CudaWorkload) -> Space:
+        """All settings of the knobs. Raises ValueError if none of them is legal."""
+        return self.space_of(target, self.sizes(workload), moved_bytes(workload.expression))
+
+    def space_of(self, target: GpuTarget, sizes: SizesT, moved: int = 0) -> Space:
+        """The space of a workload with these sizes, whose parameters have `moved` bytes."""
+        axes, account = self.axes(sizes), partial(self.account, target, sizes)
+        if self.held is not None:
+            return space_of_axes(self.name, axes, account, SLACK, self.held)
+        # The bound counts only the bytes that every program moves, so it excludes no point.
+        floor = moved / target.memory_bandwidth
+        return Space(template=self.name, axes=axes, account=account, floor=floor, slack=1.0)
+
+    def default(self, target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
+        """The point of the default knobs."""
+        sizes = self.sizes(workload)
+        return self.values(sizes, self.choose(target, sizes))
+
+    def knobs_at(self, workload: CudaWorkload, values: Values) -> KnobsT:
+        """The knobs with the values of a point."""
+        return self.knobs(self.sizes(workload), values)
+
+    def scheduled(self, target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
+        """The workload's expression with the knobs of a point or, without values, with the default knobs."""
+        sizes = self.sizes(workload)
+        knobs = self.knobs(sizes, values) if values else self.choose(target, sizes)
+        return self.schedule(target, workload, knobs)
+
+    @property
+    def template(self) -> GpuTemplate:
+        """The template, for the table of templates."""
+        return Template(name=self.name, space=self.space, choice=self.default, schedule=self.scheduled)
+
+
+def own_program(workload: CudaWorkload) -> Program:
+    """The sizes of a template whose costs depend on the whole program."""
+    return workload.expression
+
+
+def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
+    """The function `knobs` of a template whose axes are the fields of its knobs, of class `kind`."""
+    return lambda _, values: kind(**values)
+
+
+def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
+    """The function `values` of a template whose axes are fields of its knobs."""
+    return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}
