@@ -139,7 +139,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSum:
-    """Input: data. For each element the sum of all elements up to it along `axis` (0 or more), see `te.ops.scan`."""
+    """Input: data. For each element the sum of all elements up to it along `axis` (0 or more), see `te.ops.folds`."""
 
     axis: int
     exclusive: bool
@@ -154,7 +154,7 @@ class MatrixProduct:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
     """Inputs: gates (steps * batch, D * 4 * hidden), recurrent weights (D, hidden, 4, hidden), a constant, and initial
-    H and C (D, batch, hidden). Outputs: Y (steps, D, batch, hidden), final H and C, see `te.ops.lstm.lstm_steps`."""
+    H and C (D, batch, hidden). Outputs: Y (steps, D, batch, hidden), final H and C, see `te.ops.recurrent`."""
 
     steps: int
     directions: tuple[Direction, ...]
@@ -222,7 +222,7 @@ class Gather:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherElements:
     """Inputs: data, and int64 indices of equal rank. Output: along `axis` (0 or more) the element at each index, see
-    `te.ops.indexed.gather_elements`."""
+    `te.ops.scattered.gather_elements`."""
 
     axis: int
 

@@ -222,6 +222,17 @@ def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "se
     return body
 
 
+def each(name: str, element: Load, value: Expr) -> Stmt:
+    """The statement `element` = `value` for every element of its buffer; its indices are the loops' variables."""
+    loops = [
+        (Var(i.name), n)
+        for i, n in zip(element.indices, element.buffer.shape, strict=True)
+        if isinstance(i, Var)
+    ]
+    assert len(loops) == len(element.indices)
+    return nest(loops, Assign.to(name, element, value))
+
+
 def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     """`body` inside allocations of these buffers, the first of which is outermost."""
     for buffer in reversed(buffers):

@@ -6,8 +6,18 @@ A program over the merged shapes runs on the same row-major data, so callers onl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 Shape = tuple[int, ...]
+
+
+def around_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """Numbers of elements before an axis, along it and behind it. Raises ValueError for an axis that the shape does not
+    have.
+    """
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

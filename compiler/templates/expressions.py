@@ -180,10 +180,16 @@ def _reduction(graph: Graph, node: Node, operator: Reduction, width: int) -> Exp
 
 
 def _cumulative_sum(graph: Graph, node: Node, operator: CumulativeSum, _: int) -> Expression:
-    from ..te.ops.scan import cumulative_sum
+    from ..te.ops.folds import running_product
 
-    shape = graph.data_shape(node)
-    program = cumulative_sum(shape, operator.axis, exclusive=operator.exclusive, reverse=operator.reverse)
+    program = running_product(
+        graph.data_shape(node),
+        operator.axis,
+        exclusive=operator.exclusive,
+        reverse=operator.reverse,
+        product=False,
+        name="cumulative_sum",
+    )
     return Expression(program=program)
 
 
@@ -228,7 +234,7 @@ def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
 
 
 def _gather_elements(graph: Graph, node: Node, operator: GatherElements, _: int) -> Expression:
-    from ..te.ops.indexed import gather_elements
+    from ..te.ops.scattered import gather_elements
 
     data, indices = (graph.tensors[name] for name in node.own_inputs)
     return Expression(program=gather_elements(data.shape, indices.shape, operator.axis, dtype=data.dtype))
@@ -282,25 +288,19 @@ def _winograd_outputs(graph: Graph, node: Node, operator: WinogradOutputs, _: in
     return Expression(program=program, inside=inside)
 
 
-def _lstm(graph: Graph, node: Node, operator: LstmSteps, _: int) -> Expression:
-    from ..te.ops.lstm import lstm_steps
-
-    _, _, batch, hidden = graph.tensors[node.output].shape
-    program = lstm_steps(steps=operator.steps, batch=batch, hidden=hidden, directions=operator.directions)
-    return Expression(program=program)
-
-
-def _recurrent(graph: Graph, node: Node, operator: RecurrentSteps, _: int) -> Expression:
+def _recurrent(graph: Graph, node: Node, operator: LstmSteps | RecurrentSteps, _: int) -> Expression:
     from ..te.ops.recurrent import recurrent_steps
 
     _, _, batch, hidden = graph.tensors[node.output].shape
+    lstm = isinstance(operator, LstmSteps)
     program = recurrent_steps(
-        cell=operator.cell,
+        cell="LSTM" if lstm else operator.cell,
         steps=operator.steps,
         batch=batch,
         hidden=hidden,
         directions=operator.directions,
-        activations=operator.activations,
+        activations=() if lstm else operator.activations,
+        name="lstm" if lstm else "recurrent",
     )
     return Expression(program=program)
 
@@ -345,7 +345,7 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         GatherElements: _gather_elements,
         Computed: _computed,
         Relayout: _relayout,
-        LstmSteps: _lstm,
+        LstmSteps: _recurrent,
         RecurrentSteps: _recurrent,
         WinogradTiles: _winograd_tiles,
         WinogradOutputs: _winograd_outputs,

@@ -27,7 +27,6 @@ from vdla.compiler.te.ops.depthwise import depthwise_conv2d
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
-from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
@@ -110,7 +109,7 @@ def programs() -> dict[str, Program]:
         "gather": gather((5, 9), 0, 3),
         "relayout": relayout(batch=1, channels=5, plane=6, block_in=1, block_out=4),
         "resize": resize(outer=2, height=3, width=4, lanes=1, outputs=(5, 7), mode="linear"),
-        "lstm": lstm_steps(steps=2, batch=2, hidden=5),
+        "lstm": recurrent_steps(cell="LSTM", steps=2, batch=2, hidden=5),
         "rnn": recurrent_steps(cell="RNN", steps=2, batch=2, hidden=5),
         "gru": recurrent_steps(cell="GRU", steps=2, batch=2, hidden=5),
         "gru_reset_after": recurrent_steps(cell="GRU, reset after", steps=2, batch=2, hidden=5),

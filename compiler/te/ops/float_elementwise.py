@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.expr import Buffer, Expr, Var, dtype_of
-from ...ir.stmt import Assign, Program, nest
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ...ir.visit import substitute_expr, walk_expr
 from ..merge import Shape, merge_broadcast
@@ -33,6 +33,5 @@ def float_elementwise(shapes: Sequence[Shape], body: Expr, *, name: str = "eleme
         x = Buffer(name=f"X{position}", shape=shape, dtype=used.get(formal, DType.FLOAT32))
         parameters.append(x)
         values[formal] = x[tuple([0 if size == 1 else loop for size, loop in zip(shape, loops, strict=True)])]
-    apply = Assign.to("map", y[tuple(loops)], substitute_expr(body, values))
-    body_loops = nest(list(zip(loops, result, strict=True)), apply)
-    return Program(name=name, parameters=(*parameters, y), body=body_loops)
+    apply = each("map", y[tuple(loops)], substitute_expr(body, values))
+    return Program(name=name, parameters=(*parameters, y), body=apply)

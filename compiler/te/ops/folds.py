@@ -5,13 +5,12 @@ maximum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, binary, equal, maximum, minimum, select, wrap
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, each, nest, seq
 from ...ir.types import DType
-from ..merge import Shape, merge_axes
+from ..merge import Shape, around_axis, merge_axes
 
 FoldKind = Literal["sum", "product", "max", "min"]
 
@@ -55,15 +54,17 @@ def running_product(
     dtype: DType = DType.FLOAT32,
     name: str = "running_product",
 ) -> Program:
-    """Running products (with `product` False: sums) along an axis, of any type; parameters as in
-    `scan.cumulative_sum`.
+    """Y[n, k, i] = the product (with `product` False: the sum) of X[n, m, i] for m up to k, of any type.
+
+    With `exclusive` X[n, k, i] itself is not included; `reverse` begins at the end. Parameters X and Y [outer, size of
+    axis, inner]. Loops n, i around "first", then n.next, i.next, k around "next". Rounding errors grow with k, since
+    elements are combined in this order. Raises ValueError for an axis that the shape does not have.
     """
-    if not 0 <= axis < len(shape):
-        raise ValueError(f"shape {shape} has no axis {axis}")
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis)
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
 
     def at(step: Expr) -> Expr:
+        """The index of the element `step` steps behind the first one."""
         return size - 1 - step if reverse else step
 
     n, i, kind = Var("n"), Var("i"), "product" if product else "sum"
@@ -93,36 +94,23 @@ def extreme_index(
     Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; intermediate `best`. Statements
     "first", "best.first", "index" and "best". Raises ValueError for an axis that the shape does not have.
     """
-    if not 0 <= axis < len(shape):
-        raise ValueError(f"shape {shape} has no axis {axis}")
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis)
     x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
     y = Buffer(name="Y", shape=(outer, inner), dtype=DType.INT64)
     best = Buffer(name="best", shape=(outer, inner), dtype=dtype)
     n, i = Var("n"), Var("i")
-    stages: list[Stmt] = [
-        nest(
-            [(n, outer), (i, inner)],
-            seq(
-                Assign.to("first", y[n, i], Const(0)),
-                Assign.to("best.first", best[n, i], x[n, 0, i]),
-            ),
-        )
-    ]
+    first = seq(Assign.to("first", y[n, i], Const(0)), Assign.to("best.first", best[n, i], x[n, 0, i]))
+    stages: list[Stmt] = [nest([(n, outer), (i, inner)], first)]
     if size > 1:
         n, i, k = Var("n.next"), Var("i.next"), Var("k")
         element, held = x[n, k + 1, i], best[n, i]
         a, b = (element, held) if least else (held, element)
         better = a <= b if last else a < b
-        stages.append(
-            nest(
-                [(n, outer), (k, size - 1), (i, inner)],
-                seq(
-                    Assign.to("index", y[n, i], select(better, k + 1, y[n, i])),
-                    Assign.to("best", best[n, i], select(better, element, held)),
-                ),
-            )
+        update = seq(
+            Assign.to("index", y[n, i], select(better, k + 1, y[n, i])),
+            Assign.to("best", best[n, i], select(better, element, held)),
         )
+        stages.append(nest([(n, outer), (k, size - 1), (i, inner)], update))
     return Program(name=name, parameters=(x, y), body=Alloc(buffer=best, body=seq(*stages)))
 
 
@@ -144,15 +132,14 @@ def top_k(
     """
     if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
         raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis)
     x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
     y, index = (
         Buffer(name=n, shape=(outer, count, inner), dtype=t) for n, t in (("Y", dtype), ("I", DType.INT64))
     )
     rank = Buffer(name="rank", shape=(size, inner), dtype=DType.INT64)
     n = Var("n")
-    k, i = Var("begin.k"), Var("begin.i")
-    begin = nest([(k, size), (i, inner)], Assign.to("begin", rank[k, i], Const(0)))
+    begin = each("begin", rank[Var("begin.k"), Var("begin.i")], Const(0))
     k, j, i = Var("rank.k"), Var("rank.j"), Var("rank.i")
     mine, other = x[n, k, i], x[n, j, i]
     ahead = other < mine if least else mine < other

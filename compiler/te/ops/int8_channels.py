@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast, maximum, minimum
-from ...ir.stmt import Assign, Program, Stmt, nest, seq
+from ...ir.expr import Buffer, Const, Expr, Var, cast
+from ...ir.stmt import Assign, Program, Stmt, each, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..merge import Shape
+from .movement import clamped
 
 
 def int8_table(*, size: int, name: str = "int8_table") -> Program:
@@ -22,8 +23,7 @@ def int8_table(*, size: int, name: str = "int8_table") -> Program:
         Buffer(name=n, shape=(s,), dtype=DType.UINT8) for n, s in (("X", size), ("T", 256), ("Y", size))
     )
     i = Var("i")
-    look = Assign.to("map", y[i], t[cast(x[i], DType.INT64)])
-    return Program(name=name, parameters=(x, t, y), body=nest([(i, size)], look))
+    return Program(name=name, parameters=(x, t, y), body=each("map", y[i], t[cast(x[i], DType.INT64)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def int8_channels(
 
 def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
     """Block and lane of a channel number, clamped to the tensor."""
-    inside = minimum(maximum(channel, 0), blocks * block - 1)
+    inside = clamped(channel, blocks * block)
     return inside // block, inside % block
 
 
@@ -161,13 +161,8 @@ def int8_interleave(
             continue
         n, o, y, x, j = (Var(f"{v}.{phase}") for v in ("n", "o", "y", "x", "j"))
         channel = o * block + j + phase * stride
-        value = x_in[
-            n,
-            channel // held,
-            y + (y0 + top) // sy,
-            x + (x0 + left) // sx,
-            channel % held,
-        ]
+        at = (channel // held, y + (y0 + top) // sy, x + (x0 + left) // sx, channel % held)
+        value = x_in[(n, *at)]
         move = Assign.to(f"move.{phase}", y_out[n, o, y * sy + y0, x * sx + x0, j], value)
         loops = [(n, batch), (o, blocks), (y, rows), (x, columns), (j, block)]
         moves.append(nest(loops, move))

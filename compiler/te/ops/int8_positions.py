@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, maximum, minimum, select
-from ...ir.stmt import Assign, Program, nest
+from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, minimum, select
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..post import Post
+from .movement import clamped
 from .quantization import held
 
 Shape = tuple[int, ...]
@@ -34,13 +35,11 @@ def int8_positions(
     for i, (images, _, height, width, _) in enumerate(parts):
         plane = height * width
         x_in = Buffer(name=f"X{i}", shape=(images, blocks, plane, block), dtype=DType.UINT8)
-        inside = minimum(maximum(place - start, 0), images * plane - 1)
+        inside = clamped(place - start, images * plane)
         value = select(place < start, value, x_in[inside // plane, o, inside % plane, j])
         start += images * plane
         inputs.append(x_in)
-    move = Assign.to("move", y_out[n, o, p, j], value)
-    loops = list(zip((n, o, p, j), y_out.shape, strict=True))
-    return Program(name=name, parameters=(*inputs, index, y_out), body=nest(loops, move))
+    return Program(name=name, parameters=(*inputs, index, y_out), body=each("move", y_out[n, o, p, j], value))
 
 
 def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
@@ -56,9 +55,7 @@ def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
     n, o, c, j = (Var(v) for v in ("n", "o", "c", "j"))
     # Lanes of Y beyond X's positions hold copies of the last position, which no kernel reads.
     value = x_in[n, c // block, minimum(o * lanes + j, plane - 1), c % block]
-    move = Assign.to("move", y_out[n, o, c, j], value)
-    loops = list(zip((n, o, c, j), y_out.shape, strict=True))
-    return Program(name=name, parameters=(x_in, y_out), body=nest(loops, move))
+    return Program(name=name, parameters=(x_in, y_out), body=each("move", y_out[n, o, c, j], value))
 
 
 def int8_resample(
@@ -84,10 +81,10 @@ def int8_resample(
     n, p, j = (Var(v) for v in ("n", "p", "j"))
     total: Expr = Const(bias, DType.INT32)
     for tap in range(taps):
-        inside = minimum(maximum(first[p] + tap, 0), size - 1)
+        inside = clamped(first[p] + tap, size)
         total = total + cast(x_in[n, inside, j], DType.INT32) * weight[p, tap]
     limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
     value = held(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
-    move = Assign.to("resample", y_out[n, p, j], value)
-    loops = list(zip((n, p, j), y_out.shape, strict=True))
-    return Program(name=name, parameters=(x_in, first, weight, y_out), body=nest(loops, move))
+    return Program(
+        name=name, parameters=(x_in, first, weight, y_out), body=each("resample", y_out[n, p, j], value)
+    )

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, maximum, minimum, select, wrap
-from ...ir.stmt import Assign, Program, nest
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, select, wrap
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..merge import Shape
-from .movement import Runs, concat, merge_runs
+from .movement import Runs, clamped, concat, merge_runs
 
 
 def joined_concat(
@@ -25,10 +25,7 @@ def joined_concat(
         end, start = start, start - x.shape[1]
         inside = [Const(start) <= d] * (start > 0) + [d < end] * (end < y.shape[1])
         value = select(all_of(*inside), x[o, d - start], value)
-    move = Assign.to("move", y[o, d], value)
-    return Program(
-        name=name, parameters=(*inputs, y), body=nest(list(zip((o, d), y.shape, strict=True)), move)
-    )
+    return Program(name=name, parameters=(*inputs, y), body=each("move", y[o, d], value))
 
 
 def joined_remap(
@@ -63,7 +60,7 @@ def joined_remap(
             inside += [Const(start) <= loop] * (start > 0) + [loop < end] * (end < counts[d])
             assert run.first is not None
             place = (loop - start) * run.step + run.first
-            places.append(place if run.step == 1 else minimum(maximum(place, 0), sizes[d] - 1))
+            places.append(place if run.step == 1 else clamped(place, sizes[d]))
             continue
         table = Buffer(name=f"T{d}", shape=(counts[d],), dtype=DType.INT64)
         elements = [
@@ -74,8 +71,7 @@ def joined_remap(
         buffers.append(table)
         if len(taken) < len(of_axis):
             inside.append(Const(0) <= table[loop])
-        places.append(minimum(maximum(table[loop], 0), sizes[d] - 1))
+        places.append(clamped(table[loop], sizes[d]))
     value = select(all_of(*inside), x[tuple(places)], fill) if inside else x[tuple(places)]
-    move = Assign.to("move", y[tuple(loops)], value)
-    body = nest(list(zip(loops, counts, strict=True)), move)
-    return Program(name=name, parameters=(x, *buffers, y), body=body), tables
+    move = each("move", y[tuple(loops)], value)
+    return Program(name=name, parameters=(x, *buffers, y), body=move), tables

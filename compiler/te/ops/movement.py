@@ -10,11 +10,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, maximum, minimum, select, wrap
+from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum, select, wrap
 from ...ir.limits import MOST_POSITIONS, MOST_RUNS
-from ...ir.stmt import Assign, For, Program, Stmt, nest, seq
+from ...ir.stmt import Assign, For, Program, Stmt, each, nest, seq
 from ...ir.types import DType
-from ..merge import Shape
+from ..merge import Shape, around_axis
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_args(PadMode)})
@@ -46,8 +46,8 @@ def permute(
     of_x = sorted(range(len(groups)), key=lambda d: groups[d])
     x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=dtype)
     y = Buffer(name="Y", shape=tuple(sizes), dtype=dtype)
-    move = Assign.to("move", y[tuple(loops)], x[tuple([loops[d] for d in of_x])])
-    return Program(name=name, parameters=(x, y), body=nest(list(zip(loops, sizes, strict=True)), move))
+    move = each("move", y[tuple(loops)], x[tuple([loops[d] for d in of_x])])
+    return Program(name=name, parameters=(x, y), body=move)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,16 +247,22 @@ def gather(
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
-    axis %= len(shape)
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis % len(shape))
     single = inner == 1
     x = Buffer(name="X", shape=(outer, size) if single else (outer, size, inner), dtype=dtype)
     y = Buffer(name="Y", shape=(outer, count) if single else (outer, count, inner), dtype=dtype)
     indices = Buffer(name="I", shape=(count,), dtype=DType.INT64)
     o, i, d = Var("o"), Var("i"), Var("d")
-    chosen = select(indices[i] < 0, indices[i] + size, indices[i])
-    element: ExprLike = minimum(maximum(chosen, 0), size - 1)
     rest = () if single else (d,)
-    move = Assign.to("move", y[o, i, *rest], x[(o, element, *rest)])
-    body = nest([(o, outer), (i, count), *((var, inner) for var in rest)], move)
-    return Program(name=name, parameters=(x, indices, y), body=body)
+    move = each("move", y[o, i, *rest], x[(o, inside(indices[i], size), *rest)])
+    return Program(name=name, parameters=(x, indices, y), body=move)
+
+
+def clamped(index: Expr, size: int) -> Expr:
+    """An index of an axis of `size`, moved to the nearer end if it is outside."""
+    return minimum(maximum(index, 0), size - 1)
+
+
+def inside(index: Expr, size: int) -> Expr:
+    """`clamped`, where negative indices count from the end."""
+    return clamped(select(index < 0, index + size, index), size)

@@ -8,7 +8,7 @@ import numpy as np
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, select
-from ...ir.stmt import Assign, Program, nest
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..blocks import ceil_div
 
@@ -63,10 +63,7 @@ def store_activation(
             value = held(value)
     if channels % block:
         value = select(channel < channels, value, 0)
-    store = Assign.to("map", y[n, o, p, j], value)
-    return Program(
-        name=name, parameters=(x, y), body=nest(list(zip((n, o, p, j), y.shape, strict=True)), store)
-    )
+    return Program(name=name, parameters=(x, y), body=each("map", y[n, o, p, j], value))
 
 
 def load_activation(
@@ -95,5 +92,4 @@ def load_activation(
             value = cast(difference, DType.FLOAT32) * Const(float(scale), DType.FLOAT32)
         case DType.INT8:
             value = stored_value(value)
-    load = Assign.to("map", y[n, o, p], value)
-    return Program(name=name, parameters=(x, y), body=nest(list(zip((n, o, p), y.shape, strict=True)), load))
+    return Program(name=name, parameters=(x, y), body=each("map", y[n, o, p], value))

@@ -1,26 +1,26 @@
-"""GRU and RNN layers, as defined by ONNX.
+"""RNN, GRU and LSTM layers, as defined by ONNX.
 
-As for an LSTM (`lstm`), a layer is two programs: `dense` multiplies the inputs of all steps by W at once, and
-`recurrent_steps` computes the sequential part, step by step.
+A layer is two programs: `dense` multiplies the inputs of all steps by W at once, and `recurrent_steps` computes the
+sequential part, step by step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from ...ir.expr import Buffer, Expr, Var, equal
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, allocated, nest, seq
 from ...ir.types import DType
 from ..scalars import Scalar, relu, sigmoid, softplus, softsign, tanh
-from .lstm import Direction, copied_state
+from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction
 
-Cell = Literal["RNN", "GRU", "GRU, reset after"]
+Cell = Literal["RNN", "GRU", "GRU, reset after", "LSTM"]
 """Kinds of recurrent cells. "GRU, reset after" is ONNX's GRU with linear_before_reset = 1."""
-GATES: Mapping[Cell, int] = MappingProxyType({"RNN": 1, "GRU": 3, "GRU, reset after": 3})
+GATES: Mapping[Cell, int] = MappingProxyType({"RNN": 1, "GRU": 3, "GRU, reset after": 3, "LSTM": 4})
 UPDATE, RESET, NEW = range(3)
 """The gates of a GRU in ONNX's order "zrh"."""
 FUNCTIONS = MappingProxyType(
@@ -67,21 +67,24 @@ def recurrent_steps(
     activations: Sequence[tuple[str, ...]] = (),
     name: str = "recurrent",
 ) -> Program:
-    """The states of a GRU or RNN layer, from the product G of all inputs and W. `activations`: for each direction one
-    (RNN) or two (GRU) names of FUNCTIONS; ONNX's defaults if empty.
+    """The states of a layer, from the product G of all inputs and W. `activations`: for each direction one (RNN) or two
+    (GRU) names of FUNCTIONS; ONNX's defaults if empty. An LSTM always has ONNX's defaults.
 
         RNN                H[t] = tanh(G[t] + H[t - 1] @ R)
         GRU                z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + (r * H[t - 1]) @ RN)
         GRU, reset after   z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + r * (H[t - 1] @ R + BN))
                            H[t] = (1 - z) * n + z * H[t - 1]
+        LSTM               i, o, f, c = G[t] + H[t - 1] @ R
+                           C[t] = sigmoid(f) * C[t - 1] + sigmoid(i) * tanh(c)       H[t] = sigmoid(o) * tanh(C[t])
 
     Float32 parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch,
     inputs] times W plus the first result of `split_bias`; R, and for "GRU" RN, of `recurrent_parts`; for "GRU, reset
     after" BN [D, hidden], the second result of `split_bias`; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH
-    [D, batch, hidden], which are ONNX's outputs Y and Y_h.
+    [D, batch, hidden], which are ONNX's outputs Y and Y_h. An LSTM has G and R of `lstm`, and C0, YC as well.
 
     Statements for each direction d: "start.h.d" copies H0 to h.d [batch, hidden]; loop t.d contains the stages of a
-    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH. A step is one stage named d; for "GRU" a
+    step and "carry.d", which copies the new state to h.d; "end.h.d" stores YH; for an LSTM "start.c.d" and "end.c.d"
+    copy its cells c.d likewise, which "cell.d" updates. A step is one stage named d; for "GRU" a
     stage reset.d, which computes z and r * H, precedes it. Stage s is "product.s" (loops product.s.n, q, j, k), which
     computes sum.s [batch, gates, hidden], and loops n.s, j.s around the statements that compute the state.
     """
@@ -93,24 +96,30 @@ def recurrent_steps(
     )
     new = Buffer(name="RN", shape=(count, hidden, 1, hidden), dtype=_F32)
     behind = Buffer(name="BN", shape=(count, hidden), dtype=_F32)
-    h0, yh = (Buffer(name=n, shape=(count, batch, hidden), dtype=_F32) for n in ("H0", "YH"))
     y = Buffer(name="Y", shape=(steps, count, batch, hidden), dtype=_F32)
-    own = {"RNN": (), "GRU": (new,), "GRU, reset after": (behind,)}[cell]
+    own = {"GRU": (new,), "GRU, reset after": (behind,)}.get(cell, ())
+    kinds = "hc" if cell == "LSTM" else "h"
+    starts, ends = (
+        [Buffer(name=name.format(n.upper()), shape=(count, batch, hidden), dtype=_F32) for n in kinds]
+        for name in ("{}0", "Y{}")
+    )
     body: list[Stmt] = []
     for d, direction in enumerate(directions):
-        h = Buffer(name=f"h.{d}", shape=(batch, hidden), dtype=_F32)
+        states = [Buffer(name=f"{n}.{d}", shape=(batch, hidden), dtype=_F32) for n in kinds]
         t = Var(f"t.{d}")
         time: Expr = t if direction == "forward" else steps - 1 - t
-        step = {"RNN": _rnn, "GRU": _gru, "GRU, reset after": _gru_reset_after}[cell](
-            _Step(d, time, given, (weight, *own), h, y, activations[d])
-        )
+        parts = _Step(d, time, given, (weight, *own), states, y, activations[d])
+        step = _STEPS[cell](parts)
         around = seq(
-            copied_state(f"start.h.{d}", h, (), h0, (d,)),
-            nest([(t, steps)], seq(step, copied_state(f"carry.{d}", h, (), y, (time, d)))),
-            copied_state(f"end.h.{d}", yh, (d,), h, ()),
+            *(
+                _copied(f"start.{n}.{d}", h, (), x, (d,))
+                for n, h, x in zip(kinds, states, starts, strict=True)
+            ),
+            nest([(t, steps)], seq(step, _copied(f"carry.{d}", states[0], (), y, (time, d)))),
+            *(_copied(f"end.{n}.{d}", x, (d,), h, ()) for n, h, x in zip(kinds, states, ends, strict=True)),
         )
-        body.append(Alloc(buffer=h, body=around))
-    return Program(name=name, parameters=(given, weight, *own, h0, y, yh), body=seq(*body))
+        body.append(allocated(states, around))
+    return Program(name=name, parameters=(given, weight, *own, *starts, y, *ends), body=seq(*body))
 
 
 class _Step:
@@ -122,13 +131,14 @@ class _Step:
         time: Expr,
         given: Buffer,
         weights: tuple[Buffer, ...],
-        h: Buffer,
+        states: Sequence[Buffer],
         y: Buffer,
         activations: tuple[str, ...],
     ) -> None:
-        self.d, self.time, self.given, self.weights, self.h, self.y = d, time, given, weights, h, y
+        self.d, self.time, self.given, self.weights, self.y = d, time, given, weights, y
+        self.h, *self.cells = states
         self.functions = [FUNCTIONS[name] for name in activations]
-        self.batch, self.hidden = h.shape
+        self.batch, self.hidden = self.h.shape
 
     def state(self, value: Expr, n: Var, j: Var) -> Assign:
         """The statement that stores the state of this step in Y."""
@@ -213,6 +223,34 @@ def _gru_reset_after(s: _Step) -> Stmt:
         s.state(_mixed(update[n, j], new, s.h[n, j]), n, j),
     )
     return Alloc(buffer=update, body=step)
+
+
+def _lstm(s: _Step) -> Stmt:
+    label = str(s.d)
+    n, j = s.loops(label)
+    (c,), total = s.cells, s.total(label, 4)
+
+    def gate(number: int) -> Expr:
+        return total[n, number, j] + s.given[s.time, n, s.d, number, j]
+
+    kept = sigmoid(gate(FORGET)) * c[n, j]
+    cell = Assign.to(f"cell.{s.d}", c[n, j], kept + sigmoid(gate(INPUT)) * tanh(gate(CELL)))
+    state = s.state(sigmoid(gate(OUTPUT)) * tanh(c[n, j]), n, j)
+    return s.stage(label, total, s.h, s.weights[0], cell, state)
+
+
+_STEPS: Mapping[Cell, Callable[[_Step], Stmt]] = MappingProxyType(
+    {"RNN": _rnn, "GRU": _gru, "GRU, reset after": _gru_reset_after, "LSTM": _lstm}
+)
+
+
+def _copied(
+    name: str, to: Buffer, at: tuple[Expr | int, ...], source: Buffer, of: tuple[Expr | int, ...]
+) -> Stmt:
+    """Copies a state [batch, hidden]: to[*at, n, j] = source[*of, n, j], in loops `name`.n, `name`.j around `name`."""
+    n, j = Var(f"{name}.n"), Var(f"{name}.j")
+    move = Assign.to(name, to[(*at, n, j)], source[(*of, n, j)])
+    return nest([(n, to.shape[-2]), (j, to.shape[-1])], move)
 
 
 def _mixed(update: Expr, new: Expr, old: Expr) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Var, select, wrap
-from ...ir.stmt import Assign, Program, nest
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..blocks import ceil_div
 
@@ -35,9 +35,7 @@ def relayout(
     if channels % block_out:
         value = select(channel < channels, value, wrap(0, dtype))
     indices = (n, o, p, j) if block_out > 1 else (n, o, p)
-    loops = list(zip(indices, y.shape, strict=True))
-    body = nest(loops, Assign.to("map", y[indices], value))
-    return Program(name=name, parameters=(x, y), body=body)
+    return Program(name=name, parameters=(x, y), body=each("map", y[indices], value))
 
 
 def _shape(batch: int, channels: int, plane: int, block: int) -> tuple[int, ...]:

@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from ...ir.expr import Buffer, Expr, Var, maximum, minimum
-from ...ir.stmt import Assign, Program, nest
+from ...ir.expr import Buffer, Expr, Var
+from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..blocks import Pair
+from .movement import clamped
 
 Coordinates = Literal["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
 Rounding = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
@@ -111,7 +112,7 @@ def resize(
         for n, size in zip(("RI", "CI"), outputs, strict=True)
     )
     n, y, x, j = (Var(v) for v in ("n", "y", "x", "j"))
-    row, column = _within(rows[y], height), _within(columns[x], width)
+    row, column = clamped(rows[y], height), clamped(columns[x], width)
     weights: tuple[Buffer, ...] = ()
     if mode == "nearest":
         value: Expr = x_in[n, row, column, j]
@@ -121,16 +122,11 @@ def resize(
             for n, size in zip(("RW", "CW"), outputs, strict=True)
         )
         weights = (of_row, of_column)
-        below, right = _within(rows[y] + 1, height), _within(columns[x] + 1, width)
+        below, right = clamped(rows[y] + 1, height), clamped(columns[x] + 1, width)
 
         def across(at: Expr) -> Expr:
             return x_in[n, at, column, j] * (1.0 - of_column[x]) + x_in[n, at, right, j] * of_column[x]
 
         value = across(row) * (1.0 - of_row[y]) + across(below) * of_row[y]
-    move = Assign.to("resize", y_out[n, y, x, j], value)
-    body = nest([(n, outer), (y, oh), (x, ow), (j, lanes)], move)
-    return Program(name=name, parameters=(x_in, rows, columns, *weights, y_out), body=body)
-
-
-def _within(position: Expr, size: int) -> Expr:
-    return minimum(maximum(position, 0), size - 1)
+    move = each("resize", y_out[n, y, x, j], value)
+    return Program(name=name, parameters=(x_in, rows, columns, *weights, y_out), body=move)

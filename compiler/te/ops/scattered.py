@@ -1,4 +1,6 @@
-"""Elements read or written at indices that are known at run time only: GatherND, ScatterElements, ScatterND."""
+"""Elements read or written at indices that are known at run time only: GatherElements, GatherND, ScatterElements,
+ScatterND.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,45 @@ from math import prod
 from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum, select
-from ...ir.stmt import Assign, Program, nest, seq
+from ...ir.stmt import Assign, Program, Stmt, each, nest, seq
 from ...ir.types import DType
 from ..merge import Shape
+from .movement import inside
 
 Combination = Literal["none", "add", "mul", "max", "min"]
+
+
+def gather_elements(
+    shape: Shape, indices: Shape, axis: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_elements"
+) -> Program:
+    """Y[..., k, ...] = X[..., I[..., k, ...], ...], where the index replaces position k of `axis`.
+
+    Parameters X of `shape`, I int64 and Y, both of shape `indices`, which is at most X's in every dimension but `axis`.
+    A negative index counts from the end; an index outside the axis reads the element at the nearer end. Loops d0, d1, …
+    around "move". Raises ValueError for shapes that do not match.
+    """
+    _check_elements(shape, indices, axis)
+    x = Buffer(name="X", shape=shape, dtype=dtype)
+    chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
+    y = Buffer(name="Y", shape=indices, dtype=dtype)
+    loops, places = _places("", chosen, shape, axis)
+    return Program(name=name, parameters=(x, chosen, y), body=each("move", y[loops], x[places]))
+
+
+def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
+    """Raises ValueError unless indices of this shape can replace positions along `axis`."""
+    if len(shape) != len(indices) or not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no elements {indices} along axis {axis}")
+    if any(i > n for d, (i, n) in enumerate(zip(indices, shape, strict=True)) if d != axis):
+        raise ValueError(f"indices of {indices} are longer than their data of {shape}")
+
+
+def _places(prefix: str, chosen: Buffer, shape: Shape, axis: int) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
+    """Loops over the indices, and the elements that these choose: the index replaces the position along `axis`."""
+    loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
+    places: list[Expr] = list(loops)
+    places[axis] = inside(chosen[loops], shape[axis])
+    return loops, tuple(places)
 
 
 def gather_nd(
@@ -31,10 +67,8 @@ def gather_nd(
     chosen = Buffer(name="I", shape=(outer, rows, depth), dtype=DType.INT64)
     y = Buffer(name="Y", shape=(outer, rows, rest), dtype=dtype)
     b, j, r = Var("b"), Var("j"), Var("r")
-    at = [_inside(chosen[b, j, d], size) for d, size in enumerate(named)]
-    move = Assign.to("move", y[b, j, r], x[(b, *at, r)])
-    body = nest([(b, outer), (j, rows), (r, rest)], move)
-    return Program(name=name, parameters=(x, chosen, y), body=body)
+    at = [inside(chosen[b, j, d], size) for d, size in enumerate(named)]
+    return Program(name=name, parameters=(x, chosen, y), body=each("move", y[b, j, r], x[(b, *at, r)]))
 
 
 def scatter_elements(
@@ -51,25 +85,14 @@ def scatter_elements(
     Parameters X of `shape`, I int64 and U of the shape `indices`, Y like X. Statements "copy" and "write". Raises
     ValueError for shapes that do not match.
     """
-    if len(shape) != len(indices) or not 0 <= axis < len(shape):
-        raise ValueError(f"shape {shape} has no elements {indices} along axis {axis}")
-    if any(i > n for d, (i, n) in enumerate(zip(indices, shape, strict=True)) if d != axis):
-        raise ValueError(f"indices of {indices} are longer than their data of {shape}")
+    _check_elements(shape, indices, axis)
     x, y = (Buffer(name=n, shape=shape, dtype=dtype) for n in "XY")
     chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
     updates = Buffer(name="U", shape=indices, dtype=dtype)
-    loops = [Var(f"d{d}") for d in range(len(shape))]
-    copy = nest(
-        list(zip(loops, shape, strict=True)),
-        Assign.to("copy", y[tuple(loops)], x[tuple(loops)]),
-    )
-    loops = [Var(f"write.d{d}") for d in range(len(shape))]
-    places: list[Expr] = list(loops)
-    places[axis] = _inside(chosen[tuple(loops)], shape[axis])
-    value = _combined(combine, y[tuple(places)], updates[tuple(loops)])
-    write = Assign.to("write", y[tuple(places)], value)
-    body = seq(copy, nest(list(zip(loops, indices, strict=True)), write))
-    return Program(name=name, parameters=(x, chosen, updates, y), body=body)
+    loops, places = _places("write.", chosen, shape, axis)
+    value = _combined(combine, y[places], updates[loops])
+    write = nest(list(zip(loops, indices, strict=True)), Assign.to("write", y[places], value))
+    return Program(name=name, parameters=(x, chosen, updates, y), body=seq(_copy(y, x), write))
 
 
 def scatter_nd(
@@ -92,15 +115,10 @@ def scatter_nd(
     x, y = (Buffer(name=n, shape=(*named, rest), dtype=dtype) for n in "XY")
     chosen = Buffer(name="I", shape=(rows, depth), dtype=DType.INT64)
     updates = Buffer(name="U", shape=(rows, rest), dtype=dtype)
-    loops = [Var(f"d{d}") for d in range(depth + 1)]
-    copy = nest(
-        list(zip(loops, x.shape, strict=True)),
-        Assign.to("copy", y[tuple(loops)], x[tuple(loops)]),
-    )
     j, r = Var("j"), Var("r")
-    places = (*[_inside(chosen[j, d], size) for d, size in enumerate(named)], r)
+    places = (*[inside(chosen[j, d], size) for d, size in enumerate(named)], r)
     write = Assign.to("write", y[places], _combined(combine, y[places], updates[j, r]))
-    body = seq(copy, nest([(j, rows), (r, rest)], write))
+    body = seq(_copy(y, x), nest([(j, rows), (r, rest)], write))
     return Program(name=name, parameters=(x, chosen, updates, y), body=body)
 
 
@@ -120,13 +138,13 @@ def one_hot(
     index = chosen[n, i]
     at = select(index < 0, index + depth, index)
     here = select(at <= k, k <= at, Const(False, DType.BOOL))
-    hot = Assign.to("hot", y[n, k, i], select(here, values[1], values[0]))
-    body = nest([(n, outer), (k, depth), (i, inner)], hot)
-    return Program(name=name, parameters=(chosen, values, y), body=body)
+    hot = each("hot", y[n, k, i], select(here, values[1], values[0]))
+    return Program(name=name, parameters=(chosen, values, y), body=hot)
 
 
-def _inside(index: Expr, size: int) -> Expr:
-    return minimum(maximum(select(index < 0, index + size, index), 0), size - 1)
+def _copy(y: Buffer, x: Buffer) -> Stmt:
+    loops = tuple([Var(f"d{d}") for d in range(len(x.shape))])
+    return each("copy", y[loops], x[loops])
 
 
 def _combined(combine: Combination, held: Expr, update: Expr) -> Expr:

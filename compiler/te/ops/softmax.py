@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
 from ...ir.expr import Buffer, Const, Expr, Var, minimum, select
 from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
-from ..merge import Shape
+from ..merge import Shape, around_axis
 from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, exp, log
 
@@ -36,8 +35,7 @@ def softmax(
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")
-    axis %= len(shape)
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis % len(shape))
     if inner == 1:
         x, y = (Buffer(name=n, shape=(outer, size), dtype=DType.FLOAT32) for n in "XY")
         body = _rows(x, y, row_width(size, width), logarithm)

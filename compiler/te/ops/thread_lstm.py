@@ -9,7 +9,8 @@ from ...ir.stmt import Alloc, Assign, For, Program, Reduce, Stmt, allocated, nes
 from ...ir.types import DType
 from ..blocks import ceil_div
 from ..scalars import sigmoid, tanh
-from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
+from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction
+from .recurrent import recurrent_steps
 
 GATES = 4
 MOST_UNROLLED = 16
@@ -27,7 +28,7 @@ def thread_lstm_steps(
     slices: int,
     name: str = "lstm",
 ) -> Program:
-    """The states of an LSTM layer, with the parameters of `te.ops.lstm.lstm_steps`, in thread blocks of a GPU.
+    """The states of an LSTM layer, with the parameters of `te.ops.recurrent`, in thread blocks of a GPU.
 
     A block computes `cells` cells for `rows` rows of the batch in one direction, with `slices` x 4 x `cells` threads
     (axes z, y, x). Its stages: "product" multiplies, in slice s, the elements s, s + `slices`, ... of the last states
@@ -38,7 +39,9 @@ def thread_lstm_steps(
     pairs of steps contains a step from `h.0` to `h.1` (names even.…) and a step back (odd.…); an odd number of steps
     ends with last.…. The nests "start" and "end" copy states from and to the parameters.
     """
-    parameters = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions).parameters
+    parameters = recurrent_steps(
+        cell="LSTM", steps=steps, batch=batch, hidden=hidden, directions=directions
+    ).parameters
     _, _, h0, c0, _, yh, yc = parameters
     count = len(directions)
     states = tuple(

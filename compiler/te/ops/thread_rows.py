@@ -10,7 +10,7 @@ from ...ir.expr import Buffer, Const, Expr, Var, minimum
 from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
-from ..merge import Shape, merge_axes
+from ..merge import Shape, around_axis, merge_axes
 from ..rows import Operator
 from ..scalars import divide, exp, log, sqrt
 from ..threads import Element, Fold, Sharing, Threads, fold
@@ -106,8 +106,7 @@ def thread_softmax(
     `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index.
     Stages "max", "sum" (and "exp" with `sharing.kept`), "scale".
     """
-    axis %= len(shape)
-    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, size, inner = around_axis(shape, axis % len(shape))
     whole = (outer, size) if inner == 1 else (outer, size, inner)
     x, y = (Buffer(name=n, shape=whole, dtype=DType.FLOAT32) for n in "XY")
     rows = _Rows(

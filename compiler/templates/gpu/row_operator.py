@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
-from ...te.merge import Shape, merge_axes
+from ...te.merge import Shape, around_axis, merge_axes
 from ...te.ops.normalization import Normalized, normalize
 from ...te.ops.reduction import Kind, reduction
 from ...te.ops.softmax import softmax
 from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from ..workload_limits import WorkloadError
-from .rows import Knobs, choose_knobs, choose_reduction_knobs, row_shape
+from .rows import Knobs, choose_knobs, choose_reduction_knobs
 
 Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "channel_normalization"] | Kind
 """Name of a row operator; a reduction's name is its kind."""
@@ -50,7 +50,7 @@ class RowOperator:
     def sizes(self) -> tuple[int, int, int]:
         """(number of rows, elements of a row, number of rows whose elements are interleaved in memory)."""
         if not self.is_reduction:
-            outer, size, inner = row_shape(self.shape, self.axes[0])
+            outer, size, inner = around_axis(self.shape, self.axes[0])
             return outer * inner, size, inner
         merged = merge_axes(self.shape, self.axes) or ((1, False),)
         kept = prod(size for size, reduced in merged if not reduced)

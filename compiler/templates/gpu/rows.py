@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...te.blocks import ceil_div
@@ -56,11 +54,6 @@ def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: i
         lanes = min(THREADS, _power_of_two(chunks))
         return Knobs(group=THREADS // lanes, lanes=lanes, chunks=chunks)
     return choose_knobs(target, rows, size, beside=beside)
-
-
-def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Number of elements before an axis, along it, and after it."""
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _power_of_two(size: int) -> int:

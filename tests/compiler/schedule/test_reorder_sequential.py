@@ -10,11 +10,11 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, Schedule
-from vdla.compiler.te.ops.scan import cumulative_sum
+from vdla.compiler.te.ops.folds import running_product
 
 
 def test_others_may_pass_a_sequential_loop() -> None:
-    program = cumulative_sum((3, 5, 4), 1)
+    program = running_product((3, 5, 4), 1, product=False)
     s = Schedule(program)
     s.reorder("k", "n.next", "i.next")
     arrays = {"X": np.arange(60, dtype=np.float32).reshape(3, 5, 4)}

@@ -9,7 +9,7 @@ from kernels import run, targets
 
 from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
-from vdla.compiler.te.ops.scan import cumulative_sum
+from vdla.compiler.te.ops.folds import running_product
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 NAMES = [
@@ -33,7 +33,7 @@ def test_every_expression(name) -> None:
 
 
 def test_a_loop_around_a_sequential_one_becomes_vectors() -> None:
-    program = cumulative_sum((3, 200, 33), 1)
+    program = running_product((3, 200, 33), 1, product=False)
     s = scheduled(targets()[0], program, parallel=True)
     kinds = {loop.name: loop.kind for loop in loops(s.program)}
     assert kinds["k"] == "serial" and kinds["i.next.1"] == "vectorize"

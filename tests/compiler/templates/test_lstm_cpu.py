@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.te.ops.lstm import input_weights, lstm_steps, recurrent_weights
+from vdla.compiler.te.ops.lstm import input_weights, recurrent_weights
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.te.ops.recurrent import recurrent_steps
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
@@ -77,7 +78,9 @@ def operands(arrays, target):
 def test_layers(steps, batch, inputs, hidden, direction, level):
     target = targets()[level]
     arrays, expected = layer(steps, batch, inputs, hidden, direction)
-    program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=DIRECTIONS[direction])
+    program = recurrent_steps(
+        cell="LSTM", steps=steps, batch=batch, hidden=hidden, directions=DIRECTIONS[direction]
+    )
     given_arrays = operands(arrays, target)
     results = run(program, given_arrays, lstm_cpu.schedule, target, outputs=("Y", "YH", "YC"))
     for result, wanted in zip(results, expected, strict=True):
@@ -90,7 +93,9 @@ def test_layers(steps, batch, inputs, hidden, direction, level):
 @pytest.mark.parametrize("batch", [1, 5])
 def test_parallel_steps(batch):
     arrays, expected = layer(3, batch, 4, 130, "bidirectional")
-    program = lstm_steps(steps=3, batch=batch, hidden=130, directions=DIRECTIONS["bidirectional"])
+    program = recurrent_steps(
+        cell="LSTM", steps=3, batch=batch, hidden=130, directions=DIRECTIONS["bidirectional"]
+    )
     target = targets()[0]
     s = lstm_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}

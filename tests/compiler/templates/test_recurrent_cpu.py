@@ -35,7 +35,7 @@ def operands(program, rng):
 
 @settings(max_examples=examples(12), deadline=None)
 @given(
-    cell=st.sampled_from(sorted(GATES)),
+    cell=st.sampled_from(sorted(GATES.keys() - {"LSTM"})),
     steps=st.integers(1, 3),
     batch=st.integers(1, 3),
     hidden=st.sampled_from([1, 3, 8, 9]),
@@ -52,7 +52,7 @@ def test_kernels_compute_the_expression(cell, steps, batch, hidden, direction, l
         np.testing.assert_allclose(result, evaluate(program, arrays, name), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("cell", representatives(sorted(GATES), 0, always=["GRU", "RNN"]))
+@pytest.mark.parametrize("cell", representatives(sorted(GATES.keys() - {"LSTM"}), 0, always=["GRU", "RNN"]))
 def test_tiles_of_a_step_run_in_parallel(cell):
     program = recurrent_steps(cell=cell, steps=3, batch=2, hidden=150, directions=("forward", "reverse"))
     arrays = operands(program, np.random.default_rng(0))

@@ -12,7 +12,6 @@ from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
-from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
@@ -105,11 +104,11 @@ def test_products(target):
 
 
 def test_lstm(target):
-    program = lstm_steps(steps=3, batch=5, hidden=48)
+    program = recurrent_steps(cell="LSTM", steps=3, batch=5, hidden=48)
     check(lstm_cpu.schedule(target, program), target)
 
 
-@pytest.mark.parametrize("cell", sorted(GATES))
+@pytest.mark.parametrize("cell", sorted(GATES.keys() - {"LSTM"}))
 def test_recurrent(target, cell):
     program = recurrent_steps(cell=cell, steps=3, batch=5, hidden=48)
     check(recurrent_cpu.schedule(target, program), target)

@@ -11,7 +11,7 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.lstm import lstm_steps
+from vdla.compiler.te.ops.recurrent import recurrent_steps
 from vdla.compiler.templates.gpu import lstm
 from vdla.compiler.templates.gpu.flat import nests
 
@@ -41,7 +41,7 @@ def test_steps(steps, batch, hidden, directions, knobs) -> None:
         for p in program.parameters
         if p.name not in ("Y", "YH", "YC")
     }
-    expected = interpret(lstm_steps(**sizes), arrays, functions=FUNCTIONS)
+    expected = interpret(recurrent_steps(cell="LSTM", **sizes), arrays, functions=FUNCTIONS)
     found = interpreted(s.program, pack_arrays(s.trace, arrays))
     for output in ("Y", "YH", "YC"):
         np.testing.assert_allclose(found[output], expected[output], rtol=1e-5, atol=1e-6)
