@@ -60,15 +60,6 @@ class KernelExecutable(Readable):
         """The instructions as text, by layer if there are layers."""
         return {"instructions": lambda: instructions_text(self.program)}
 
-    def close(self) -> None:
-        """Does nothing: this executable holds no resources."""
-
-    def __enter__(self) -> KernelExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
     """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic.

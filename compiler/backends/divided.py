@@ -84,12 +84,6 @@ class DividedExecutable(Readable):
         """Ends the processor's threads."""
         self.division.network.close()
 
-    def __enter__(self) -> DividedExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @dataclass(frozen=True, slots=True)
 class DividedBackend:

@@ -127,12 +127,3 @@ class AcceleratorExecutable(Readable):
     def texts(self) -> Texts:
         """The instructions as text, by layer if there are layers."""
         return {"instructions": lambda: instructions_text(self.program)}
-
-    def close(self) -> None:
-        """Does nothing: this executable holds no resources."""
-
-    def __enter__(self) -> AcceleratorExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -207,12 +207,6 @@ class CpuNetwork(GraphNetwork):
         names = {id(launch.kernel): launch.name for launch in reversed(self.launches)}
         return self.text_of(kind, [(names[id(kernel)], text(kernel.module)) for kernel in self.kernels])
 
-    def __enter__(self) -> CpuNetwork:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _ready(self, threads: int) -> list[BoundKernel]:
         """The launches bound to their arrays and, for more than one thread, to a pool."""
         if not isinstance(threads, int):

@@ -33,16 +33,15 @@ from .archive import (
 from .archive_fields import Field
 from .cuda_code import CompiledModule, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
-from .launch import Launch
 from .network_description import (
     ConstantPool,
-    check_launch,
-    describe_launch,
+    describe_launches,
     describe_network,
+    describe_parameters,
     described_graph,
     described_plan,
-    launch_fields,
     read_constants,
+    read_launches,
     read_parameters,
 )
 
@@ -78,16 +77,12 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
         modules.append(_describe_module(compiled, len(cubins)))
         cubins += compiled.cubin
         sources.append(f"// {compiled.name}\n\n{compiled.module.source.rstrip()}\n")
-    launches = [
-        {**describe_launch(number, launch, constants), "module": launch.kernel}
-        for number, launch in enumerate(network.launches)
-    ]
     description = {
         "format": FORMAT,
         "target": asdict(network.target),
         **describe_network(network.graph, network.plan, constants),
         "modules": modules,
-        "launches": launches,
+        "launches": describe_launches(network.launches, "module", constants),
         "constants": constants.entries,
     }
     read_own(description, lambda document: _network(document, constants.arrays, bytes(cubins), kind))
@@ -127,16 +122,11 @@ def _network(
         if module.name in modules:
             raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
         modules[module.name] = module
-    launches: list[Launch[str]] = []
-    for entry in document.at("launches").items():
-        module = modules[entry.at("module").one_of(list(modules))]
-        launch = Launch(**launch_fields(entry, constants), kernel=module.name)
-        check_launch(entry, launch, module.module.parameters, module.module.outputs, graph, plan)
-        launches.append(launch)
+    known = {name: (held.module.parameters, held.module.outputs) for name, held in modules.items()}
     return CudaNetworkCode(
         graph=graph,
         plan=plan,
-        launches=tuple(launches),
+        launches=read_launches(document, "module", known, constants, graph, plan),
         target=kind.target(document.at("target")),
         modules=tuple(modules.values()),
     )
@@ -181,10 +171,7 @@ def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:
     module = compiled.module
     return {
         "name": compiled.name,
-        "parameters": [
-            {"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in module.parameters
-        ],
-        "outputs": sorted(module.outputs),
+        **describe_parameters(module.parameters, module.outputs),
         "workspace_bytes": module.workspace_bytes,
         "launches": describe_kernel_launches(module.launches),
         "cubin_offset": offset,
@@ -198,14 +185,15 @@ def _module(entry: Field, cubins: bytes, kind: ArchiveKind) -> CompiledModule:
         raise entry.at("cubin_bytes").fail(
             f"is {size}, and as many from {start} end beyond the {len(cubins)} of {kind.code}"
         )
-    parameters, workspace = read_parameters(entry), entry.at("workspace_bytes").integer()
+    parameters, outputs = read_parameters(entry)
+    workspace = entry.at("workspace_bytes").integer()
     return CompiledModule(
         name=entry.at("name").text(),
         module=CudaModule(
             source="",
             launches=described_kernel_launches(entry.at("launches"), parameters, workspace),
             parameters=parameters,
-            outputs=frozenset(entry.at("outputs").among([parameter.name for parameter in parameters])),
+            outputs=outputs,
             workspace_bytes=workspace,
         ),
         cubin=cubins[start : start + size],

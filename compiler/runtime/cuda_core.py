@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from vdla.util.closing import Closing
 from vdla.util.errors import UserError
 
 from ..codegen.cuda.architectures import STATIC_SHARED_BYTES
 from .cuda_device import (
     ORDINAL,
-    Argument,
+    DeviceCall,
     DeviceError,
     DeviceGraph,
     DeviceMemory,
@@ -44,7 +45,7 @@ def open_device(ordinal: int = 0) -> CudaDevice:
     return CudaDevice(ordinal)
 
 
-class CudaDevice:
+class CudaDevice(Closing):
     """A `Device` through cuda-core."""
 
     def __init__(self, ordinal: int) -> None:
@@ -114,25 +115,19 @@ class CudaDevice:
         """Asynchronous copy: the destination is valid after `synchronize`."""
         self._copy(destination.array.ctypes.data + start, address, size)
 
-    def launch(
-        self,
-        module: DeviceModule,
-        function: str,
-        *,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: tuple[Argument, ...],
-        overlaps: bool = False,
-    ) -> None:
+    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
         """Launches a kernel into the stream or, during a capture, into the graph."""
         assert isinstance(module, _Module)
-        with self._calling(f"launching {function}"):
+        launch = call.launch
+        with self._calling(f"launching {launch.function}"):
             config = self._core.LaunchConfig(
-                grid=grid, block=block, shmem_size=shared_bytes, programmatic_stream_serialization=overlaps
+                grid=launch.grid,
+                block=launch.block,
+                shmem_size=launch.shared_bytes,
+                programmatic_stream_serialization=launch.overlaps,
             )
-            given = [self._encoded(a) if isinstance(a, TensorAt) else a for a in arguments]
-            self._core.launch(self._queue, config, module.kernels[function], *given)
+            given = [self._encoded(a) if isinstance(a, TensorAt) else a for a in call.arguments]
+            self._core.launch(self._queue, config, module.kernels[launch.function], *given)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
         """Captures the launches of `work` on the graph builder's own stream."""
@@ -183,12 +178,6 @@ class CudaDevice:
             self._stream.sync()
         with _CLOSING:
             self._undo.close()
-
-    def __enter__(self) -> CudaDevice:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _memory_pool(self) -> Any:
         if self._device.properties.memory_pools_supported:

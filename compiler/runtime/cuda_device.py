@@ -15,6 +15,7 @@ from vdla.util.errors import UserError
 
 from ..codegen.cuda.architectures import THREADS_PER_BLOCK
 from ..codegen.cuda.bulk_copies import TensorMap
+from ..codegen.cuda.module import KernelLaunch
 
 ORDINAL = "cuda:"
 """Prefix of a GPU's number in names of devices."""
@@ -31,6 +32,14 @@ class TensorAt:
 Argument = int | np.integer | TensorAt
 """An argument of a kernel: an address as int (8 bytes), a number as numpy integer of the parameter's type, or a tensor
 map, which the device encodes and passes by value (128 bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCall:
+    """A launch, with addresses and numbers in place of its symbolic arguments."""
+
+    launch: KernelLaunch
+    arguments: tuple[Argument, ...]
 
 
 class DeviceError(UserError):
@@ -127,20 +136,8 @@ class Device(Protocol):
         """Copies device memory to bytes [start, start + size) of `destination`, in stream order."""
         ...
 
-    def launch(
-        self,
-        module: DeviceModule,
-        function: str,
-        *,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: tuple[Argument, ...],
-        overlaps: bool = False,
-    ) -> None:
-        """Launches a kernel in stream order; sizes are (x, y, z). `overlaps`: the kernel itself waits for the one
-        before.
-        """
+    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
+        """Launches a kernel in stream order."""
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..codegen.cuda.module import (
 from ..ir.expr import Buffer
 from .archive_fields import Field
 from .cuda_device import Argument as DeviceArgument
-from .cuda_device import TensorAt
+from .cuda_device import DeviceCall, TensorAt
 
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 """Largest number of blocks along one axis of a grid, and of threads along one axis of a block (CUDA C++ Programming
@@ -30,18 +30,6 @@ Guide, "Compute Capabilities").
 _MOST_SHARED_BYTES = 2**20
 _MOST_AXES = 5
 """Largest number of axes of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCall:
-    """A `KernelLaunch` with addresses and numbers in place of symbolic arguments."""
-
-    function: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int
-    arguments: tuple[DeviceArgument, ...]
-    overlaps: bool
 
 
 def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: int) -> Iterator[DeviceCall]:
@@ -63,14 +51,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
         return address(argument)
 
     for launch in module.launches:
-        yield DeviceCall(
-            function=launch.function,
-            grid=launch.grid,
-            block=launch.block,
-            shared_bytes=launch.shared_bytes,
-            arguments=tuple([value(argument) for argument in launch.arguments]),
-            overlaps=launch.overlaps,
-        )
+        yield DeviceCall(launch=launch, arguments=tuple([value(argument) for argument in launch.arguments]))
 
 
 def shared_bytes_of(module: CudaModule) -> dict[str, int]:

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from statistics import median
-from typing import Self
 
 import numpy as np
 
 from ..codegen.cpu.errors import KernelArgumentError
 from ..codegen.cuda.machine import GpuTarget
 from .cuda_code import CudaNetworkCode
-from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
-from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
+from .cuda_device import Device, DeviceCall, DeviceError, DeviceGraph, DeviceModule
+from .cuda_launches import kernel_calls, shared_bytes_of
 from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
 from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
@@ -167,12 +166,6 @@ class CudaNetwork(GraphNetwork):
         kind = self.target.described["kind"]
         return {kind: lambda: self.text_of(kind, [(m.name, m.module.source) for m in self.code.modules])}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _profiled(self, number: int, repeat: int) -> DeviceTime:
         launch, calls = self.code.launches[number], self._calls[number]
         graph = self.device.capture(partial(self._launch, [number] * REPETITIONS)) if calls else None
@@ -198,15 +191,7 @@ class CudaNetwork(GraphNetwork):
     def _launch(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             for call in self._calls[number]:
-                self.device.launch(
-                    self._modules[self.code.launches[number].kernel],
-                    call.function,
-                    grid=call.grid,
-                    block=call.block,
-                    shared_bytes=call.shared_bytes,
-                    arguments=call.arguments,
-                    overlaps=call.overlaps,
-                )
+                self.device.launch(self._modules[self.code.launches[number].kernel], call)
 
     def _bind(self, undo: ExitStack, places: Places, base: int) -> list[list[DeviceCall]]:
         """Loads the modules; returns the device calls of each launch."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from vdla.util.closing import Closing
 from vdla.util.errors import CodeError, UserError
 
 from ..graph.host import InputError, arrays_by_name, load_output, store_inputs
@@ -62,7 +63,7 @@ class HeterogeneousResult:
     tensors: Arrays
 
 
-class HeterogeneousNetwork:
+class HeterogeneousNetwork(Closing):
     """A network of regions, in an order in which they can run. Its threads end with `close` or a `with` block.
 
     `types`: the types of all tensors that the model declares; `constants`: outputs that depend on no input.
@@ -138,12 +139,6 @@ class HeterogeneousNetwork:
         for region in self.regions:
             if isinstance(region.code, CpuNetwork):
                 region.code.close()
-
-    def __enter__(self) -> HeterogeneousNetwork:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _check_inside(self, region: CompiledRegion, tensors: Arrays, feeds: Arrays) -> None:
         """Raises UserError if the inputs contain no NaN, but a region gets NaN that the network computed."""

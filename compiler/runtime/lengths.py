@@ -248,12 +248,6 @@ class LengthsExecutable(Readable):
         for rung in self.rungs:
             rung.executable.close()
 
-    def __enter__(self) -> LengthsExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _place(shape: tuple[int, ...]) -> _Place:
     return tuple([slice(size) for size in shape])

@@ -45,13 +45,13 @@ from .cpu_network import CpuNetwork
 from .launch import Launch
 from .network_description import (
     ConstantPool,
-    check_launch,
-    describe_launch,
+    describe_launches,
     describe_network,
+    describe_parameters,
     described_graph,
     described_plan,
-    launch_fields,
     read_constants,
+    read_launches,
     read_parameters,
 )
 from .trial_run import run_in_trial
@@ -104,16 +104,12 @@ def _library(network: NetworkCode) -> ObjectCode | None:
 
 
 def _describe(network: NetworkCode, code: ObjectCode | None, constants: ConstantPool) -> dict[str, Any]:
-    launches = [
-        {**describe_launch(number, launch, constants), "function": launch.kernel}
-        for number, launch in enumerate(network.launches)
-    ]
     description = {
         "target": asdict(network.target),
         **describe_network(network.graph, network.plan, constants),
         "quantized": sorted(network.quantized),
         "kernels": [] if code is None else describe_kernels(code),
-        "launches": launches,
+        "launches": describe_launches(network.launches, "function", constants),
     }
     read_own(description, lambda document: _read_parts(document, constants.arrays))
     return description
@@ -137,20 +133,7 @@ def network_of(network: NetworkCode) -> CpuNetwork:
     return CpuNetwork(
         graph=network.graph,
         plan=network.plan,
-        launches=tuple(
-            [
-                Launch(
-                    name=launch.name,
-                    operator=launch.operator,
-                    members=launch.members,
-                    operations=launch.operations,
-                    kernel=kernels[launch.kernel],
-                    tensors=launch.tensors,
-                    constants=launch.constants,
-                )
-                for launch in network.launches
-            ]
-        ),
+        launches=tuple([launch.of(kernels[launch.kernel]) for launch in network.launches]),
         target=network.target,
         compile_seconds=0.0,
         quantized=network.quantized,
@@ -201,45 +184,28 @@ def read_network(
         return CpuNetwork(
             graph=graph,
             plan=plan,
-            launches=tuple([Launch(**fields, kernel=kernels[function]) for fields, function in launches]),
+            launches=tuple([launch.of(kernels[launch.kernel]) for launch in launches]),
             target=target,
             compile_seconds=0.0,
             quantized=quantized,
         )
 
-    return network, sum(fields["operations"] for fields, _ in launches)
+    return network, sum(launch.operations for launch in launches)
 
 
 def _read_parts(
     document: Field, constants: Mapping[str, np.ndarray]
-) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], list[tuple[dict[str, Any], str]]]:
+) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], tuple[Launch[str], ...]]:
     """The parts of a description that do not depend on the processor: modules, graph, plan, quantized inputs, and
-    launches with their functions. Raises ArchiveError.
+    launches of functions. Raises ArchiveError.
     """
     modules = read_modules(document)
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
     quantized = frozenset(document.at("quantized").among(graph.input_names))
-    return modules, graph, plan, quantized, _read_launches(document, modules, constants, graph, plan)
-
-
-def _read_launches(
-    document: Field,
-    modules: Sequence[Module],
-    constants: Mapping[str, np.ndarray],
-    graph: Graph,
-    plan: StoragePlan,
-) -> list[tuple[dict[str, Any], str]]:
-    """(fields, function) of each launch, checked against the function's parameters. Raises ArchiveError."""
-    known = {module.function: module for module in modules}
-    launches: list[tuple[dict[str, Any], str]] = []
-    for entry in document.at("launches").items():
-        module = known[entry.at("function").one_of(list(known))]
-        fields = launch_fields(entry, constants)
-        launch = Launch(**fields, kernel=module.function)
-        check_launch(entry, launch, module.parameters, module.outputs, graph, plan)
-        launches.append((fields, module.function))
-    return launches
+    known = {module.function: (module.parameters, module.outputs) for module in modules}
+    launches = read_launches(document, "function", known, constants, graph, plan)
+    return modules, graph, plan, quantized, launches
 
 
 def run_once(network: CpuNetwork) -> None:
@@ -253,10 +219,7 @@ def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
     return [
         {
             "function": module.function,
-            "parameters": [
-                {"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in module.parameters
-            ],
-            "outputs": sorted(module.outputs),
+            **describe_parameters(module.parameters, module.outputs),
             "workspace_bytes": module.workspace_bytes,
             "scratch_bytes": module.scratch_bytes,
         }
@@ -268,7 +231,8 @@ def read_modules(document: Field) -> tuple[Module, ...]:
     """The kernels in a document of `describe_kernels`, without their code. Raises ArchiveError."""
     modules: dict[str, Module] = {}
     for kernel in document.at("kernels").items():
-        function, parameters = kernel.at("function").symbol(), read_parameters(kernel)
+        function = kernel.at("function").symbol()
+        parameters, outputs = read_parameters(kernel)
         if function in modules:
             raise kernel.at("function").fail(f"is {function!r}, and so is another kernel's")
         module = Module(
@@ -277,7 +241,7 @@ def read_modules(document: Field) -> tuple[Module, ...]:
             workspace_bytes=kernel.at("workspace_bytes").integer(),
             scratch_bytes=kernel.at("scratch_bytes").integer(),
             parameters=parameters,
-            outputs=frozenset(kernel.at("outputs").among([p.name for p in parameters])),
+            outputs=outputs,
         )
         check_memory(
             kernel, {"workspace_bytes": module.workspace_bytes, "scratch_bytes": module.scratch_bytes}

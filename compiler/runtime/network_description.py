@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,25 +17,9 @@ from ..ir.expr import Buffer
 from ..ir.types import DType
 from .archive import CONSTANTS, check_memory
 from .archive_fields import Field
+from .launch import Launch
 
 _MOST_BLOCK = 2**16
-
-
-class Launched(Protocol):
-    """The fields of a launch that do not depend on the kind of its kernel."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def operator(self) -> str: ...  # noqa: D102
-    @property
-    def members(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def operations(self) -> int: ...  # noqa: D102
-    @property
-    def tensors(self) -> Mapping[str, str]: ...  # noqa: D102
-    @property
-    def constants(self) -> Mapping[str, np.ndarray]: ...  # noqa: D102
 
 
 class ConstantPool:
@@ -84,36 +68,58 @@ class ConstantPool:
         return name
 
 
-def describe_launch(number: int, launch: Launched, constants: ConstantPool) -> dict[str, Any]:
-    """The description of a launch without its kernel; its constants go into the pool."""
-    return {
-        "name": launch.name,
-        "operator": launch.operator,
-        "members": list(launch.members),
-        "operations": launch.operations,
-        "tensors": dict(launch.tensors),
-        "constants": {
-            parameter: constants.add(f"launch{number}.{parameter}", array)
-            for parameter, array in launch.constants.items()
-        },
-    }
+def describe_launches(
+    launches: Sequence[Launch[str]], key: str, constants: ConstantPool
+) -> list[dict[str, Any]]:
+    """The description of launches, with the names of their kernels under `key`; their constants go into the pool."""
+    return [
+        {
+            "name": launch.name,
+            "operator": launch.operator,
+            "members": list(launch.members),
+            "operations": launch.operations,
+            "tensors": dict(launch.tensors),
+            "constants": {
+                parameter: constants.add(f"launch{number}.{parameter}", array)
+                for parameter, array in launch.constants.items()
+            },
+            key: launch.kernel,
+        }
+        for number, launch in enumerate(launches)
+    ]
 
 
-def launch_fields(entry: Field, constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The fields of `Launched` in a document of `describe_launch`. Raises ArchiveError."""
-    held: dict[str, np.ndarray] = {}
-    for parameter, name in entry.at("constants").entries().items():
-        if name.text() not in constants:
-            raise name.fail(f"is {name.text()!r}, and there is no such constant")
-        held[parameter] = constants[name.text()]
-    return {
-        "name": entry.at("name").text(),
-        "operator": entry.at("operator").text(),
-        "members": entry.at("members").texts(),
-        "operations": entry.at("operations").integer(),
-        "tensors": {parameter: name.text() for parameter, name in entry.at("tensors").entries().items()},
-        "constants": held,
-    }
+def read_launches(
+    document: Field,
+    key: str,
+    known: Mapping[str, tuple[Sequence[Buffer], frozenset[str]]],
+    constants: Mapping[str, np.ndarray],
+    graph: Graph,
+    plan: StoragePlan,
+) -> tuple[Launch[str], ...]:
+    """The launches in a document of `describe_launches`, checked against the parameters and outputs of their kernels,
+    which `known` has by name. Raises ArchiveError.
+    """
+    launches: list[Launch[str]] = []
+    for entry in document.at("launches").items():
+        kernel = entry.at(key).one_of(list(known))
+        held: dict[str, np.ndarray] = {}
+        for parameter, name in entry.at("constants").entries().items():
+            if name.text() not in constants:
+                raise name.fail(f"is {name.text()!r}, and there is no such constant")
+            held[parameter] = constants[name.text()]
+        launch = Launch(
+            name=entry.at("name").text(),
+            operator=entry.at("operator").text(),
+            members=entry.at("members").texts(),
+            operations=entry.at("operations").integer(),
+            kernel=kernel,
+            tensors={parameter: name.text() for parameter, name in entry.at("tensors").entries().items()},
+            constants=held,
+        )
+        _check_launch(entry, launch, *known[kernel], graph, plan)
+        launches.append(launch)
+    return tuple(launches)
 
 
 def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -> dict[str, Any]:
@@ -233,8 +239,16 @@ def named_array(entry: Field, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return arrays[name]
 
 
-def read_parameters(entry: Field) -> tuple[Buffer, ...]:
-    """The parameters of a kernel in a description. Raises ArchiveError."""
+def describe_parameters(parameters: Sequence[Buffer], outputs: frozenset[str]) -> dict[str, Any]:
+    """The description of a kernel's parameters, and of the names of those that it writes."""
+    return {
+        "parameters": [{"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in parameters],
+        "outputs": sorted(outputs),
+    }
+
+
+def read_parameters(entry: Field) -> tuple[tuple[Buffer, ...], frozenset[str]]:
+    """A kernel's parameters and outputs in a document of `describe_parameters`. Raises ArchiveError."""
     parameters: dict[str, Buffer] = {}
     for parameter in entry.at("parameters").items():
         name = parameter.at("name").text()
@@ -243,12 +257,12 @@ def read_parameters(entry: Field) -> tuple[Buffer, ...]:
         parameters[name] = Buffer(
             name=name, shape=parameter.at("shape").shape(), dtype=parameter.at("dtype").element_type()
         )
-    return tuple(parameters.values())
+    return tuple(parameters.values()), frozenset(entry.at("outputs").among(list(parameters)))
 
 
-def check_launch(
+def _check_launch(
     entry: Field,
-    launch: Launched,
+    launch: Launch[Any],
     parameters: Sequence[Buffer],
     written: frozenset[str],
     graph: Graph,

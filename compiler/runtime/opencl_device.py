@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from vdla.util.closing import Closing
 from vdla.util.errors import UserError
 
 from .cuda_device import (
     Argument,
+    DeviceCall,
     DeviceError,
     DeviceGraph,
     DeviceMemory,
@@ -76,7 +78,7 @@ def open_device(ordinal: int = 0) -> OpenClDevice:
     return OpenClDevice(pyopencl(), found[ordinal], f"{ORDINAL}{ordinal}")
 
 
-class OpenClDevice:
+class OpenClDevice(Closing):
     """A `Device` through pyopencl."""
 
     def __init__(self, cl: ModuleType, device: Any, label: str) -> None:
@@ -162,30 +164,21 @@ class OpenClDevice:
                 self._queue, destination.array[start : start + size], self._at(address, size)
             )
 
-    def launch(
-        self,
-        module: DeviceModule,
-        function: str,
-        *,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: tuple[Argument, ...],
-        overlaps: bool = False,
-    ) -> None:
+    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
         """Adds a launch to the queue or, during a capture, to the graph; kernels declare their shared memory."""
         assert isinstance(module, _Module)
-        call = _Call(
-            function=function,
-            kernel=module.kernels[function],
-            size=(grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]),
+        (x, y, z), block = call.launch.grid, call.launch.block
+        encoded = _Call(
+            function=call.launch.function,
+            kernel=module.kernels[call.launch.function],
+            size=(x * block[0], y * block[1], z * block[2]),
             group=block,
-            arguments=tuple([self._encoded(argument) for argument in arguments]),
+            arguments=tuple([self._encoded(argument) for argument in call.arguments]),
         )
         if self._captured is not None:
-            self._captured.append(call)
+            self._captured.append(encoded)
         else:
-            self._enqueue(call)
+            self._enqueue(encoded)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
         """The launches of `work`, recorded so that they can be repeated."""
@@ -217,12 +210,6 @@ class OpenClDevice:
         """Waits for the queue."""
         with contextlib.suppress(Exception):
             self._queue.finish()
-
-    def __enter__(self) -> OpenClDevice:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _run(self, graph: DeviceGraph) -> list[Any]:
         assert isinstance(graph, _Graph)

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from vdla.util.closing import Closing
 from vdla.util.errors import UserError
 from vdla.util.notebook_tables import html_table
 
@@ -17,7 +18,7 @@ Texts = Mapping[str, Callable[[], str]]
 """Functions that make the source text, by kind."""
 
 
-class Readable:
+class Readable(Closing):
     """Mixin of executables: source and text forms, from their `texts`."""
 
     __slots__ = ()

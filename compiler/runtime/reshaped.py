@@ -43,9 +43,3 @@ class ReshapedExecutable(Readable):
     def close(self) -> None:
         """Closes `inner`."""
         self.inner.close()
-
-    def __enter__(self) -> ReshapedExecutable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

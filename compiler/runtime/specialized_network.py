@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from vdla.util.closing import Closing
 from vdla.util.errors import UserError
 
 from .executable import Arrays, Executable, Port
@@ -17,7 +18,7 @@ Specialize = Callable[[Mapping[str, np.ndarray]], Executable]
 """Compiles the network for values of its parameters by name; the result has no inputs for them. Raises UserError."""
 
 
-class SpecializedNetwork:
+class SpecializedNetwork(Closing):
     """An executable whose `parameters`, some of its inputs, are constants of the programs that it compiles.
 
     `run` compiles a program for new values of the parameters, and keeps the last `MOST_PROGRAMS`. `specialize`
@@ -71,12 +72,6 @@ class SpecializedNetwork:
         """Closes the programs."""
         while self._programs:
             self._programs.popitem()[1].close()
-
-    def __enter__(self) -> SpecializedNetwork:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<SpecializedNetwork {self.name}: compiled for each value of {', '.join(self.parameters)}>"

@@ -22,11 +22,12 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, operator_cases
 from vdla.codesign.models import sample_inputs
+from vdla.compiler.codegen.cuda.module import KernelLaunch
 from vdla.compiler.ir.expr import Buffer, Const, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, For, Program, seq
 from vdla.compiler.ir.types import DType
-from vdla.compiler.runtime.cuda_device import DeviceError
+from vdla.compiler.runtime.cuda_device import DeviceCall, DeviceError
 from vdla.compiler.runtime.opencl_device import UNKNOWN_PROCESSOR, open_device
 from vdla.compiler.te.functions import FUNCTIONS
 
@@ -208,12 +209,8 @@ def test_launches_are_limited():
         module = device.load(b"kernel void f(global float* x) { x[0] = 1.0f; }", {"f": 0})
         memory = device.allocate(64)
         with pytest.raises(DeviceError, match=r"launching f failed: .*WORK_GROUP_SIZE"):
-            device.launch(
-                module,
-                "f",
-                grid=(1, 1, 1),
-                block=(1 << 20, 1, 1),
-                shared_bytes=0,
-                arguments=(memory.address,),
+            wide = KernelLaunch(
+                function="f", grid=(1, 1, 1), block=(1 << 20, 1, 1), shared_bytes=0, arguments=()
             )
+            device.launch(module, DeviceCall(launch=wide, arguments=(memory.address,)))
         memory.close()

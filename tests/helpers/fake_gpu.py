@@ -16,6 +16,7 @@ from cuda_on_host.modules import tensor_of
 from vdla.compiler.runtime.cuda_device import (
     Argument,
     Device,
+    DeviceCall,
     DeviceError,
     DeviceGraph,
     DeviceMemory,
@@ -145,17 +146,8 @@ class FakeDevice:
         assert self._capture is None
         destination.array[start : start + size] = self.bytes_at(address, size)
 
-    def launch(
-        self,
-        module: DeviceModule,
-        function: str,
-        *,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: tuple[Argument, ...],
-        overlaps: bool = False,
-    ) -> None:
+    def launch(self, module: DeviceModule, call: DeviceCall) -> None:
+        function, shared_bytes, arguments = call.launch.function, call.launch.shared_bytes, call.arguments
         self._call()
         assert isinstance(module, Handle) and module in self.open
         assert shared_bytes <= module.functions[function]
@@ -169,8 +161,8 @@ class FakeDevice:
             Launched(
                 module=module,
                 function=function,
-                grid=grid,
-                block=block,
+                grid=call.launch.grid,
+                block=call.launch.block,
                 shared_bytes=shared_bytes,
                 arguments=arguments,
             )

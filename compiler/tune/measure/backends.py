@@ -1,4 +1,4 @@
-"""Backends that run trials: the protocol that a search uses, and the simplest backend, which runs trials in this
+"""Backends that run trials: the interface that a search uses, and the simplest backend, which runs trials in this
 process.
 
 `local_workers.py` runs trials in processes of this machine, `dask_workers.py` on other machines. If costs are cycles,
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Protocol
 
+from vdla.util.closing import Closing
 from vdla.util.errors import UserError
 
 from ...templates.columns import Values
@@ -30,7 +29,7 @@ class BackendError(UserError):
     """
 
 
-class Backend(Protocol):
+class Backend(Closing):
     """Measures candidates. At the end of a `with` block, also after an error, the backend is closed and all
     trials end.
     """
@@ -44,24 +43,12 @@ class Backend(Protocol):
         iteration early, the remaining candidates are abandoned. Raises UserError for a description that is no task,
         BackendError if trials cannot continue.
         """
-        ...
+        raise NotImplementedError
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
         """The results of `points`, in the order of `points`. Raises the errors of `finished`."""
         results = dict(self.finished(description, points))
         return [results[index] for index in range(len(points))]
-
-    def close(self) -> None:
-        """Ends all processes and connections of the backend."""
-        ...
-
-    def __enter__(self) -> Backend:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class InProcess(Backend):

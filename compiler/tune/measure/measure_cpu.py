@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
+
+from vdla.util.closing import Closing
 
 from ...codegen.cpu.machine import CpuTarget
 from ...templates.columns import Values
@@ -52,7 +53,7 @@ class CpuTrial:
         return self.result.overhead_seconds + self.asking_seconds
 
 
-class CpuMeasurer:
+class CpuMeasurer(Closing):
     """Measures candidates on one thread, one after the other; the end of a `with` block ends the measuring process.
 
     `timeout`: wall-clock seconds for one candidate. `command`: the command line that starts the process.
@@ -63,14 +64,6 @@ class CpuMeasurer:
     ) -> None:
         self._target = target
         self._workers = LocalWorkers(1, timeout=timeout, command=command)
-
-    def __enter__(self) -> CpuMeasurer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the measuring process; the next `measure` starts a new one."""

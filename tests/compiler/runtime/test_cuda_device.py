@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.cuda.bulk_copies import TensorMap
+from vdla.compiler.codegen.cuda.module import KernelLaunch
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.cuda_core import CudaDevice
-from vdla.compiler.runtime.cuda_device import DeviceError, DeviceProperties, TensorAt
+from vdla.compiler.runtime.cuda_device import Argument, DeviceCall, DeviceError, DeviceProperties, TensorAt
 
 core = importlib.import_module("cuda.core")
 driver = importlib.import_module("cuda.bindings.driver")
@@ -100,6 +101,13 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     return made
 
 
+def call(
+    function: str, *arguments: Argument, grid: tuple[int, int, int] = (1, 1, 1), size: int = 0
+) -> DeviceCall:
+    launch = KernelLaunch(function=function, grid=grid, block=(32, 1, 1), shared_bytes=size, arguments=())
+    return DeviceCall(launch=launch, arguments=arguments)
+
+
 def test_the_names_that_are_used_are_cuda_cores():
     """What the stand-ins cannot tell: functions, and properties of devices."""
     for name in PROPERTIES:
@@ -142,10 +150,7 @@ def test_what_is_opened_is_closed(stand: Stand):
         )
 
         def work() -> None:
-            device.launch(
-                module, "large", grid=(1, 2, 3), block=(32, 1, 1), shared_bytes=100_000,
-                arguments=(memory.address, np.int32(5)),
-            )  # fmt: skip
+            device.launch(module, call("large", memory.address, np.int32(5), grid=(1, 2, 3), size=100_000))
 
         graph = device.capture(work)
         queue, config, kernel, *arguments = stand.launch.call_args.args
@@ -172,10 +177,7 @@ def test_tensor_maps_are_made_by_cuda_core(stand: Stand, rounds: bool, dtype: ty
     tensor = TensorMap(element_bytes=size, shape=(3, 40), box=(2, 64 // size), swizzle=64, rounds=rounds)
     with CudaDevice(0) as device:
         module = device.load(b"cubin", {"f": 0})
-        device.launch(
-            module, "f", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
-            arguments=(TensorAt(address=1 << 20, tensor=tensor), 1 << 21),
-        )  # fmt: skip
+        device.launch(module, call("f", TensorAt(address=1 << 20, tensor=tensor), 1 << 21))
     view = stand.core.utils.StridedMemoryView.from_buffer
     assert view.call_args.args == (stand.view, (3, 40)) and view.call_args.kwargs == {"dtype": dtype}
     options = stand.tensor.as_tensor_map.call_args.kwargs["options"]
@@ -214,7 +216,7 @@ def test_failures_are_one_line_and_leave_nothing(stand: Stand):
 
     def work() -> None:
         module = cuda_core._Module(None, {"f": stand.kernel})
-        device.launch(module, "f", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0, arguments=())
+        device.launch(module, call("f"))
 
     with pytest.raises(DeviceError, match="launching f failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
         device.capture(work)
