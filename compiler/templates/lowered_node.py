@@ -124,14 +124,18 @@ def lowered_node(
     )
 
 
-def fused_expression(graph: Graph, node: Node, expression: Expression) -> tuple[Fused, dict[str, str]]:
-    """A node's expression with its fused operators, and the names of the tensors bound to its parameters, by
-    parameter.
+def fused_expression(
+    graph: Graph, node: Node, expression: Expression, own: Sequence[str] | None = None
+) -> tuple[Fused, dict[str, str]]:
+    """A node's expression with its fused operators, and the names of the tensors bound to its parameters, by parameter.
+
+    `own`: the tensors of the operator's own parameters (None: `node.own_inputs`).
     """
     program = expression.program
     names = [p.name for p in program.parameters if p.name not in expression.arrays]
     inputs, outputs = names[: -len(node.outputs)], names[-len(node.outputs) :]
-    given = zip(inputs, node.own_inputs, strict=True) if node.data is None else ()
+    own = node.own_inputs if own is None else own
+    given = zip(inputs, own, strict=True) if node.data is None else ()
     ends = fused(graph, node, program, statements=expression.statements, inside=expression.inside)
     return ends, {**dict(given), **dict(zip(outputs, node.outputs, strict=True))}
 

@@ -31,7 +31,6 @@ from ..columns import Values
 from ..expressions import computed, expression_of, has_expression
 from ..lowered_node import kernel_key
 from . import pool, rows_space
-from .dense import lower_dense
 from .lower_convolutions import lower_convolution, lower_convolution_methods
 from .lower_moves import (
     ELEMENTS,
@@ -40,9 +39,9 @@ from .lower_moves import (
     lower_permutation,
     remapping,
 )
+from .lower_products import lower_dense, lower_matrix_product
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
 from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
-from .matmul import lower_matrix_product
 from .table import GPU
 from .workload import CudaTemplate
 

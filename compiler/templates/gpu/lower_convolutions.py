@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from math import inf, prod
 from typing import TypeVar
 
@@ -13,19 +12,17 @@ from ...codegen.cuda.machine import GpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
-from ...te.blocks import Window
 from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
 from ...te.ops.convolution import suits_winograd
 from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.gemm_convolution import gemm_convolution, phase_products
 from ...te.ops.winograd import transformed_weights, winograd_conv2d
 from ..expressions import Expression, convolution_of
-from ..lowered_node import fused, lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
-from .lowered import Kernel, LoweredCudaNode
+from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import for_target, is_rounded
 from .winograd_cost import exact_outputs
-from .workload import CudaTemplate, workload_of
+from .workload import CudaTemplate
 
 T = TypeVar("T")
 
@@ -89,8 +86,8 @@ def lower_conv2d(
     (product,) = phase_products(shape, block)
     arrays = {"W": product.pack(_weights(graph, node, operator))}
     tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
-    kernel = Kernel(name="conv2d", schedule=conv2d.schedule, tuned=tuned)
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs, packed=("W",))
+    kernel = Kernel(name="conv2d", schedule=conv2d.schedule, tuned=tuned, constants=("W",))
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
 def lower_direct_conv2d(
@@ -147,10 +144,11 @@ def lower_depthwise(
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     kernel = Kernel(
         name=f"depthwise {window}",
-        schedule=partial(depthwise.schedule, window=window),
+        schedule=lambda target, final, own: depthwise.schedule(target, final, window, own),
         tuned="depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None,
+        window=window,
     )
-    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs, window=window)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
 def _of(knobs: object | None, kind: type[T]) -> T | None:
@@ -168,36 +166,10 @@ def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
 
 
 def _lowered(
-    graph: Graph,
-    node: Node,
-    expression: Expression,
-    kernel: Kernel,
-    knobs: object | None,
-    *,
-    packed: Sequence[str] = (),
-    window: Window | None = None,
+    graph: Graph, node: Node, expression: Expression, kernel: Kernel, knobs: object | None
 ) -> LoweredCudaNode:
     """The lowered node of an expression with the parameters X, the expression's own arrays, B and R if the
     convolution's epilogue has them, and Y.
-
-    `packed`, `window`: the constants and the window of its workload.
     """
-    assert isinstance(node.operator, Convolution)
-    ends = fused(graph, node, expression.program)
-    bound = {"X": node.inputs[0], "Y": node.output}
-    rest = list(node.inputs[2:])
-    if node.operator.epilogue.bias:
-        bound["B"] = rest.pop(0)
-    if node.operator.epilogue.operand:
-        bound["R"] = rest.pop(0)
-    final = ends.program
-    return lowered_node(
-        graph,
-        node,
-        kernel.name if knobs is None else f"{kernel.name} {knobs}",
-        ends,
-        lambda target: kernel.schedule(target, final, knobs=knobs),
-        bound,
-        expression.arrays,
-        workload_of(kernel.tuned, final, packed, window),
-    )
+    data, _, *rest = node.own_inputs
+    return lower_expression(graph, node, expression, replace(kernel, flat=False), knobs, (data, *rest))

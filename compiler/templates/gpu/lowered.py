@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
+from ...ir.stmt import Program
 from ...schedule import Schedule
+from ...te.blocks import Window
 from ..expressions import Expression
 from ..lowered_node import LoweredNode, fused_expression, lowered_node
 from . import generic
@@ -23,15 +25,17 @@ LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
 class Kernel:
     """The schedule of an expression: a function of target, program and knobs (None: its defaults), called `name`.
 
-    `tuned`: the template of the node's workload. `flat`: arrays are flattened to one dimension first (`intermediates`:
-    see `flat.flattened`).
+    `tuned`: the template of the node's workload, or a function of the program that returns it. `flat`: arrays are
+    flattened to one dimension first (`intermediates`: see `flat.flattened`). `constants`, `window`: see `CudaWorkload`.
     """
 
     name: str = "generic"
     schedule: Callable[..., Schedule] = generic.schedule
-    tuned: CudaTemplate | None = None
+    tuned: CudaTemplate | Callable[[Program], CudaTemplate] | None = None
     flat: bool = True
     intermediates: bool = True
+    constants: tuple[str, ...] = ()
+    window: Window | None = None
 
 
 GENERIC = Kernel(tuned="generic_cuda")
@@ -39,20 +43,26 @@ GENERIC = Kernel(tuned="generic_cuda")
 
 
 def lower_expression(
-    graph: Graph, node: Node, expression: Expression, kernel: Kernel = GENERIC, knobs: Any = None
+    graph: Graph,
+    node: Node,
+    expression: Expression,
+    kernel: Kernel = GENERIC,
+    knobs: Any = None,
+    own: Sequence[str] | None = None,
 ) -> LoweredCudaNode:
-    """The lowered node of an expression, with fused operators."""
-    ends, bound = fused_expression(graph, node, expression)
+    """The lowered node of an expression, with fused operators; `own` as in `fused_expression`."""
+    ends, bound = fused_expression(graph, node, expression, own)
     if kernel.flat:
         ends = replace(ends, program=flattened(ends.program, intermediates=kernel.intermediates))
     final = ends.program
+    template = kernel.tuned(final) if callable(kernel.tuned) else kernel.tuned
     return lowered_node(
         graph,
         node,
-        kernel.name,
+        kernel.name if knobs is None else f"{kernel.name} {knobs}",
         ends,
         lambda target: kernel.schedule(target, final, knobs),
         bound,
         expression.arrays,
-        workload_of(kernel.tuned, final),
+        workload_of(template, final, kernel.constants, kernel.window),
     )

@@ -14,8 +14,8 @@ from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.templates.gpu import gemv
-from vdla.compiler.templates.gpu.dense import lower_dense
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.lower_products import lower_dense
 from vdla.compiler.templates.gpu.tile import Tile
 
 TARGET = cuda_target()

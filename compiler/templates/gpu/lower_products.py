@@ -1,0 +1,64 @@
+"""Lowering of matrix products for GPUs: dense layers, whose matrices are constant and packed ahead, and batches."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from ...codegen.cuda.machine import GpuTarget
+from ...graph.graph import Graph, Node
+from ...graph.operators import Dense
+from ...ir.stmt import Program
+from ...te.ops.product import Matrices, product
+from ..expressions import Expression
+from . import gemm
+from .lowered import Kernel, LoweredCudaNode, lower_expression
+from .tensor_float import for_target
+
+
+def lower_dense(
+    target: GpuTarget, graph: Graph, node: Node, operator: Dense, knobs: gemm.Knobs | None = None
+) -> LoweredCudaNode:
+    """The kernel of a dense layer with its epilogue and fused operators."""
+    rows, depth = graph.tensors[node.inputs[0]].shape
+    columns = graph.tensors[node.output].shape[1]
+    sizes = Matrices(rows=rows, depth=depth, columns=columns)
+    program = product(sizes, epilogue=operator.epilogue, staged="by depth", name="dense")
+    return _lowered(target, graph, node, "dense", ("W",), program, knobs)
+
+
+def lower_matrix_product(
+    target: GpuTarget, graph: Graph, node: Node, knobs: gemm.Knobs | None = None
+) -> LoweredCudaNode:
+    """The kernel of a product with its fused operators; the rows of all matrices that are multiplied by one common
+    matrix are joined into one matrix.
+    """
+    x, w = node.own_inputs
+    *batch_x, rows, depth = graph.tensors[x].shape
+    *batch_w, _, columns = graph.tensors[w].shape
+    beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
+    if prod(batch_w) == 1 and not beside:
+        rows, batch_x, batch_w = prod(batch_x) * rows, [], []
+    sizes = Matrices(rows=rows, depth=depth, columns=columns, batch_x=tuple(batch_x), batch_w=tuple(batch_w))
+    program = product(sizes, beside=beside, staged="by depth", name="matmul")
+    constants = tuple([p for p, name in (("X", x), ("W", w)) if name in graph.constants])
+    return _lowered(target, graph, node, " ".join(["matmul", *constants]), constants, program, knobs)
+
+
+def _lowered(
+    target: GpuTarget,
+    graph: Graph,
+    node: Node,
+    name: str,
+    constants: tuple[str, ...],
+    program: Program,
+    knobs: gemm.Knobs | None,
+) -> LoweredCudaNode:
+    kernel = Kernel(
+        name=name,
+        schedule=partial(gemm.schedule, constants=constants),
+        tuned=lambda final: gemm.template_of(target, final, constants),
+        flat=False,
+        constants=constants,
+    )
+    return lower_expression(graph, node, Expression(program=for_target(target, program)), kernel, knobs)
