@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import TypeVar, overload
 
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Operand, Select, Var, binary, cast, select
@@ -252,28 +253,13 @@ def map_expressions(statement: Stmt, rewrite: Rewrite) -> Stmt:
             return Reduce(name=name, op=op, buffer=buffer, indices=at, value=v, first=f)
         case Copy(destination=destination, source=source):
             d, s = map_region(destination, rewrite), map_region(source, rewrite)
-            if d is destination and s is source:
-                return statement
-            return Copy(
-                name=statement.name,
-                destination=d,
-                source=s,
-                pad=statement.pad,
-                asynchronous=statement.asynchronous,
-            )
+            same = d is destination and s is source
+            return statement if same else replace(statement, destination=d, source=s)
         case Intrinsic(operands=regions, first=first):
             new = tuple([map_region(r, rewrite) for r in regions])
             f = None if first is None else rewrite(first)
-            if f is first and all(a is b for a, b in zip(new, regions, strict=True)):
-                return statement
-            return Intrinsic(
-                name=statement.name,
-                declaration=statement.declaration,
-                operands=new,
-                first=f,
-                pad=statement.pad,
-                attributes=statement.attributes,
-            )
+            same = f is first and all(a is b for a, b in zip(new, regions, strict=True))
+            return statement if same else replace(statement, operands=new, first=f)
     return statement
 
 
@@ -324,41 +310,14 @@ def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
     def visit(statement: Stmt) -> Stmt:
         statement = map_expressions(map_children(statement, visit), lambda e: map_expr(e, expr))
         match statement:
-            case Alloc(buffer=buffer, body=body) if buffer.name in buffers:
-                return Alloc(buffer=buffers[buffer.name], body=body)
-            case Assign(buffer=buffer) if buffer.name in buffers:
-                return Assign(
-                    name=statement.name,
-                    buffer=buffers[buffer.name],
-                    indices=statement.indices,
-                    value=statement.value,
-                )
-            case Reduce(buffer=buffer) if buffer.name in buffers:
-                return Reduce(
-                    name=statement.name,
-                    op=statement.op,
-                    buffer=buffers[buffer.name],
-                    indices=statement.indices,
-                    value=statement.value,
-                    first=statement.first,
-                )
+            case Alloc(buffer=buffer) | Assign(buffer=buffer) | Reduce(buffer=buffer) if (
+                buffer.name in buffers
+            ):
+                return replace(statement, buffer=buffers[buffer.name])
             case Copy(destination=d, source=s) if d.buffer.name in buffers or s.buffer.name in buffers:
-                return Copy(
-                    name=statement.name,
-                    destination=box(d),
-                    source=box(s),
-                    pad=statement.pad,
-                    asynchronous=statement.asynchronous,
-                )
+                return replace(statement, destination=box(d), source=box(s))
             case Intrinsic(operands=regions) if any(r.buffer.name in buffers for r in regions):
-                return Intrinsic(
-                    name=statement.name,
-                    declaration=statement.declaration,
-                    operands=tuple(box(r) for r in regions),
-                    first=statement.first,
-                    pad=statement.pad,
-                    attributes=statement.attributes,
-                )
+                return replace(statement, operands=tuple(box(r) for r in regions))
         return statement
 
     if isinstance(node, Program):

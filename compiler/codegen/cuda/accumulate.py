@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ...ir.bounds import Interval, Ranges, interval, loop_range
 from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
 from ...ir.simplify import simplify
-from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Reduce, Stmt, seq
+from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Stmt, seq
 from ...ir.types import DType
 from ...ir.visit import children, expressions, free_vars, loads_in, map_stmt, substitute_expr, walk
 from .storage import Storage
@@ -34,7 +34,7 @@ def accumulate(
         bound = {x.name for x in path}
         if any(free_vars(at) & bound for at in reduce.indices) or not _runs(path, ranges):
             continue
-        if any(s is not reduce and reduce.buffer.name in _touched(s) for s in walk(loop)):
+        if any(s is not reduce and _touches(s, reduce.buffer) for s in walk(loop)):
             continue
         if reduce.buffer.name in {x.buffer.name for x in loads_in(reduce.value)}:
             continue
@@ -110,16 +110,11 @@ def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
     return True
 
 
-def _touched(statement: object) -> set[str]:
-    """The buffers that a statement itself, without nested statements, reads or writes."""
-    names: set[str] = set()
-    match statement:
-        case Assign(buffer=buffer) | Reduce(buffer=buffer):
-            names.add(buffer.name)
-        case Copy(destination=destination, source=source):
-            names |= {destination.buffer.name, source.buffer.name}
-        case Intrinsic(operands=operands):
-            names |= {region.buffer.name for region in operands}
-    for expr in expressions(statement):  # type: ignore[arg-type]
-        names |= {load.buffer.name for load in loads_in(expr)}
-    return names
+def _touches(statement: Node, buffer: Buffer) -> bool:
+    """Whether a statement itself, without nested statements, reads or writes a buffer."""
+    regions = statement.operands if isinstance(statement, Intrinsic) else ()
+    if isinstance(statement, Copy):
+        regions = (statement.destination, statement.source)
+    written = [statement.buffer] if isinstance(statement, Assign | Reduce) else [r.buffer for r in regions]
+    read = [load.buffer for e in expressions(statement) for load in loads_in(e)]
+    return any(touched.name == buffer.name for touched in (*written, *read))

@@ -39,7 +39,7 @@ and kernels that start early and wait for the preceding kernel ("overlapping").
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Card:
     """A card: number of multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, second-level
     cache in bytes.
@@ -67,11 +67,15 @@ class Architecture:
     threads: int
     blocks: int
     shared_bytes: int
-    shared_bytes_per_block: int
     registers: int = 64 * KIB
     float32_lanes: int
     tensor_rates: tuple[int, int, int]
     card: Card
+
+    @property
+    def shared_bytes_per_block(self) -> int:
+        """Shared memory of a block: a KiB less than that of a multiprocessor."""
+        return self.shared_bytes - KIB
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -95,96 +99,50 @@ class Architecture:
         return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
 
 
-_A100 = Card(
-    name="A100", multiprocessors=108, clock=1.41e9, memory_bandwidth=2.039e12, cache_bytes=40 * KIB**2
-)
-_RTX_3090 = Card(
-    name="RTX 3090", multiprocessors=82, clock=1.695e9, memory_bandwidth=936e9, cache_bytes=6 * KIB**2
-)
-_RTX_4090 = Card(
-    name="RTX 4090", multiprocessors=128, clock=2.52e9, memory_bandwidth=1.008e12, cache_bytes=72 * KIB**2
-)
-_H100 = Card(
-    name="H100", multiprocessors=132, clock=1.98e9, memory_bandwidth=3.35e12, cache_bytes=50 * KIB**2
-)
-_B200 = Card(name="B200", multiprocessors=148, clock=1.965e9, memory_bandwidth=8e12, cache_bytes=126 * KIB**2)
-_RTX_5090 = Card(
-    name="RTX 5090", multiprocessors=170, clock=2.407e9, memory_bandwidth=1.792e12, cache_bytes=96 * KIB**2
-)
-
-
-def _sm_90(name: str, *, exact: bool) -> Architecture:
+def _server(
+    name: str,
+    capability: tuple[int, int],
+    kib: int,
+    rates: tuple[int, int, int],
+    card: Card,
+    exact: bool = False,
+) -> Architecture:
+    """An architecture of cards for servers, with `kib` KiB of shared memory."""
     return Architecture(
         name=name,
-        capability=(9, 0),
+        capability=capability,
         exact=exact,
         threads=2048,
         blocks=32,
-        shared_bytes=228 * KIB,
-        shared_bytes_per_block=227 * KIB,
-        float32_lanes=128,
-        tensor_rates=(1024, 2048, 4096),
-        card=_H100,
+        shared_bytes=kib * KIB,
+        float32_lanes=64 if capability == (8, 0) else 128,
+        tensor_rates=rates,
+        card=card,
     )
 
 
+def _desktop(name: str, capability: tuple[int, int], blocks: int, card: Card) -> Architecture:
+    """An architecture of cards for desktops."""
+    return Architecture(
+        name=name,
+        capability=capability,
+        threads=1536,
+        blocks=blocks,
+        shared_bytes=100 * KIB,
+        float32_lanes=128,
+        tensor_rates=(128, 256, 1024),
+        card=card,
+    )
+
+
+_H100 = Card("H100", 132, 1.98e9, 3.35e12, 50 * KIB**2)
 ARCHITECTURES = (
-    Architecture(
-        name="sm_80",
-        capability=(8, 0),
-        threads=2048,
-        blocks=32,
-        shared_bytes=164 * KIB,
-        shared_bytes_per_block=163 * KIB,
-        float32_lanes=64,
-        tensor_rates=(512, 1024, 2048),
-        card=_A100,
-    ),
-    Architecture(
-        name="sm_86",
-        capability=(8, 6),
-        threads=1536,
-        blocks=16,
-        shared_bytes=100 * KIB,
-        shared_bytes_per_block=99 * KIB,
-        float32_lanes=128,
-        tensor_rates=(128, 256, 1024),
-        card=_RTX_3090,
-    ),
-    Architecture(
-        name="sm_89",
-        capability=(8, 9),
-        threads=1536,
-        blocks=24,
-        shared_bytes=100 * KIB,
-        shared_bytes_per_block=99 * KIB,
-        float32_lanes=128,
-        tensor_rates=(128, 256, 1024),
-        card=_RTX_4090,
-    ),
-    _sm_90("sm_90", exact=False),
-    _sm_90("sm_90a", exact=True),
-    Architecture(
-        name="sm_100",
-        capability=(10, 0),
-        threads=2048,
-        blocks=32,
-        shared_bytes=228 * KIB,
-        shared_bytes_per_block=227 * KIB,
-        float32_lanes=128,
-        tensor_rates=(2048, 4096, 8192),
-        card=_B200,
-    ),
-    Architecture(
-        name="sm_120",
-        capability=(12, 0),
-        threads=1536,
-        blocks=24,
-        shared_bytes=100 * KIB,
-        shared_bytes_per_block=99 * KIB,
-        float32_lanes=128,
-        tensor_rates=(128, 256, 1024),
-        card=_RTX_5090,
-    ),
+    _server("sm_80", (8, 0), 164, (512, 1024, 2048), Card("A100", 108, 1.41e9, 2.039e12, 40 * KIB**2)),
+    _desktop("sm_86", (8, 6), 16, Card("RTX 3090", 82, 1.695e9, 936e9, 6 * KIB**2)),
+    _desktop("sm_89", (8, 9), 24, Card("RTX 4090", 128, 2.52e9, 1.008e12, 72 * KIB**2)),
+    _server("sm_90", (9, 0), 228, (1024, 2048, 4096), _H100),
+    _server("sm_90a", (9, 0), 228, (1024, 2048, 4096), _H100, exact=True),
+    _server("sm_100", (10, 0), 228, (2048, 4096, 8192), Card("B200", 148, 1.965e9, 8e12, 126 * KIB**2)),
+    _desktop("sm_120", (12, 0), 24, Card("RTX 5090", 170, 2.407e9, 1.792e12, 96 * KIB**2)),
 )
 """All architectures, older ones first. A newer device runs code of the newest architecture with its major version."""

@@ -12,13 +12,14 @@ from ...ir.types import DType
 from .mma import FACTORS, TF32, mma, sum_type
 from .mma_fragments import depth_of
 
-_PTX_TYPES = {
+PTX_TYPES = {
     DType.FLOAT16: "f16",
     DType.BFLOAT16: "bf16",
     TF32: "tf32",
     DType.INT8: "s8",
     DType.UINT8: "u8",
 }
+"""Types of factors in PTX."""
 _MMA = """\
 __device__ __forceinline__ void {name}({total}* c, const unsigned* a, const unsigned* b) {{
     asm volatile("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{a}.{b}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, "
@@ -50,8 +51,8 @@ def _mma_text(a: DType, b: DType) -> str:
         kind="r" if integer else "f",
         sums="s32" if integer else "f32",
         depth=depth_of(a),
-        a=_PTX_TYPES[a],
-        b=_PTX_TYPES[b],
+        a=PTX_TYPES[a],
+        b=PTX_TYPES[b],
     )
 
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 from ...ir.expr import Const
 from ...ir.printer import format_region, summarize
 from ...ir.stmt import Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Reduce, Region, Stmt
-from ...ir.types import DType
 from ...ir.visit import walk
 from .errors import LoweringError
-from .mma import TF32
 from .mma_emit import first_register
 from .mma_fragments import depth_of
+from .mma_functions import PTX_TYPES
 from .wgmma import CORE, HALVES, SWIZZLED, SWIZZLES, reads_swizzled, swizzle_mode
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 
 PREFIX = "wgmma_"
 """Prefix of the names of products."""
-_PTX_TYPES = {
-    DType.FLOAT16: "f16",
-    DType.BFLOAT16: "bf16",
-    TF32: "tf32",
-    DType.INT8: "s8",
-    DType.UINT8: "u8",
-}
-
 _DESCRIPTOR = """\
 __device__ __forceinline__ unsigned long long matrix_descriptor(
     const void* start, unsigned leading, unsigned stride, unsigned swizzle = 0) {
@@ -172,7 +163,7 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
 def definition(declaration: IntrinsicDeclaration) -> str:
     """The definition of a product's device function, with all registers of the sums as input and output."""
     c, *factors = declaration.parameters
-    a, b = (_PTX_TYPES[factor.dtype] for factor in factors)
+    a, b = (PTX_TYPES[factor.dtype] for factor in factors)
     count = c.shape[1] // 2
     listed = ", ".join(f"%{r}" for r in range(count))
     whole = c.dtype.is_integer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import LoopKind, Program
@@ -18,23 +19,11 @@ def schedule(target: GpuTarget, program: Program) -> Schedule:
     """
     s = Schedule(program)
     for loop in loops(program):
-        axis: LoopKind | None = None
+        axis = ""
         if found := _BLOCK.fullmatch(loop.name):
-            axis = _axis("block", found[2])
+            axis = f"block.{found[2]}"
         elif found := _THREAD.fullmatch(loop.name):
-            axis = _axis("thread", found[1])
-        if axis is not None:
-            s.bind(loop.name, axis)
+            axis = f"thread.{found[1]}"
+        if axis:
+            s.bind(loop.name, cast(LoopKind, axis))
     return s
-
-
-def _axis(level: str, name: str) -> LoopKind:
-    axes: dict[str, LoopKind] = {
-        "block.x": "block.x",
-        "block.y": "block.y",
-        "block.z": "block.z",
-        "thread.x": "thread.x",
-        "thread.y": "thread.y",
-        "thread.z": "thread.z",
-    }
-    return axes[f"{level}.{name}"]

@@ -12,6 +12,7 @@ from ...graph.operators import LstmSteps, Normalization, Softmax
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
+from ...te.merge import Shape
 from ...te.ops.reduction import Kind
 from ..expressions import Expression, expression_of, normalization_sizes, shapes_beside
 from . import bind_by_name, lstm, rows
@@ -30,10 +31,7 @@ def lower_softmax(
         shape=shape,
         axes=(operator.axis % len(shape),),
     )
-    program = of_rows.program(knobs or of_rows.choose_knobs(target))
-    if _fits(program):
-        return _of_rows(graph, node, of_rows, program, flat=False)
-    return lower_expression(graph, node, expression_of(graph, node))
+    return _of_rows(target, graph, node, of_rows, knobs)
 
 
 def lower_normalization(
@@ -43,9 +41,7 @@ def lower_normalization(
     operator: Normalization,
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """The kernel of a LayerNormalization or InstanceNormalization, with threads for each row as `knobs` say, or by the
-    plain expression if the grid would be too large.
-    """
+    """The kernel of a LayerNormalization or InstanceNormalization."""
     of_rows = RowOperator(
         operator="channel_normalization" if operator.by_channel else "row_normalization",
         shape=normalization_sizes(graph, node, operator),
@@ -53,10 +49,7 @@ def lower_normalization(
         bias=len(node.own_inputs) == 3,
         epsilon=operator.epsilon,
     )
-    program = of_rows.program(knobs or of_rows.choose_knobs(target))
-    if _fits(program):
-        return _of_rows(graph, node, of_rows, program, flat=False)
-    return lower_expression(graph, node, expression_of(graph, node))
+    return _of_rows(target, graph, node, of_rows, knobs)
 
 
 def lower_reduction(
@@ -71,8 +64,7 @@ def lower_reduction(
     shape = graph.data_shape(node)
     apart = shapes_beside(graph, node, tuple(axes))
     of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
-    program = of_rows.program(knobs or of_rows.choose_knobs(target, apart), apart)
-    return _of_rows(graph, node, of_rows, program, flat=True)
+    return _of_rows(target, graph, node, of_rows, knobs, apart)
 
 
 def lower_lstm(
@@ -96,9 +88,22 @@ def lower_lstm(
 
 
 def _of_rows(
-    graph: Graph, node: Node, operator: RowOperator, program: Program, *, flat: bool
+    target: GpuTarget,
+    graph: Graph,
+    node: Node,
+    operator: RowOperator,
+    knobs: rows.Knobs | None,
+    beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    kernel = Kernel(name="rows", schedule=lambda t, p, _: bind_by_name.schedule(t, p), flat=flat)
+    """The kernels of a row operator, with threads for each row as `knobs` say, or by the plain expression if the grid
+    would be too large; `beside` as in `RowOperator.choose_knobs`.
+    """
+    program = operator.program(knobs or operator.choose_knobs(target, beside), beside)
+    if not operator.is_reduction and not _fits(program):
+        return lower_expression(graph, node, expression_of(graph, node))
+    kernel = Kernel(
+        name="rows", schedule=lambda t, p, _: bind_by_name.schedule(t, p), flat=operator.is_reduction
+    )
     lowered = lower_expression(graph, node, Expression(program=program), kernel)
     return replace(lowered, workload=workload_of_rows(operator))
 
