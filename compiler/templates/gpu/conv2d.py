@@ -10,7 +10,7 @@ from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from . import gemm_cost, gemm_mma, gemm_space
+from . import gemm, gemm_cost, gemm_mma
 from .gemm_cost import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
@@ -70,4 +70,4 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
     )
 
 
-TUNED = replace(gemm_space.TUNED, name="conv2d_cuda", sizes=lambda workload: problem_of(workload.expression))
+TUNED = replace(gemm.TUNED, name="conv2d_cuda", sizes=lambda workload: problem_of(workload.expression))

@@ -18,7 +18,7 @@ from ...schedule import Schedule
 from ..columns import Columns, Values
 from ..space import Account, Space
 from ..template import Template
-from . import gemm_space
+from . import gemm
 from .conv2d import problem_of
 from .flat import bind_nest
 from .gemm_cost import Problem, choose_tile
@@ -69,7 +69,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
 def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
     """The space of one tile for all products. Raises ValueError if no output has a tap."""
     program = workload.expression
-    parts = [gemm_space.TUNED.space_of(target, problem) for problem in _problems(program).values()]
+    parts = [gemm.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")
     account, floor = partial(_account, parts), sum(part.floor for part in parts)
@@ -80,12 +80,12 @@ def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
     """The point of the default tile for the product with the most work; the defaults of other products may differ."""
     problems = _problems(workload.expression).values()
     longest = max(problems, key=lambda p: p.batch * p.rows * p.columns * p.depth)
-    return gemm_space.values_of(choose_tile(target, longest))
+    return gemm.values_of(choose_tile(target, longest))
 
 
 def _scheduled(target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
     program = workload.expression
-    tiles = {tag: gemm_space.tile_at(problem, values) for tag, problem in _problems(program).items()}
+    tiles = {tag: gemm.tile_at(problem, values) for tag, problem in _problems(program).items()}
     return schedule(target, program, Knobs(tiles=tiles) if values else None)
 
 

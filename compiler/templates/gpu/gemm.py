@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
+
+import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
+from ..columns import Columns, Values, one_point
+from ..space import Account, Axis
 from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
-from .gemm_cost import choose_tile, problem_of
+from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of, problem_of
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
-from .workload import CudaTemplate
+from .tuned import Tuned
+from .workload import CudaTemplate, CudaWorkload
 
 Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 """Knobs of the four kinds of product kernels: tiles on CUDA cores, few rows, mma, wgmma."""
@@ -53,3 +59,93 @@ def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = 
     if is_rounded(program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
+
+
+AXES = (
+    Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
+    Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
+    Axis(name="threads_y", values=(1, 2, 4, 8, 16, 32, 64)),
+    Axis(name="threads_x", values=(4, 8, 16, 32, 64)),
+    Axis(name="depth", values=(4, *DEPTHS)),
+    Axis(name="stages", values=(1, 2, 3, 4, 5)),
+    Axis(name="splits", values=SPLITS),
+    Axis(name="strided", values=(0, 1)),
+)
+"""Axes of the space. `strided`: whether a thread's rows and columns are separate groups of one vector each."""
+
+
+def tile_at(problem: Problem, values: Values) -> Tile:
+    """The tile of a point."""
+    column = one_point(values)
+    return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
+
+
+def values_of(tile: Tile) -> dict[str, int]:
+    """The point of a tile whose groups of rows and columns are one vector each."""
+    y, x = tile.threads
+    return {
+        "thread_rows": tile.thread_rows,
+        "thread_columns": tile.thread_columns,
+        "threads_y": y,
+        "threads_x": x,
+        "depth": tile.depth,
+        "stages": tile.stages,
+        "splits": tile.splits,
+        "strided": 1,
+    }
+
+
+def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    e = dict(points)
+    alike = (
+        np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
+    )
+    e["strided"] = np.where(alike, 0, e["strided"])
+    part = -(-problem.depth // e["splits"])
+    e["stages"] = np.minimum(e["stages"], -(-part // e["depth"]))
+    return e
+
+
+def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of `Tile`'s fields at the points with the effective values `e`."""
+    one = np.ones_like(e["depth"])
+    apart = e["strided"] == 1
+    return {
+        "rows": e["threads_y"] * e["thread_rows"],
+        "columns": e["threads_x"] * e["thread_columns"],
+        "depth": e["depth"],
+        "thread_rows": e["thread_rows"],
+        "thread_columns": e["thread_columns"],
+        "row_groups": one if problem.along_depth else np.where(apart, groups_of(e["thread_rows"]), one),
+        "column_groups": np.where(apart, groups_of(e["thread_columns"]), one),
+        "stages": e["stages"],
+        "splits": e["splits"],
+    }
+
+
+def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
+    """The account of points of the space."""
+    e = _effective(problem, points)
+    return replace(account(target, problem, _fields(problem, e)), effective=e)
+
+
+HELD = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
+"""The values at which a tile costs least, see `Tuned.held`."""
+
+
+def _in_tiles(target: GpuTarget, workload: CudaWorkload, tile: Tile) -> Schedule:
+    return schedule_tile(workload.expression, tile, workload.constants)
+
+
+TUNED = Tuned(
+    name="gemm_cuda",
+    sizes=lambda workload: problem_of(workload.expression),
+    axes=lambda _: AXES,
+    account=account_of,
+    choose=choose_tile,
+    knobs=tile_at,
+    values=lambda _, tile: values_of(tile),
+    schedule=_in_tiles,
+    held=HELD,
+)

@@ -11,9 +11,9 @@ from . import (
     conv_transpose,
     depthwise,
     elementwise,
-    gemm_mma_space,
-    gemm_space,
-    gemm_wgmma_space,
+    gemm,
+    gemm_mma,
+    gemm_wgmma,
     gemv,
     generic,
     pool,
@@ -24,10 +24,10 @@ from .workload import CudaWorkload, workload_from_dict
 
 GPU: Registry[GpuTarget, CudaWorkload] = Registry(
     named=table_of(
-        gemm_space.TUNED.template,
+        gemm.TUNED.template,
         gemv.TUNED.template,
-        gemm_mma_space.TUNED.template,
-        gemm_wgmma_space.TUNED.template,
+        gemm_mma.TUNED.template,
+        gemm_wgmma.TUNED.template,
         conv2d.TUNED.template,
         conv2d_direct.TUNED.template,
         winograd.TUNED.template,

@@ -13,7 +13,7 @@ from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...te.ops.convolution import Convolution, suits_winograd
-from . import gemm_space
+from . import gemm
 from .flat import bind_nest
 from .gemm_cost import choose_tile, problem_of
 from .split_axes import extent_of
@@ -57,7 +57,7 @@ def _in_tiles(program: Program, tile: Tile) -> Schedule:
 
 
 TUNED = replace(
-    gemm_space.TUNED,
+    gemm.TUNED,
     name="winograd_cuda",
     schedule=lambda _, workload, tile: _in_tiles(workload.expression, tile),
 )

@@ -9,9 +9,8 @@ from scheduled_gpu import run_scheduled
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product
-from vdla.compiler.templates.columns import ESTIMATE
+from vdla.compiler.templates.gpu import gemm, gemv
 from vdla.compiler.templates.gpu import gemm as template
-from vdla.compiler.templates.gpu import gemm_space, gemv
 from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile, problem_of
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -96,7 +95,7 @@ def test_defaults_as_machine_code(rows, depth, columns, constants) -> None:
 def test_points_of_the_space_are_legal(arch, rows, depth, columns) -> None:
     target = cuda_target(arch)
     program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")
-    tuned, workload = gemm_space.TUNED, CudaWorkload(template="gemm_cuda", expression=program)
+    tuned, workload = gemm.TUNED, CudaWorkload(template="gemm_cuda", expression=program)
     space, default = tuned.space(target, workload), tuned.default(target, workload)
     assert space.legal(space.point(default)[None])[0]
     tile = tuned.knobs_at(workload, default)

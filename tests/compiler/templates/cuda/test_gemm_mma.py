@@ -25,7 +25,7 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.gpu import gemm_mma, gemm_mma_space
+from vdla.compiler.templates.gpu import gemm_mma
 from vdla.compiler.templates.gpu.gemm_mma_knobs import (
     Factors,
     Knobs,
@@ -256,7 +256,7 @@ def test_defaults_fit_any_size():
 def test_points_of_the_space_are_kernels():
     """Random settings are legal and race-free; the default is one of them; those that differ are different programs."""
     program = Case(dtype=F16, sizes=(300, 200, 520), transposed=(False, True)).program()
-    tuned, workload = gemm_mma_space.TUNED, CudaWorkload(template="gemm_mma_cuda", expression=program)
+    tuned, workload = gemm_mma.TUNED, CudaWorkload(template="gemm_mma_cuda", expression=program)
     found = tuned.space(TARGET, workload)
     default = found.point(tuned.default(TARGET, workload))
     assert found.legal(default[np.newaxis]).all()
