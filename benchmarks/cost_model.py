@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from vdla.benchmarks.harness.command_line import JSON, ONLY, POINTS, SAMPLES, SEED, Given, Option, run_script
+from vdla.benchmarks.harness.cpu_trials import CpuMeasurer
 from vdla.benchmarks.sketches import bound, timed
 from vdla.benchmarks.sketches import cases as sketch_cases
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
@@ -36,7 +37,6 @@ from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
-from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.program_features.reading import Read, read_points, read_scheduled, read_vdla
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples

@@ -31,19 +31,19 @@ import numpy as np
 from vdla.benchmarks.harness.case import measure as measure_case
 from vdla.benchmarks.harness.command_line import LAYERS, OUTPUT, SEEDS, TRIALS, Given, Option, run_script
 from vdla.benchmarks.harness.convolutions import convolution_case
+from vdla.benchmarks.harness.cpu_trials import CpuMeasurer, CpuTrial
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
+from vdla.benchmarks.harness.space_size import MOST_COUNTED, count_programs, least_programs
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
-from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
 from vdla.compiler.tune.program_features.reading import read_points
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.short_list import ShortList
-from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 
 ENOUGH = 0.85
 """Speed relative to ONNX Runtime that a search must reach."""

@@ -7,6 +7,7 @@ import pytest
 from campaign import representatives
 from kernels import FUNCTIONS
 
+from vdla.benchmarks.harness.space_size import count_programs, least_programs
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -26,7 +27,6 @@ from vdla.compiler.templates.cpu.workload import (
 )
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.tune.measure.reference import expected
-from vdla.compiler.tune.search.space_size import count_programs, least_programs
 
 ALL = Parts(bias=True, operand=True, activation="clip")
 ODD = Window(kernel=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))

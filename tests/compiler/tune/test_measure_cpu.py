@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from patience import TOOK_LONGER
 
+from vdla.benchmarks.harness.cpu_trials import CpuMeasurer
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
-from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 
 WORKER = Path(__file__).parents[2] / "helpers" / "faulty_cpu_worker.py"
 TARGET = host_target()

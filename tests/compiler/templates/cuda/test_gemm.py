@@ -9,6 +9,7 @@ from scheduled_gpu import run_scheduled
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import gemm, gemv
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile, problem_of

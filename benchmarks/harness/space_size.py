@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from ...templates.space import Space
-from .point_features import program_numbers
+from vdla.compiler.templates.space import Space
+from vdla.compiler.tune.search.point_features import program_numbers
 
 CHUNK = 1 << 16
 """Points examined at a time."""

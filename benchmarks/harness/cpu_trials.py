@@ -9,15 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vdla.compiler.codegen.cpu.machine import CpuTarget
+from vdla.compiler.templates.columns import Values
+from vdla.compiler.templates.cpu.workload import CpuWorkload
+from vdla.compiler.tune.measure.descriptions import describe
+from vdla.compiler.tune.measure.local_workers import LocalWorkers
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.worker_process import COMMAND
 from vdla.util.closing import Closing
-
-from ...codegen.cpu.machine import CpuTarget
-from ...templates.columns import Values
-from ...templates.cpu.workload import CpuWorkload
-from .descriptions import describe
-from .local_workers import LocalWorkers
-from .trial import Result
-from .worker_process import COMMAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
