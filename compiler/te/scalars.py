@@ -205,6 +205,11 @@ def softplus(x: Expr) -> Expr:
     return relu(x) + select(equal(w, 1.0), u, u * divide(log(w), w - 1.0))
 
 
+def mish(x: Expr) -> Expr:
+    """x * tanh(softplus(x))."""
+    return x * tanh(softplus(x))
+
+
 def power(x: Expr, exponent: float) -> Expr:
     """x**exponent for multiples of 1/2 from -16 to 16, by multiplications and square roots. Raises ValueError for
     others.
