@@ -36,6 +36,7 @@ from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, S
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
+from vdla.compiler.te.ops.folds import running_product
 from vdla.compiler.te.ops.movement import concat, gather, permute
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
@@ -43,7 +44,6 @@ from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.te.ops.resize import resize
-from vdla.compiler.te.ops.scan import cumulative_sum
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Post
@@ -139,7 +139,7 @@ NESTS: Mapping[str, Callable[[int], Program]] = {
         Normalized(outer=128, channels=1, size=768, epsilon=1e-5), width=4 * lanes
     ),
     "mean:512x49": lambda lanes: reduction((512, 49), (1,), "mean", width=4 * lanes),
-    "cumulative sum:16x200x128": lambda _: cumulative_sum((16, 200, 128), 1),
+    "cumulative sum:16x200x128": lambda _: running_product((16, 200, 128), 1, product=False),
     "quantize:60x784": lambda lanes: store_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
     "dequantize:60x784": lambda lanes: load_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
 }
