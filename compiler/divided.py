@@ -1,6 +1,7 @@
 """Models divided between the accelerator and this processor: nodes get a side, regions their code.
 
-`pipeline.compile_divided` has the order.
+`compile_divided` has the order; `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
+`runtime/heterogeneous_network.py` runs the result.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import onnx
@@ -17,15 +18,21 @@ from onnx import helper
 from vdla.isa.config import Config
 
 from .graph.abilities import PLAIN, Abilities
-from .graph.errors import ModelError, NodeError, NodesError, node_error, parameters_of
+from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
 from .graph.onnx_attributes import read_node
-from .graph.onnx_read import Source, read_model
+from .graph.onnx_read import Source, model_label, read_model
 from .graph.partition import Partition, Region, partition_model
+from .pipeline import compile_kernels, compile_program
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
 from .templates.vdla.lower import DoesNotFitError
+
+if TYPE_CHECKING:
+    from .codegen.cpu.machine import CpuTarget
+    from .kernel_launches import Form
+    from .records.book import RecordBook
 
 _REPEAT = 5
 """Runs whose median time decides the side of a region."""
@@ -260,3 +267,62 @@ def _blamed(region: Region, names: Collection[str]) -> set[str]:
 
 def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:
     return CompiledRegion(**{f.name: getattr(region, f.name) for f in fields(region)}, code=code)
+
+
+def compile_divided(
+    model: Source,
+    config: Config | None,
+    *,
+    cpu: Form[CpuTarget, CpuNetwork] | None = None,
+    cost_threads: int | None = None,
+    clock_hertz: float | None = None,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    records: RecordBook | None = None,
+) -> Division:
+    """Compile an ONNX model (a path, or its bytes) for the accelerator `config` and this machine together.
+
+    The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
+    but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
+    region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
+    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
+    processor's kernels, by default `cpu_now()`. `virtual_threads` as of `compile_program`; `dump_passes` is a folder
+    that gets one folder a region. `records` of the tuner set the knobs of recorded layers, on both sides. Raises
+    UserError.
+    """
+    from .cpu_stages import cpu_now
+    from .graph.floating.onnx_import import OLDEST_OPSET
+    from .graph.submodel import prepare_model
+    from .records.apply import knobs_from
+
+    form, offloaded = cpu_now() if cpu is None else cpu, {}
+
+    def offload(region: Region, dumps: Path | None) -> Compiled:
+        assert config is not None
+        if region.model not in offloaded or dumps is not None:
+            offloaded[region.model] = compile_program(
+                region.model, config, virtual_threads=virtual_threads, dump_passes=dumps, records=records
+            )
+        return offloaded[region.model]
+
+    def on_cpu(model: Source, dump_passes: Path | None = None, *, recorded: bool = True) -> CpuNetwork:
+        knobs = None
+        if records is not None and recorded:
+            knobs = knobs_from(records, form.lowering.templates, form.lowering.target)
+        return compile_kernels(model, form, dump_passes=dump_passes, knobs=knobs)
+
+    try:
+        label, proto = prepare_model(model, least_opset=OLDEST_OPSET)
+        work = Work(
+            label=label, proto=proto, config=config, offload=offload, on_cpu=on_cpu, clock_hertz=clock_hertz
+        )
+        partition, comparisons = work.divide(cost_threads)
+        network, refusals = work.network(partition, dump_passes), partition.refusals
+    except InvalidModelError:
+        raise
+    except ModelError as refusal:
+        if (whole := undivided(model, on_cpu, dump_passes)) is None:
+            raise
+        label, network, comparisons = model_label(model), whole, ()
+        refusals = dict.fromkeys(whole.regions[0].nodes, str(refusal))
+    return Division(label=label, network=network, comparisons=comparisons, refusals=refusals)

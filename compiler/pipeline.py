@@ -14,9 +14,8 @@
 | link | `codegen/vdla/link.py` | the form: `cpu_stages.py`, `gpu_stages.py` |
 
 A `Form` says for which target kernels are and how they run: on this machine now, ahead of time, or emulated.
-`compile_kernel` and `compile_alone` compile one scheduled expression. `compile_divided` compiles regions of a model for
-the accelerator and for this processor: `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
-`divided.py` moves nodes that are refused or take too long, `runtime/heterogeneous_network.py` runs the result.
+`compile_kernel` compiles one scheduled expression; `backends/accelerator_kernel.py` does so for the accelerator.
+`divided.py` compiles regions of a model for the accelerator and for this processor.
 """
 
 from __future__ import annotations
@@ -38,14 +37,9 @@ from .passes.pipeline import dump_node, dump_to
 if TYPE_CHECKING:
     from vdla.isa.config import Config
 
-    from .codegen.cpu.machine import CpuTarget
-    from .codegen.vdla.link_alone import Alone
-    from .divided import Division
-    from .graph.partition import Region
     from .kernel_launches import Dump, Form, GraphRules, Lowering, Progress
     from .records.book import RecordBook
     from .runtime.artifact import Compiled
-    from .runtime.cpu_network import CpuNetwork
     from .templates.chosen_knobs import ChosenKnobs
     from .templates.vdla.schedule_cache import ScheduleCache
 
@@ -209,81 +203,6 @@ def compile_kernel(
             maker.parameters(made), written, name, maker.kernel(made, name), operations
         )
         return maker.link(LoweredNetwork(label=name, graph=graph, plan=plan, started=started), (launch,))
-
-
-def compile_alone(program: Program, config: Config, *, virtual_threads: int = 2) -> Alone:
-    """A scheduled program as a program of the accelerator `config` that runs once, its parameters zero.
-
-    `virtual_threads` as of `compile_program`. Raises LegalityError, EmissionError and PlacementError.
-    """
-    from .codegen.vdla.link_alone import link_alone
-    from .codegen.vdla.machine import scratchpad_depths
-    from .passes.pipeline import run_pipeline
-    from .templates.vdla.lower import pipeline
-
-    copies = dict.fromkeys(scratchpad_depths(config), virtual_threads)
-    lowered = run_pipeline(program, pipeline(config, copies))
-    return link_alone(config, lowered, {parameter.name for parameter in program.parameters})
-
-
-def compile_divided(
-    model: Source,
-    config: Config | None,
-    *,
-    cpu: Form[CpuTarget, CpuNetwork] | None = None,
-    cost_threads: int | None = None,
-    clock_hertz: float | None = None,
-    virtual_threads: int = 2,
-    dump_passes: Path | None = None,
-    records: RecordBook | None = None,
-) -> Division:
-    """Compile an ONNX model (a path, or its bytes) for the accelerator `config` and this machine together.
-
-    The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
-    but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
-    region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
-    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
-    processor's kernels, by default `cpu_now()`. `virtual_threads` as of `compile_program`; `dump_passes` is a folder
-    that gets one folder a region. `records` of the tuner set the knobs of recorded layers, on both sides. Raises
-    UserError.
-    """
-    from .cpu_stages import cpu_now
-    from .divided import Division, Work, undivided
-    from .graph.floating.onnx_import import OLDEST_OPSET
-    from .graph.submodel import prepare_model
-    from .records.apply import knobs_from
-
-    form, offloaded = cpu_now() if cpu is None else cpu, {}
-
-    def offload(region: Region, dumps: Path | None) -> Compiled:
-        assert config is not None
-        if region.model not in offloaded or dumps is not None:
-            offloaded[region.model] = compile_program(
-                region.model, config, virtual_threads=virtual_threads, dump_passes=dumps, records=records
-            )
-        return offloaded[region.model]
-
-    def on_cpu(model: Source, dump_passes: Path | None = None, *, recorded: bool = True) -> CpuNetwork:
-        knobs = None
-        if records is not None and recorded:
-            knobs = knobs_from(records, form.lowering.templates, form.lowering.target)
-        return compile_kernels(model, form, dump_passes=dump_passes, knobs=knobs)
-
-    try:
-        label, proto = prepare_model(model, least_opset=OLDEST_OPSET)
-        work = Work(
-            label=label, proto=proto, config=config, offload=offload, on_cpu=on_cpu, clock_hertz=clock_hertz
-        )
-        partition, comparisons = work.divide(cost_threads)
-        network, refusals = work.network(partition, dump_passes), partition.refusals
-    except InvalidModelError:
-        raise
-    except ModelError as refusal:
-        if (whole := undivided(model, on_cpu, dump_passes)) is None:
-            raise
-        label, network, comparisons = model_label(model), whole, ()
-        refusals = dict.fromkeys(whole.regions[0].nodes, str(refusal))
-    return Division(label=label, network=network, comparisons=comparisons, refusals=refusals)
 
 
 def network_workloads(

@@ -26,7 +26,7 @@ from .alu import AluOpcode, alu_opcodes
 from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
-from .decoding import EXTENSION_OF, join_words, lacking
+from .decoding import join_words, lacking
 from .errors import ProgramError
 from .fields import extract, unpack_fields
 from .hazards import (
@@ -38,7 +38,7 @@ from .hazards import (
     unseen_store,
     waits_for_stores,
 )
-from .layout import FLAGS, TOKEN_QUEUES, Opcode, Unit, formats, unit_of
+from .layout import EXTENSION_OF, FLAGS, TOKEN_QUEUES, Opcode, Unit, formats, unit_of
 from .ordering import Blocked, Clock, Ordering, Stage, order
 from .registers import register_at
 

@@ -10,13 +10,10 @@ from .alu import alu_extension
 from .config import Config
 from .errors import EncodingError
 from .fields import unpack_fields
-from .layout import INSTRUCTIONS, absent_fields, formats, uop_dtype, uop_fields
+from .layout import EXTENSION_OF, absent_fields, formats, uop_dtype, uop_fields
 from .opcodes import POST, ROWS, TABLE, MemoryType, Opcode
 from .registers import register_at
 from .widths import WORD_BITS
-
-EXTENSION_OF = {item.name: item.extension for item in INSTRUCTIONS if item.extension is not None}
-"""The extension that an optional instruction needs, by format name; every machine has the other instructions."""
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:

@@ -1,6 +1,6 @@
 """The table of extensions, a machine's optional hardware, and the checks of machines that have them.
 
-`Config.extensions` lists names of this table. `decoding.EXTENSION_OF` has the extension that an instruction needs,
+`Config.extensions` lists names of this table. `layout.EXTENSION_OF` has the extension that an instruction needs,
 `alu.ALU_OPERATIONS` the extension that an ALU operation needs, `data_path.py` the lanes, multipliers and storage
 of each extension.
 """

@@ -164,6 +164,9 @@ LOADS, STORES, MATRIX = names_of("load"), names_of("store"), names_of("matrix")
 """Assembler names of the loads, of the stores, and of the instructions of the array."""
 
 
+EXTENSION_OF = {item.name: item.extension for item in INSTRUCTIONS if item.extension is not None}
+"""The extension that an optional instruction needs, by format name; every machine has the other instructions."""
+
 _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF, format_names
+from vdla.isa.decoding import format_names
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import LOADS, STORES, Unit, absent_fields, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, LOADS, STORES, Unit, absent_fields, formats, unit_of
 from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import LOADS_IN_FLIGHT
 from vdla.util.machine_code import compiled

@@ -10,9 +10,8 @@ from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.array_modes import ARRAY_REGISTERS
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF
 from vdla.isa.fields import Register, pack_fields
-from vdla.isa.layout import INSTRUCTIONS, MATRIX, PADS
+from vdla.isa.layout import EXTENSION_OF, INSTRUCTIONS, MATRIX, PADS
 from vdla.isa.registers import registers_of
 from vdla.isa.rows import LENGTH_BITS
 from vdla.isa.store_stages import StoreParts

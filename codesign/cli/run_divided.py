@@ -65,7 +65,7 @@ def run_divided(
     )
     processor = run.processor
     from vdla.compiler.cpu_stages import SharedKernels, cpu_now
-    from vdla.compiler.pipeline import compile_divided
+    from vdla.compiler.divided import compile_divided
 
     from ..cpu_alone import all_on_cpu, compiled_meanwhile, run_cpu_alone
     from ..heterogeneous_run import account_division, check_division, run_launches, sample_feeds

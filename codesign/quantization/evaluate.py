@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from vdla.compiler.cpu_stages import SharedKernels, cpu_now
-from vdla.compiler.divided import place
+from vdla.compiler.divided import compile_divided, place
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.partition import Partition, Region
 from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions
@@ -26,7 +26,7 @@ from vdla.compiler.graph.quantize.observe import Arrays, Prepare, Run
 from vdla.compiler.graph.quantize.simulate import simulated
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.ir.types import DType
-from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config

@@ -14,8 +14,7 @@ from matplotlib.patches import FancyBboxPatch
 from vdla.compiler.graph.floating.pipeline import graph_passes
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF
-from vdla.isa.layout import TOKEN_QUEUES, Unit, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, TOKEN_QUEUES, Unit, formats, unit_of
 
 from .canvas import INK, MUTED, new_figure
 from .palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION

@@ -15,14 +15,17 @@ from vdla.util.errors import UserError
 
 from ..codegen.vdla.emit import EmissionError
 from ..codegen.vdla.link import buffer_bytes
+from ..codegen.vdla.link_alone import Alone, link_alone
+from ..codegen.vdla.machine import scratchpad_depths
 from ..codegen.vdla.placement import PlacementError
 from ..ir.regions import write_buffers
 from ..ir.stmt import Program
-from ..pipeline import compile_alone
+from ..passes.pipeline import run_pipeline
 from ..runtime.executable import Arrays, Port
 from ..runtime.network_inputs import check_inputs, parameter_port
 from ..runtime.readable import Readable, Texts
 from ..schedule import LegalityError, Schedule
+from ..templates.vdla.lower import pipeline
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -61,6 +64,16 @@ class KernelExecutable(Readable):
         return {"instructions": lambda: instructions_text(self.program)}
 
 
+def _compile_alone(program: Program, config: Config, *, virtual_threads: int = 2) -> Alone:
+    """A scheduled program as a program of the accelerator `config` that runs once, its parameters zero.
+
+    `virtual_threads` as of `compile_program`. Raises LegalityError, EmissionError and PlacementError.
+    """
+    copies = dict.fromkeys(scratchpad_depths(config), virtual_threads)
+    lowered = run_pipeline(program, pipeline(config, copies))
+    return link_alone(config, lowered, {parameter.name for parameter in program.parameters})
+
+
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
     """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic.
 
@@ -68,7 +81,7 @@ def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: 
     """
     program = schedule.program if isinstance(schedule, Schedule) else schedule
     try:
-        alone = compile_alone(program, config, virtual_threads=virtual_threads)
+        alone = _compile_alone(program, config, virtual_threads=virtual_threads)
     except (EmissionError, PlacementError, LegalityError) as error:
         raise UserError(
             f"{program.name}: {str(error).splitlines()[0]}; on the accelerator every product and store must be "

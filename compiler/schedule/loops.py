@@ -49,7 +49,7 @@ def split(program: Program, loop: str, factor: int) -> Program:
         case Const(value=int(size)) if size <= factor:
             pieces, extent, value = Const(1), old.extent, inner
         case size if (whole := quotient(size, factor)) is not None:
-            pieces, extent = simplify(whole), Const(factor)
+            pieces, extent = whole if isinstance(whole, Const) else simplify(whole), Const(factor)
         case size:
             pieces = simplify((size + (factor - 1)) // factor)
             extent = simplify(minimum(factor, size - outer * factor))

@@ -16,8 +16,8 @@ from vdla.codesign import cpu_alone, evaluate, heterogeneous_run
 from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
 from vdla.codesign.network_run import DIVIDE
+from vdla.compiler.divided import compile_divided
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.pipeline import compile_divided
 from vdla.compiler.runtime.cpu_network import LaunchTime
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError

@@ -13,10 +13,10 @@ from mixed_networks import MixedNetwork, unoptimized
 
 from vdla.compiler import divided
 from vdla.compiler.cpu_stages import cpu_now
-from vdla.compiler.divided import Division
+from vdla.compiler.divided import Division, compile_divided
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
-from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.compiler.templates.vdla.lower import DoesNotFitError

@@ -26,13 +26,14 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
+from vdla.compiler.divided import compile_divided
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
-from vdla.compiler.pipeline import compile_divided, compile_program
+from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.check import check
 from vdla.isa.config import load_config

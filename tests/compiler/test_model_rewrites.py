@@ -228,8 +228,8 @@ def test_divided_networks_run_whatever_the_processor_alone_runs(text: str) -> No
 
 
 def test_a_model_that_only_the_processor_reads_is_one_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vdla.compiler.divided import compile_divided
     from vdla.compiler.graph import submodel
-    from vdla.compiler.pipeline import compile_divided
 
     content = model("""
         <ir_version: 8, opset_import: ["" : 17]> net (float[2, 3] x) => (float[2, 3] y) { y = Relu (x) }

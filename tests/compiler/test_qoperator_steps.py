@@ -17,10 +17,11 @@ from quantizer import quantized
 import vdla
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_stages import cpu_now
+from vdla.compiler.divided import compile_divided
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
-from vdla.compiler.pipeline import compile_divided, compile_kernels, compile_program
+from vdla.compiler.pipeline import compile_kernels, compile_program
 from vdla.compiler.runtime.accelerator import run
 
 SHAPE = (1, 3, 8, 8)

@@ -7,9 +7,8 @@ import pytest
 from vdla.isa.array_modes import ARRAY_REGISTERS, MODES, SWEEP_MODE, mode_of, modes_of
 from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF
 from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS
-from vdla.isa.layout import MATRIX
+from vdla.isa.layout import EXTENSION_OF, MATRIX
 from vdla.isa.registers import REGISTERS, register
 from vdla.isa.store_stages import STORE_STAGES, cycles_before, stage_cycles
 from vdla.isa.timing import post_latency

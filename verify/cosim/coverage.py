@@ -13,8 +13,18 @@ from itertools import product
 
 from vdla.isa.alu import AluOpcode, alu_extension
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF
-from vdla.isa.layout import FLAGS, LOADS, MATRIX, PADS, STORES, TOKEN_QUEUES, Unit, formats, unit_of
+from vdla.isa.layout import (
+    EXTENSION_OF,
+    FLAGS,
+    LOADS,
+    MATRIX,
+    PADS,
+    STORES,
+    TOKEN_QUEUES,
+    Unit,
+    formats,
+    unit_of,
+)
 from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 

@@ -15,8 +15,8 @@ from vdla.isa.access import loaded_elements
 from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF, decode_one
-from vdla.isa.layout import FLAGS, MATRIX, PADS, TOKEN_QUEUES, formats, unit_of
+from vdla.isa.decoding import decode_one
+from vdla.isa.layout import EXTENSION_OF, FLAGS, MATRIX, PADS, TOKEN_QUEUES, formats, unit_of
 from vdla.isa.program import Program
 from vdla.isa.program_builder import (
     CARRIERS,

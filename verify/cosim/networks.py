@@ -25,8 +25,8 @@ from vdla.compiler.graph.graph import (
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config
-from vdla.isa.decoding import EXTENSION_OF, decode_one
-from vdla.isa.layout import MemoryType
+from vdla.isa.decoding import decode_one
+from vdla.isa.layout import EXTENSION_OF, MemoryType
 from vdla.isa.program import Program
 from vdla.isa.program_builder import Instruction
 from vdla.isa.store_stages import StoreParts

@@ -21,7 +21,13 @@ _OPERATORS: dict[AluOpcode, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-VECTORS = {f"vector_{opcode.name.lower()}": opcode for opcode in _OPERATORS}
+VECTORS = {
+    "vector_min": AluOpcode.MIN,
+    "vector_max": AluOpcode.MAX,
+    "vector_add": AluOpcode.ADD,
+    "vector_mul": AluOpcode.MUL,
+    "vector_sub": AluOpcode.SUB,
+}
 """The ALU operation of each element-wise intrinsic, by the intrinsic's name."""
 
 
