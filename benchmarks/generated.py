@@ -107,6 +107,19 @@ DEPTHWISE = (
 """Depthwise convolutions with SAME padding: channels, height and width, kernel, stride, dilation, and type."""
 LANES = {"avx512": 16, "avx2": 8, "sse": 4}
 """Levels of vectors, with the channels of a block of activations on each of them."""
+DENSE = (
+    (1, 768, 768),
+    (1, 1000, 1000),
+    (16, 768, 768),
+    (49, 512, 2048),
+    (128, 768, 3072),
+    (128, 3072, 768),
+    (197, 384, 1536),
+    (512, 512, 512),
+    (100, 27, 30),
+    (1024, 64, 256),
+)
+"""Products with weights W: rows, depth and columns."""
 ACTIVATION: Mapping[str, Any] = {"batch": 1, "channels": 60, "plane": 784, "scale": 0.1, "zero_point": 2}
 """An activation that is quantized, or dequantized."""
 NESTS: Mapping[str, Callable[[int], Program]] = {
@@ -189,6 +202,10 @@ def _cases() -> dict[str, Callable[[int], Program]]:
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
         program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
         found[name] = partial(_same, program)
+    for rows, depth, columns in DENSE:
+        epilogue = Epilogue(bias=True, activation="relu")
+        program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=epilogue)
+        found[f"dense:{rows},{depth},{columns}"] = partial(_same, program)
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
         found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
@@ -217,7 +234,8 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
         )
         for p in program.parameters
     }
-    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program))
+    constants = frozenset({"W"} if name.startswith("dense:") else ())
+    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, constants))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
     times = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
     found = {"name": name, "level": level, "hand": statistics.median(times[0]) * 1e6}

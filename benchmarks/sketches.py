@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,7 +32,6 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocke
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -40,6 +40,7 @@ from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
 """Least seconds of one timed repetition."""
+WEIGHTS = frozenset({"W"})
 SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 
 
@@ -49,13 +50,14 @@ class Case:
 
     program: Program
     template: Callable[[CpuTarget, Program], Schedule]
-    constants: frozenset[str] = frozenset({"W"})
+    constants: frozenset[str] = WEIGHTS
 
 
 def cases() -> dict[str, Case]:
     return {
         "dense 256": Case(
-            program=product(Matrices(rows=256, depth=256, columns=256)), template=dense_cpu.schedule
+            program=product(Matrices(rows=256, depth=256, columns=256)),
+            template=partial(scheduled, constants=WEIGHTS),
         ),
         "conv2d C2": Case(
             program=blocked_convolution(

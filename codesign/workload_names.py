@@ -27,7 +27,6 @@ from vdla.compiler.templates.cpu.read_workload import workload_from_dict
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
-    DenseCpu,
     SketchCpu,
 )
 from vdla.compiler.templates.vdla.read_workload import checked
@@ -151,7 +150,8 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             )
         case "dense":
             rows, depth, columns = sizes
-            workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+            of = Matrices(rows=rows, depth=depth, columns=columns)
+            workload = SketchCpu(operator="dense", constants=("W",), expression=product(of))
         case _:
             workload = _without_knobs(text, operator, sizes, target)
             if (reason := workload.refusal()) is not None:

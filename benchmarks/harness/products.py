@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from onnx import TensorProto, helper
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.codesign.evaluate import kernels_saturate
 from vdla.codesign.timing import Timed
 from vdla.compiler.codegen.cpu.kernel import build
@@ -16,8 +17,7 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+from vdla.compiler.templates.cpu.lowered import scheduled
 
 from .case import Case, relative_error
 from .peer import model_of, session, value
@@ -66,7 +66,7 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
     shapes = {"X": (rows, depth), "W": (depth, columns)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
     program = product(Matrices(rows=rows, depth=depth, columns=columns))
-    schedule = dense_cpu.schedule(host_target(), program, parallel=threads > 1)
+    schedule = scheduled(host_target(), program, frozenset({"W"}), parallel=threads > 1)
     ours, result, close = bound_kernel(schedule, arrays, threads)
     nodes = [helper.make_node("MatMul", ["X", "W"], ["Y"])]
     inputs, outputs = [value("X", (rows, depth))], [value("Y", (rows, columns))]
@@ -94,7 +94,7 @@ def int8_product_case(size: int, threads: int) -> Case:
     most = 64 if kernels_saturate() else 128
     w = rng.integers(-most, most, (size, size)).astype(np.int8)
     program = product(Matrices(rows=size, depth=size, columns=size), types=DOT_INT8)
-    schedule = dense_int8_cpu.schedule(host_target(), program, parallel=threads > 1)
+    schedule = dense_int8(host_target(), program, parallel=threads > 1)
     ours, result, close = bound_kernel(schedule, {"X": x, "W": w}, threads)
     square = (size, size)
     inputs = [value("X", square, TensorProto.UINT8)]

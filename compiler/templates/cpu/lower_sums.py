@@ -11,13 +11,14 @@ from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution, Dense
 from ...schedule import Schedule
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
+from ...te.ops.product import Matrices, product
 from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..lowered_node import fused, lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
 from .lowered import LoweredCpuNode, scheduled, sketched
 from .table import CPU
-from .workload import Conv2dCpu, CpuWorkload, DenseCpu, Parts
+from .workload import Conv2dCpu, CpuWorkload, Parts
 
 
 def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
@@ -90,12 +91,13 @@ def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:
     """The kernel of a product with a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
-    workload = DenseCpu(rows=rows, depth=depth, columns=columns, parts=Parts.of(operator.epilogue))
-    program = workload.program(operator.epilogue)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=operator.epilogue)
     arrays = {"W": graph.constants[node.inputs[1]]}
     if operator.epilogue.bias:
         arrays["B"] = graph.constants[node.inputs[2]]
-    return _sum(graph, node, operator.epilogue, Expression(program=program, arrays=arrays), workload)
+    schedule = partial(scheduled, constants=frozenset({"W"}), parallel=True)
+    lowered = _sum(graph, node, operator.epilogue, Expression(program=program, arrays=arrays), schedule)
+    return sketched(lowered, "dense")
 
 
 def _sum(

@@ -31,14 +31,23 @@ def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None 
     return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))
 
 
-def scheduled(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """The generator's default schedule of a program. `parallel`: loops run on the threads of the kernel's pool."""
+def scheduled(
+    target: CpuTarget,
+    program: Program,
+    constants: frozenset[str] = frozenset(),
+    *,
+    parallel: bool = False,
+) -> Schedule:
+    """The generator's default schedule of a program. `parallel`: loops run on the threads of the kernel's pool.
+
+    `constants`: parameters that may be packed before any call (weights).
+    """
     if any(isinstance(node, Reduce) for node in walk(program)):
         from .sketch.default import default_values
         from .sketch.schedule import sketch_schedule
         from .sketch.sketch import sketches
 
-        given = sketches(program, target, parallel=parallel)
+        given = sketches(program, target, constants=constants, parallel=parallel)
         return sketch_schedule(given, default_values(given))
     from .sketch.nests import schedule_nests
 

@@ -12,10 +12,11 @@ from math import inf
 import numpy as np
 
 from ...codegen.cpu.machine import CpuTarget
-from ..columns import Columns, Values, one_point
-from ..space import Space
-from .dense_space import default_values, space
-from .workload import CpuWorkload, DenseCpu
+from ..columns import Values
+from .register_tile import MAXIMUM_ROWS, fits, tile_cycles
+from .sketch.default import default_values
+from .sketches import sketches_of
+from .workload import CpuWorkload, SketchCpu
 
 SLOWER = 1.04
 """Largest estimated slowdown of a product that uses existing panels."""
@@ -38,44 +39,34 @@ class PanelWidths:
 
     def choose(self, workload: CpuWorkload) -> Values | None:
         """The knobs of a product with a width in `held`; None for the template's own choice."""
-        if not isinstance(workload, DenseCpu):
+        if not isinstance(workload, SketchCpu) or workload.operator != "dense":
             return None
-        program = workload.program()
-        points, own = space(self.target, program), default_values(self.target, program)
-        known = self.held.setdefault((workload.depth, workload.columns), [])
-        most = SLOWER * _cost(points, own)
-        found = min((_with_panels(points, own, vectors) for vectors in known), default=(inf, own), key=_first)
-        if own["vectors"] in known or found[0] > most:
-            if own["vectors"] not in known:
-                known.append(own["vectors"])
+        given = sketches_of(self.target, workload)
+        own, summed = default_values(given), given.main
+        assert summed is not None
+        columns = len(summed.axles) - 1
+        lanes = given.lanes(summed.bits)
+        depth, size = summed.terms[0].size, summed.axles[columns].size
+        values = {axis.name: axis.values for axis in given.axes}
+        # Without a loop over rows there is one row.
+        rows = np.array(values["tile.0"] if columns else (1,))
+        sizes = (1, summed.axles[0].size if columns else 1, -(-size // lanes))
+        mine = (own["tile.0"] if columns else 1, -(-own[f"tile.{columns}"] // lanes))
+        known = self.held.setdefault((depth, size), [])
+        most = SLOWER * float(tile_cycles(sizes, (1, *mine), depth))
+        best, point = inf, own
+        for vectors in known:
+            width = min(vectors * lanes, size)
+            cost = tile_cycles(sizes, (1, rows, np.full_like(rows, vectors)), depth)
+            kept = fits(self.target, rows, vectors) & (rows <= MAXIMUM_ROWS)
+            kept &= rows * vectors >= min(LEAST_SUMS, mine[0] * mine[1])
+            cost = np.where(kept, cost, inf)
+            if cost.min() < best and width in values[f"tile.{columns}"]:
+                best = float(cost.min())
+                tile = {"tile.0": int(rows[int(np.argmin(cost))])} if columns else {}
+                point = {**own, **tile, f"tile.{columns}": width}
+        if mine[1] in known or best > most:
+            if mine[1] not in known:
+                known.append(mine[1])
             return None
-        return found[1]
-
-
-def _first(found: tuple[float, Values]) -> float:
-    return found[0]
-
-
-def _cost(points: Space, values: Values) -> float:
-    return _costs(points, one_point(values))[0]
-
-
-def _costs(points: Space, columns: Columns) -> list[float]:
-    account = points.account(columns)
-    legal = points.allowed(account)
-    return np.where(legal, account.quantities["estimated cycles"], inf).tolist()
-
-
-def _with_panels(points: Space, own: Values, vectors: int) -> tuple[float, dict[str, int]]:
-    """The least estimated cost with panels of `vectors` vectors, and its point: the template's default except for a
-    tile's rows and vectors.
-    """
-    axes = {axis.name: axis.values for axis in points.axes}
-    if vectors not in axes["vectors"]:
-        return inf, dict(own)
-    rows = np.array(axes["rows"], np.int64)
-    columns = {name: np.full_like(rows, value) for name, value in own.items()}
-    costs = np.array(_costs(points, {**columns, "rows": rows, "vectors": np.full_like(rows, vectors)}))
-    costs[rows * vectors < min(LEAST_SUMS, own["rows"] * own["vectors"])] = inf
-    best = int(np.argmin(costs))
-    return float(costs[best]), {**own, "rows": int(rows[best]), "vectors": vectors}
+        return point

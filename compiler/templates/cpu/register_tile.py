@@ -91,6 +91,16 @@ def choose_tile(
     return int(rows[best]), int(columns[best]), int(vectors[best])
 
 
+def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
+    """Number of rows that share a panel of weights: as many as fill twice the second-level cache.
+
+    The panel stays in that cache. Rows may be read again from the next cache level for each panel, because an element
+    is used for all columns of a tile, so that their traffic is low. Reloading a panel for few rows would stall.
+    """
+    tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
+    return tile_rows * min(tiles, -(-rows // tile_rows))
+
+
 WAITING_SHARE = 0.05
 """Least time of waiting for weights, as a share of the arithmetic, at which prefetches pay for their instructions."""
 PREFETCH_BYTES = 4096

@@ -71,4 +71,4 @@ def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] |
         from .conv_transpose import schedule
 
         return schedule(target, workload.expression, workload.window, parallel=True)
-    return scheduled(target, workload.expression, parallel=True)
+    return scheduled(target, workload.expression, frozenset(workload.constants), parallel=True)

@@ -53,18 +53,6 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
                     ),
                 ),
             )
-        case "dense_cpu":
-            from . import dense, dense_space
-
-            return Template(
-                name=name,
-                space=lambda target, w: dense_space.space(target, w.program()),
-                choice=lambda target, w: dense_space.default_values(target, w.program()),
-                schedule=_scheduled(
-                    lambda target, w, values: dense_space.knobs_of(target, w.program(), values),
-                    lambda target, program, _, knobs: dense.schedule(target, program, knobs, parallel=True),
-                ),
-            )
         case "sketch_cpu":
             from . import sketches
 

@@ -19,7 +19,6 @@ from ...ir.work import statement_runs
 from ...te.blocks import Window
 from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
 from ...te.ops.convolution import Convolution
-from ...te.ops.product import Matrices, product
 from ...te.ops.sums import Activation, Epilogue
 
 
@@ -85,23 +84,8 @@ class Conv2dCpu(_Described):
         return blocked_convolution(shape, block_in=self.block_in, block_out=self.block_out, sums=sums)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DenseCpu(_Described):
-    """`te.ops.product`, scheduled by template `dense_cpu`."""
-
-    template: Literal["dense_cpu"] = "dense_cpu"
-    rows: int
-    depth: int
-    columns: int
-    parts: Parts = field(default_factory=Parts)
-
-    def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts."""
-        sizes = Matrices(rows=self.rows, depth=self.depth, columns=self.columns)
-        return product(sizes, epilogue=epilogue or self.parts.epilogue)
-
-
 Operator: TypeAlias = Literal[
+    "dense",
     "matmul",
     "softmax",
     "normalization",
@@ -155,7 +139,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DenseCpu | SketchCpu
+CpuWorkload: TypeAlias = Conv2dCpu | SketchCpu
 MOST_RUNS = 1 << 36
 """Most statement executions of a program that can be measured: about a minute at a nanosecond each."""
 

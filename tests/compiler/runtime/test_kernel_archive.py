@@ -9,7 +9,9 @@ import tarfile
 import numpy as np
 import pytest
 from archives import members, rewrite
+from dense_schedules import dense
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode, emit_object
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -23,8 +25,6 @@ from vdla.compiler.runtime.kernel_archive import load_kernels, save_kernels
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.util.errors import UserError
 
 PROGRAM = product(Matrices(rows=40, depth=20, columns=70), epilogue=Epilogue(bias=True, activation="relu"))
@@ -32,8 +32,8 @@ PROGRAM = product(Matrices(rows=40, depth=20, columns=70), epilogue=Epilogue(bia
 
 def compiled(text: str = "llvm") -> ObjectCode:
     target = parse_target(text)
-    s = dense_cpu.schedule(target, PROGRAM, parallel=True)
-    other = dense_int8_cpu.schedule(target, product(Matrices(rows=3, depth=5, columns=7), types=DOT_INT8))
+    s = dense(target, PROGRAM, parallel=True)
+    other = dense_int8(target, product(Matrices(rows=3, depth=5, columns=7), types=DOT_INT8))
     modules = [
         lower(s.program, target, function="net_dense"),
         lower(other.program, target, function="net_bytes"),
@@ -51,7 +51,7 @@ def path(tmp_path):
 def test_loaded_kernels_compute_the_same(path, threads):
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.integers(-9, 10, p.shape).astype(np.float32) for p in PROGRAM.parameters}
-    s = dense_cpu.schedule(host_target(), PROGRAM, parallel=True)
+    s = dense(host_target(), PROGRAM, parallel=True)
     kernels = load_kernels(path)
     assert list(kernels) == ["net_dense", "net_bytes"]
     packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros((40, 70), np.float32)}

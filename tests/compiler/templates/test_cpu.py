@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign import representatives
+from dense_schedules import dense
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.intrinsics import intrinsics
 from vdla.compiler.codegen.cpu.kernel import build
@@ -15,10 +17,10 @@ from vdla.compiler.codegen.cpu.machine import GENERIC_LEVELS, host_target, host_
 from vdla.compiler.codegen.cpu.module import lower
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.pool import Pool
-from vdla.compiler.ir.expr import Call, maximum
+from vdla.compiler.ir.expr import Call, Const, maximum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.visit import rewrite_at
+from vdla.compiler.ir.visit import loops, rewrite_at
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
@@ -30,8 +32,6 @@ from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.default import default_values
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -86,7 +86,7 @@ def check(program, s, target, pool=None):
 def test_dense(target, shape):
     rows, depth, columns = shape
     program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=FULL)
-    check(program, dense_cpu.schedule(target, program), target)
+    check(program, dense(target, program), target)
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,13 @@ def test_dense(target, shape):
 )
 def test_dense_writes_out_steps_and_asks_for_weights_early(shape, steps, hints):
     target = replace(host_target(), cache_bytes=(32 * 1024, 512 * 1024))
-    assert dense_cpu.choose_knobs(target, *shape).unroll == steps
     rows, depth, columns = shape
     program = product(Matrices(rows=rows, depth=depth, columns=columns))
-    schedule = dense_cpu.schedule(target, program)
+    schedule = dense(target, program)
+    innermost = [loop for loop in loops(schedule.program) if loop.name.startswith("dense.k")][-1]
+    assert innermost.kind == "unroll" and innermost.extent == Const(steps)
     assert ("prefetch" in {step.primitive for step in schedule.trace}) == hints
     check(program, schedule, target)
-
-
-def test_dense_with_staged_rows():
-    target = host_target()
-    program = product(Matrices(rows=11, depth=19, columns=21))
-    knobs = dense_cpu.Knobs(rows=4, vectors=1, row_block=8, stage=True)
-    check(program, dense_cpu.schedule(target, program, knobs), target)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,7 @@ def test_dense_with_staged_rows():
 def test_dense_int8(target, shape):
     rows, depth, columns = shape
     program = product(Matrices(rows=rows, depth=depth, columns=columns), types=DOT_INT8)
-    s = dense_int8_cpu.schedule(target, program)
+    s = dense_int8(target, program)
     assert ("tensorize" in {step.primitive for step in s.trace}) == target.dot_product
     check(program, s, target)
 
@@ -290,15 +284,15 @@ def test_parallel_kernels():
     large = sizes | {"height": 20, "width": 12}
     depthwise = blocked_depthwise(Convolution(**large, filters=8, groups=8), block=2)
     plain, int8 = (
-        product(Matrices(rows=9, depth=5, columns=70)),
+        product(Matrices(rows=30, depth=9, columns=70)),
         product(Matrices(rows=9, depth=5, columns=70), types=DOT_INT8),
     )
     with Pool(2) as pool:
         for program, s in (
             (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
             (depthwise, scheduled(target, depthwise, parallel=True)),
-            (plain, dense_cpu.schedule(target, plain, parallel=True)),
-            (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
+            (plain, dense(target, plain, parallel=True)),
+            (int8, dense_int8(target, int8, parallel=True)),
         ):
             assert any("parallel" in step.arguments for step in s.trace)
             check(program, s, target, pool)

@@ -16,14 +16,15 @@ from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import conv2d_space as conv2d_cpu_space
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
-    DenseCpu,
     Parts,
+    SketchCpu,
 )
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.tune.measure.reference import expected
@@ -53,7 +54,6 @@ WORKLOADS = {
         block_in=16,
         block_out=16,
     ),
-    "dense": DenseCpu(rows=9, depth=36, columns=50, parts=Parts(bias=True, activation="relu")),
 }
 HOST = host_target()
 SERVER = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4")
@@ -191,7 +191,8 @@ def test_spaces_of_the_papers_layers_hold_many_programs(name):
 
 
 def test_counted_programs_are_no_fewer_than_estimated():
-    small = CPU.space(SERVER, DenseCpu(rows=4, depth=12, columns=33))
+    program = product(Matrices(rows=2, depth=4, columns=10))
+    small = CPU.space(SERVER, SketchCpu(operator="dense", expression=program))
     exact = count_programs(small)
     assert 0.1 * exact < least_programs(small, np.random.default_rng(6), 5_000) < exact < small.size
 

@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from campaign import examples
+from dense_schedules import dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -16,7 +17,6 @@ from vdla.compiler.te.ops.lstm import input_weights, recurrent_weights
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.recurrent import recurrent_steps
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
 
 DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
@@ -53,7 +53,7 @@ def gates_of(arrays, target):
     program = product(
         Matrices(rows=steps * batch, depth=inputs, columns=len(b)), epilogue=Epilogue(bias=True)
     )
-    (g,) = run(program, {"X": arrays["X"].reshape(-1, inputs), "W": w, "B": b}, dense_cpu.schedule, target)
+    (g,) = run(program, {"X": arrays["X"].reshape(-1, inputs), "W": w, "B": b}, dense, target)
     return g
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+from math import prod
+
 import pytest
 
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.cpu.dense_space import default_values, space
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu.panel_widths import LEAST_SUMS, SLOWER, Panels, PanelWidths
-from vdla.compiler.templates.cpu.workload import Conv2dCpu, DenseCpu
+from vdla.compiler.templates.cpu.register_tile import tile_cycles
+from vdla.compiler.templates.cpu.table import CPU
+from vdla.compiler.templates.cpu.workload import Conv2dCpu, SketchCpu
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
@@ -23,25 +27,30 @@ def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: i
     target, held, kinds, alone = TARGETS[name], Panels(), set(), []
     widths = PanelWidths(target, held)
     for rows in LENGTHS:
-        workload = DenseCpu(rows=rows, depth=depth, columns=columns)
-        program = workload.program()
-        points, own = space(target, program), default_values(target, program)
+        program = product(Matrices(rows=rows, depth=depth, columns=columns))
+        workload = SketchCpu(operator="dense", constants=("W",), expression=program)
+        own, space = CPU.default(target, workload), CPU.space(target, workload)
         chosen = widths.choose(workload) or own
-        kinds.add(chosen["vectors"])
-        alone.append(own["vectors"])
-        costs = []
-        for values in (chosen, own):
-            account = points.account({axis: np.array([value]) for axis, value in values.items()})
-            assert points.allowed(account).all()
-            costs.append(float(account.quantities["estimated cycles"][0]))
+        assert space.legal(space.point(chosen)[None]).all()
+        tiles = [_tile(values, target.lanes(DType.FLOAT32), rows) for values in (chosen, own)]
+        kinds.add(tiles[0][1])
+        alone.append(tiles[1][1])
+        sizes = (1, rows, -(-columns // target.lanes(DType.FLOAT32)))
+        costs = [float(tile_cycles(sizes, (1, *tile), depth)) for tile in tiles]
         assert costs[0] <= SLOWER * costs[1]
-        least = min(LEAST_SUMS, own["rows"] * own["vectors"])
-        assert chosen["rows"] * chosen["vectors"] >= least
+        assert prod(tiles[0]) >= min(LEAST_SUMS, prod(tiles[1]))
     assert kinds == set(held[depth, columns])
     assert len(kinds) <= len(set(alone))
     if target.vector_bits == 512 and columns > 100:
         # One for most lengths, and one each for those of one and two tokens.
         assert len(kinds) <= 3 < len(set(alone))
+
+
+def _tile(values, lanes: int, rows: int) -> tuple[int, int]:
+    """Rows and vectors of a register tile."""
+    if rows == 1:
+        return 1, -(-values["tile.0"] // lanes)
+    return values["tile.0"], -(-values["tile.1"] // lanes)
 
 
 def test_other_workloads_keep_their_own() -> None:

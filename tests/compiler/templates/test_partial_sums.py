@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from campaign import representatives
+from dense_schedules import dense
 from kernels import evaluate, run
 
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -15,7 +16,6 @@ from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
-from vdla.compiler.templates.cpu import dense as dense_cpu
 
 CASES = [
     # channels, block, kernel, groups, how many blocks make a part
@@ -61,7 +61,7 @@ def test_long_products(depth) -> None:
     program = product(Matrices(rows=11, depth=depth, columns=37), epilogue=Epilogue(bias=True))
     rng = np.random.default_rng(depth)
     arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
-    (got,) = run(program, arrays, dense_cpu.schedule, host_target())
+    (got,) = run(program, arrays, dense, host_target())
     np.testing.assert_array_equal(got, arrays["X"] @ arrays["W"] + arrays["B"])
 
 
@@ -70,6 +70,6 @@ def test_errors_of_long_sums_stay_small() -> None:
     program = product(Matrices(rows=3, depth=4096, columns=16))
     rng = np.random.default_rng(1)
     arrays = {p.name: rng.random(p.shape, dtype=np.float32) for p in program.parameters[:-1]}
-    (got,) = run(program, arrays, dense_cpu.schedule, host_target())
+    (got,) = run(program, arrays, dense, host_target())
     exact = arrays["X"].astype(np.float64) @ arrays["W"]
     assert np.abs(got - exact).max() / exact.max() < 5e-7

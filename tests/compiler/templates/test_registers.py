@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from dense_schedules import dense
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.machine_code import optimise, target_machine
 from vdla.compiler.codegen.cpu.module import lower
 from vdla.compiler.codegen.cpu.options import parse_target
@@ -16,8 +18,6 @@ from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
 from vdla.compiler.templates.cpu import recurrent as recurrent_cpu
 
@@ -97,10 +97,10 @@ def test_conv_transpose(target):
 
 def test_products(target):
     program = product(Matrices(rows=30, depth=300, columns=100))
-    check(dense_cpu.schedule(target, program), target)
+    check(dense(target, program), target)
     if target.dot_product:
         program = product(Matrices(rows=30, depth=40, columns=100), types=DOT_INT8)
-        check(dense_int8_cpu.schedule(target, program), target)
+        check(dense_int8(target, program), target)
 
 
 def test_lstm(target):

@@ -27,7 +27,6 @@ from vdla.compiler.templates.cpu.read_workload import workload_from_dict
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
-    DenseCpu,
     Parts,
     SketchCpu,
 )
@@ -81,7 +80,9 @@ POOL = SketchCpu(
         SKETCH,
         MATMUL,
         CONVOLUTION,
-        DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
+        SketchCpu(
+            operator="dense", constants=("W",), expression=product(Matrices(rows=3, depth=4, columns=5))
+        ),
         POOL,
         ADDITION,
     ],
@@ -132,7 +133,7 @@ def test_what_is_no_program_to_be_tuned_is_refused():
     integers = program_to_dict(product(Matrices(rows=3, depth=4, columns=5), types=DOT_INT8))
     long = [["X", "float32", "dram", 1 << 24], *expression["buffers"][1:]]
     for wrong, message in (
-        ({"operator": "lstm"}, "operator has 'lstm'|operator is 'lstm', must be one of matmul"),
+        ({"operator": "lstm"}, "operator has 'lstm'|operator is 'lstm', must be one of dense, matmul"),
         ({"constants": ["Y"]}, "constants must be some of X, W, in this order"),
         ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
         ({"window": SKETCH.to_dict()["window"]}, "a conv_transpose has a window, and nothing else has"),
@@ -219,7 +220,7 @@ def model():
         "W": rng.standard_normal((16, 8, 3, 3)),
         "B": rng.standard_normal(16),
         "D": rng.standard_normal((16, 1, 3, 3)),
-        "M": rng.standard_normal((16 * 3 * 3, 10)),
+        "M": rng.standard_normal((16 * 3 * 3, 40)),
     }
     nodes = [
         helper.make_node("Conv", ["input", "W", "B"], ["c"], pads=[1, 1, 1, 1]),
@@ -233,7 +234,7 @@ def model():
         nodes,
         "small",
         [helper.make_tensor_value_info("input", TensorProto.FLOAT, (1, 8, 6, 7))],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, (1, 10))],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, (1, 40))],
         [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()],
     )
     built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -252,16 +253,16 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
         # One of them has a knob too many.
         return (
             {**values[workload.template], "width": 1}
-            if isinstance(workload, DenseCpu)
+            if getattr(workload, "operator", "") == "dense"
             else values[workload.template]
         )
 
     knobs = ChosenKnobs(choose=choose)
     tuned = compile_kernels(model(), cpu_now(), knobs=knobs)
-    assert values.keys() == {"conv2d_cpu", "sketch_cpu", "dense_cpu"}
+    assert values.keys() == {"conv2d_cpu", "sketch_cpu"}
     assert [w.template for w in knobs.applied] == ["conv2d_cpu", "sketch_cpu"]
     assert [(w.template, why) for w, why in knobs.ignored] == [
-        ("dense_cpu", "dense_cpu has no knob width, or no value was given for it")
+        ("sketch_cpu", "sketch_cpu has no knob width, or no value was given for it")
     ]
     assert isinstance(knobs.applied[0], Conv2dCpu)
     asked = [*knobs.applied, *(workload for workload, _ in knobs.ignored)]

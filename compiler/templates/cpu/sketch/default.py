@@ -8,9 +8,9 @@ from math import prod
 from ....ir.expr import Const
 from ....ir.stmt import Copy
 from ....ir.visit import walk
-from ..dense import row_block
 from ..loops import VECTORS
-from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile
+from ..partial_sums import part_size
+from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, most_steps, row_block, written_steps
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
 
@@ -168,11 +168,19 @@ def _product_tile(
 
 
 def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
-    """The knobs of the operand `wide`, which is read in panels: whether panels are copied, and the order of loops."""
-    copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
+    """The knobs of the operand `wide`, which is read in panels: whether panels are packed or copied, and the order of
+    loops. Sums with weights, which may be long, have unrolled steps and partial sums.
+    """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]
     free = permuted(summed)
     order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
     number = given.number(wide)
+    if wide.buffer in given.constants:
+        depth = prod(term.size for term in summed.terms)
+        part = part_size(depth) or 0
+        part -= part % written_steps(given.target, depth)
+        steps = {"part": part, "unroll": most_steps(given.target)}
+        return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
+    copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
     return {f"copy.{number}": int(copied), "order": order, "outer": order}

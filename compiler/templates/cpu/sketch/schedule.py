@@ -12,6 +12,7 @@ from ....ir.visit import find_statement, free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
+from ..register_tile import ask_early, waits_for_weights
 from .cost import effective_values
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
@@ -51,11 +52,12 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
     for summed, tiles in tiled:
         _pack(s, given, summed, tiles)
-    for _, tiles in tiled:
+    for summed, tiles in tiled:
         if given.parallel:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
+        _ask_early(s, given, summed, tiles.knobs)
     schedule_around(s, given.stages.around, given.stages.chains if given.parallel else ())
     return s
 
@@ -194,6 +196,25 @@ def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
                 if loop in tiles.repeated
             ]
             _copy_panels(s, given, summed, read, tiles.knobs, own, tiles.around)
+
+
+def _ask_early(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs) -> None:
+    """Prefetches packed weights of a product where a tile would wait for them. Weights that are read once are
+    contiguous, and need no prefetches.
+    """
+    lane = knobs.vector
+    again = any(axle.size > knobs.tile[axle.name] for axle in summed.axles if axle is not lane)
+    for read in packable(given, summed):
+        if len(summed.terms) != 1 or not again or not knobs.get(f"pack.{given.number(read)}"):
+            continue
+        weights = prod(read.shape) * read.bits // 8
+        if waits_for_weights(
+            given.target,
+            panel=weights * min(knobs.tile[lane.name] / lane.size, 1),
+            weights=weights,
+            cycles=summed.work / (2 * given.lanes(summed.bits)),
+        ):
+            ask_early(s, summed.terms[0].name, read.buffer)
 
 
 def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str) -> None:

@@ -18,6 +18,8 @@ from ....ir.stmt import Program, Reduce
 from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
 from ...space import Axis
+from ..partial_sums import part_size
+from ..register_tile import written_steps
 from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
@@ -256,7 +258,8 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
     for number, axle in enumerate(summed.axles):
         sizes = {even(axle.size, t) for t in range(1, TILE_ROWS + 1)}
         if axle in vectors:
-            sizes |= {min(n * k, axle.size) for k in range(1, TILE_VECTORS + 1)}
+            longest = max(TILE_VECTORS, given.target.vector_registers // 2)
+            sizes |= {min(n * k, axle.size) for k in range(1, longest + 1)}
         axes.append(Axis(name=f"tile.{number}", values=tuple(sorted(sizes))))
         counts = [c for c in BLOCKS if c < axle.size]
         axes.append(Axis(name=f"block.{number}", values=(0, *counts)))
@@ -268,7 +271,10 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
         axes.append(Axis(name="terms", values=tuple(range(count))))
     longest = max(t.size for t in summed.terms)
     if longest > 1:
-        parts = {even(longest, p) for p in PARTS if p < longest} - {longest}
+        parts = {even(longest, p) for p in PARTS if p < longest}
+        # The default partial sum, and a multiple of the default's unrolled steps below it.
+        part = part_size(longest) or longest
+        parts = (parts | {part, part - part % written_steps(given.target, longest)}) - {longest}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
         window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
         whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()

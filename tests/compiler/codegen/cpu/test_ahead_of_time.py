@@ -11,7 +11,9 @@ import sys
 import numpy as np
 import pytest
 from cross import zig
+from dense_schedules import dense
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.ahead_of_time import (
     c_compiler,
     emit_object,
@@ -32,8 +34,6 @@ from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 
 TARGETS = {
     "host": "llvm",
@@ -56,8 +56,8 @@ def two_kernels(text: str) -> tuple[list[Module], list[Schedule]]:
     """A parallel product of floats and one of int8 for a target, and their schedules."""
     target = parse_target(text)
     schedules = [
-        dense_cpu.schedule(target, PROGRAMS[0], parallel=True),
-        dense_int8_cpu.schedule(target, PROGRAMS[1]),
+        dense(target, PROGRAMS[0], parallel=True),
+        dense_int8(target, PROGRAMS[1]),
     ]
     names = ("two_floats", "two_bytes")
     modules = [lower(s.program, target, function=n) for s, n in zip(schedules, names, strict=True)]

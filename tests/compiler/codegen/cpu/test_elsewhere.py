@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from campaign import representatives
 from cross import emulator, run_elsewhere
+from dense_schedules import dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.module import lower
 from vdla.compiler.codegen.cpu.options import parse_target
@@ -38,8 +40,6 @@ from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
-from vdla.compiler.templates.cpu import dense as dense_cpu
-from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 MACHINES = {
@@ -101,7 +101,7 @@ sizes = st.integers(1, 40)
 def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
     program = product(Matrices(rows=rows, depth=depth, columns=columns), types=DOT_INT8)
     arrays = arrays_of(program, seed)
-    s = dense_int8_cpu.schedule(parse_target(MACHINES[machine][0]), program)
+    s = dense_int8(parse_target(MACHINES[machine][0]), program)
     # A single column has no loop that could be one of the instruction.
     dots = machine == "aarch64-dots" and depth >= 4 and columns > 1
     assert any(step.primitive == "tensorize" for step in s.trace) == dots
@@ -115,7 +115,7 @@ def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
 def test_float_products(tmp_path_factory, machine, rows, depth, columns, seed):
     program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=FULL)
     arrays = arrays_of(program, seed)
-    s = dense_cpu.schedule(parse_target(MACHINES[machine][0]), program)
+    s = dense(parse_target(MACHINES[machine][0]), program)
     found = run(machine, s, arrays, tmp_path_factory.mktemp("float"))
     wide = {name: array.astype(np.float64) for name, array in arrays.items()}
     expected = np.clip(wide["X"] @ wide["W"] + wide["B"] + wide["R"], FULL.low, FULL.high)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from campaign import representatives
 from cross import run_elsewhere
+from dense_schedules import dense
 
 from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.module import Module, lower
@@ -20,7 +21,6 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import dense as dense_cpu
 
 ROWS = 24
 FIRST = product(Matrices(rows=ROWS, depth=30, columns=40), epilogue=Epilogue(bias=True, activation="relu"))
@@ -35,7 +35,7 @@ def network(text: str, weights: dict[str, np.ndarray]) -> tuple[list[Module], Mo
     target = parse_target(text)
     modules, constants = [], {}
     for name, program in (("first", FIRST), ("second", SECOND)):
-        s = dense_cpu.schedule(target, program, parallel=True)
+        s = dense(target, program, parallel=True)
         modules.append(lower(s.program, target, function=f"net_{name}"))
         packed = pack_arrays(s.trace, {"W": weights[name]})
         constants[f"{name}.W"] = packed["W"]
@@ -138,7 +138,7 @@ GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant(
 )
 def test_places_that_do_not_fit(changes, message):
     target = parse_target("llvm")
-    s = dense_cpu.schedule(target, FIRST)
+    s = dense(target, FIRST)
     module = lower(s.program, target, function="kernel")
     shapes = {p.name: p.shape for p in module.parameters}
     constants = {name: np.zeros(shapes[name], np.float32) for name in ("W", "B", "Y")}
