@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.arithmetic import INT8_LOW
-from vdla.isa.scales import requantize_scale
+from vdla.isa.scales import INT8_LOW, requantize_scale
 
 from ..te.post import Post
 from .int8_operators import Int8Convolution
