@@ -14,7 +14,7 @@ import onnx
 from vdla.compiler.divided import Division
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.onnx_load import OLDEST_OPSET, opset_of
-from vdla.compiler.graph.onnx_read import coarsest_float, is_quantized, read_model
+from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.graph.opset_conversion import convert_opset
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.runtime.artifact import Compiled
@@ -42,6 +42,7 @@ from .evaluate import (
     shipped_samples,
     symmetric,
 )
+from .output_check import coarsest_float
 from .report.division import (
     LARGEST,
     LSB,

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import coarsest_float, is_quantized, read_model
+from vdla.compiler.graph.onnx_read import ReadModel, Source, is_quantized, read_model
 from vdla.compiler.graph.quantize.error import Error
 
 from .evaluate import (
@@ -195,3 +196,21 @@ def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np
     """Both arrays with zeros at the elements where both have the same infinity, or both NaN."""
     same = ~np.isfinite(expected) & ((expected == got) | (np.isnan(expected) & np.isnan(got)))
     return np.where(same, 0, expected), np.where(same, 0, got)
+
+
+def coarsest_float(source: Source | ReadModel) -> str:
+    """The float type with the shortest mantissa in which a model computes: "float32", "float16" or "bfloat16".
+
+    16-bit weights that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
+    """
+    graph = (source if isinstance(source, ReadModel) else read_model(source)).bare.graph
+    held = {item.name: item.data_type for item in graph.initializer}
+    found = {info.type.tensor_type.elem_type for info in graph.input if info.name not in held}
+    for node in graph.node:
+        if node.op_type != "Cast":
+            found.update(held[name] for name in node.input if name in held)
+        elif node.input[0] not in held:
+            found.update(attribute.i for attribute in node.attribute if attribute.name == "to")
+    if onnx.TensorProto.BFLOAT16 in found:
+        return "bfloat16"
+    return "float16" if onnx.TensorProto.FLOAT16 in found else "float32"

@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from vdla.compiler.graph.cost import input_bytes, input_read
 from vdla.compiler.graph.graph import Graph, Node
 from vdla.compiler.graph.int8_operators import (
     Int8AveragePool,
@@ -19,6 +18,7 @@ from vdla.compiler.graph.int8_operators import (
     TransposedProduct,
 )
 from vdla.compiler.graph.layout import pack_activation
+from vdla.compiler.graph.traffic import input_bytes, input_read
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.layers import Layer, layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category

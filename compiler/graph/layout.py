@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ..te.blocks import Blocks, Window, ceil_div
-from ..te.ops.patch_layout import PatchLayout
-from ..te.sweep import Sweep
-from ..te.taps import TapGroups
+from ..te.blocks import Blocks, ceil_div
 
 if TYPE_CHECKING:
     from vdla.isa.config import Config
@@ -86,68 +83,6 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     return tiles.reshape(len(tiles), cb, kh, kw * read, config.block_out, config.block_in)
 
 
-def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB is the products of an
-    output.
-
-    `cut` is int [5], the arguments of `PatchLayout.of`: apart, count, columns, and the window's two strides. The taps
-    of the window come before the channels, as in a patch of an interleaved image. Where several columns of outputs
-    share a patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
-    """
-    o, c, kh, kw = weight.shape
-    apart, count, columns, down, right = cut.tolist()
-    window = Window(kernel=(kh, kw), strides=(down, right))
-    layout = PatchLayout.of(window, c, config.block_in, apart=apart, count=count, columns=columns)
-    filters = ceil_div(o, Blocks.of(config).block) * Blocks.of(config).block
-    lanes, run, rows = layout.products * config.block_in, layout.run, layout.first_rows
-    padded = np.zeros((filters, columns, lanes), dtype=np.int8)
-    taps = weight.transpose(0, 2, 3, 1).reshape(o, kh, kw * c)
-    for column in range(columns):
-        shifted = np.zeros((o, kh, run), dtype=np.int8)
-        shifted[:, :, column * right * c :][:, :, : kw * c] = taps
-        for patch in range(count):
-            first = patch * rows
-            last = kh if patch == count - 1 else first + rows
-            start, size = patch * layout.each * config.block_in, (last - first) * run
-            padded[:o, column, start : start + size] = shifted[:, first:last].reshape(o, size)
-    split = padded.reshape(-1, config.block_out, columns, layout.products, config.block_in)
-    packed = split.transpose(0, 2, 3, 1, 4)
-    return np.ascontiguousarray(packed if columns > 1 else packed[:, 0])
-
-
-def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], in which each tap is a row of the block's
-    channels.
-
-    T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
-    """
-    c, kh, kw = weight.shape
-    block, taps = Blocks.of(config).block, min(config.block_in, config.block_out)
-    cb, tiles = ceil_div(c, block), ceil_div(kh * kw, taps)
-    padded = np.zeros((cb * block, tiles * taps), dtype=np.int8)
-    padded[:c, : kh * kw] = weight.reshape(c, kh * kw)
-    rows = padded.reshape(cb, block, tiles, taps).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(rows).reshape(cb, tiles, config.block_out, config.block_in)
-
-
-def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) packed by `pack_depthwise_weight`, with the taps grouped by `TapGroups`.
-
-    `dilation`: int [1], the dilation of columns. A kernel row is its groups, a group TAPS rows, in T tiles. On a
-    machine that sweeps over the window the order is that of `Sweep.packed`.
-    """
-    c, kh, kw = weight.shape
-    window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
-    groups = TapGroups.of(window)
-    if groups is None:
-        raise ValueError(f"the columns of a {kh}x{kw} window make no groups")
-    rows = groups.rows(weight, int(dilation[0]))
-    if (sweep := Sweep.of(config, window)) is not None:
-        return sweep.packed(config, rows)
-    rows = rows.reshape(c, -1)
-    return pack_depthwise_weight(config, rows[:, None])
-
-
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
 
@@ -160,29 +95,6 @@ def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.n
     packed[0, :count] = bias
     packed[1, :count] = np.broadcast_to(np.asarray(scale, dtype=np.float32), (count,)).view(np.int32)
     return np.ascontiguousarray(packed.reshape(2, blocks, config.block_out).transpose(1, 0, 2))
-
-
-def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
-    """int8 (O, C, kh, (kw - 1) * dilation + 1): a kernel with its dilated columns in place, zeros between them."""
-    if dilation == 1:
-        return weight
-    *outer, columns = weight.shape
-    spread = np.zeros((*outer, (columns - 1) * dilation + 1), dtype=np.int8)
-    spread[..., ::dilation] = weight
-    return spread
-
-
-def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """The dense (O, C, kh, kw) weight that computes the same as a grouped convolution's int8 (O, C / groups, kh, kw)
-    weight."""
-    if groups == 1:
-        return weight
-    o, per_group, kh, kw = weight.shape
-    dense = np.zeros((groups, o // groups, groups, per_group, kh, kw), dtype=np.int8)
-    split = weight.reshape(groups, o // groups, per_group, kh, kw)
-    for group in range(groups):
-        dense[group, :, group] = split[group]
-    return dense.reshape(o, groups * per_group, kh, kw)
 
 
 Form = Callable[..., np.ndarray]
@@ -222,15 +134,6 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind == "f":
         return a.tobytes() == b.tobytes()
     return np.array_equal(a.flat[:_FIRST], b.flat[:_FIRST]) and np.array_equal(a, b)
-
-
-def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """`pack_weight` with zeros where a kernel reads nothing: in other groups, and between its dilated columns.
-
-    `spread` is int [2]: the groups, and the dilation of columns.
-    """
-    groups, dilation = spread.tolist()
-    return pack_weight(config, dilated_columns(dense_groups(weight, groups), dilation))
 
 
 def pack_operand(config: Config, values: np.ndarray) -> np.ndarray:

@@ -114,24 +114,6 @@ def quantizes(graph: onnx.GraphProto) -> bool:
     return any(name in QUANTIZED or name.startswith(("QLinear", "DynamicQuantize")) for name in operators)
 
 
-def coarsest_float(source: Source | ReadModel) -> str:
-    """The float type with the shortest mantissa in which a model computes: "float32", "float16" or "bfloat16".
-
-    16-bit weights that a Cast makes float32 do not count, nor does float64. Raises ModelError as `read_model` does.
-    """
-    graph = (source if isinstance(source, ReadModel) else read_model(source)).bare.graph
-    held = {item.name: item.data_type for item in graph.initializer}
-    found = {info.type.tensor_type.elem_type for info in graph.input if info.name not in held}
-    for node in graph.node:
-        if node.op_type != "Cast":
-            found.update(held[name] for name in node.input if name in held)
-        elif node.input[0] not in held:
-            found.update(attribute.i for attribute in node.attribute if attribute.name == "to")
-    if onnx.TensorProto.BFLOAT16 in found:
-        return "bfloat16"
-    return "float16" if onnx.TensorProto.FLOAT16 in found else "float32"
-
-
 def _content(source: str | Path | bytes | ModelFile) -> bytes:
     if isinstance(source, ModelFile):
         return source.content

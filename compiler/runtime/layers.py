@@ -7,8 +7,9 @@ from typing import Literal
 
 from vdla.isa.config import Config
 
-from ..graph.cost import compulsory_bytes, count_macs, roofline_cycles
+from ..graph.cost import count_macs
 from ..graph.graph import Graph, Node
+from ..graph.traffic import compulsory_bytes, roofline_cycles
 from .artifact import Compiled
 
 

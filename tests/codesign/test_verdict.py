@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.codesign import output_check
+from vdla.codesign.output_check import coarsest_float
 from vdla.codesign.verdict import (
     FLOAT_TOLERANCE,
     FLOAT_TOLERANCES,
@@ -18,7 +19,6 @@ from vdla.codesign.verdict import (
     widened,
     within,
 )
-from vdla.compiler.graph.onnx_read import coarsest_float
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -8,7 +8,8 @@ import pytest
 from campaign import representatives
 
 from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
-from vdla.compiler.graph.layout import Constant, pack_spread_weight, pack_taps_weight, pack_weight
+from vdla.compiler.graph.layout import Constant, pack_weight
+from vdla.compiler.graph.special_weights import pack_spread_weight, pack_taps_weight
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
 from vdla.compiler.templates.vdla.ones_weights import weights_alone

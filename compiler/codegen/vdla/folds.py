@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from vdla.isa.config import Config
 
-from ...graph.layout import Constant, Form, pack_patch_weight, pack_spread_weight, pack_weight
+from ...graph.layout import Constant, Form, pack_weight
+from ...graph.special_weights import pack_patch_weight, pack_spread_weight
 from ...ir.expr import Expr
 from ...ir.simplify import simplify
 from ...ir.stmt import Copy, Intrinsic, Program, Region

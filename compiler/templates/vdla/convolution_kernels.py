@@ -12,15 +12,12 @@ from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution
-from ...graph.layout import (
-    Constant,
-    Layout,
+from ...graph.layout import Constant, Layout, pack_weight, unpacked
+from ...graph.special_weights import (
     pack_depthwise_weight,
     pack_patch_weight,
     pack_spread_weight,
     pack_taps_weight,
-    pack_weight,
-    unpacked,
 )
 from ...te.blocks import Blocks, Window, ceil_div
 from .conv2d import CONV2D

@@ -11,7 +11,8 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...codegen.vdla.folds import FoldedWeights
-from ...graph.layout import Constant, pack_patch_weight
+from ...graph.layout import Constant
+from ...graph.special_weights import pack_patch_weight
 from ...te.blocks import ceil_div
 from ...te.ops.patch_layout import PatchLayout
 from .workload import Workload

@@ -14,7 +14,8 @@ from vdla.isa.config import Config
 from ...graph.abilities import is_broadcast
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Table
-from ...graph.layout import Constant, pack_taps_weight, pack_weight, unpacked
+from ...graph.layout import Constant, pack_weight, unpacked
+from ...graph.special_weights import pack_taps_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.common import Area, Placement
 from ...te.ops.depthwise import depthwise_conv2d

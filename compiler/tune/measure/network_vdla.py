@@ -16,7 +16,7 @@ from vdla.sim import SimulationError, SimulationResult, simulate
 from ...codegen.vdla.emit import EmissionError
 from ...codegen.vdla.link import LoweredLayer
 from ...codegen.vdla.placement import PlacementError
-from ...graph.cost import roofline_cycles
+from ...graph.traffic import roofline_cycles
 from ...records.network import Settings, place_of
 from ...schedule import LegalityError
 from ...templates.columns import Values

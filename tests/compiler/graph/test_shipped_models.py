@@ -11,10 +11,11 @@ from runtime_integers import addable
 from shipped import shipped
 
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.graph.cost import compulsory_bytes, count_macs
+from vdla.compiler.graph.cost import count_macs
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.traffic import compulsory_bytes
 
 
 @pytest.mark.parametrize(

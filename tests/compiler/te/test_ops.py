@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from campaign import representatives
 
-from vdla.compiler.graph.layout import pack_taps_weight
+from vdla.compiler.graph.special_weights import pack_taps_weight
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Blocks, Window

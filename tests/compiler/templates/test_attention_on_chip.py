@@ -8,9 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from vdla.compiler.graph.cost import compulsory_bytes, count_macs
+from vdla.compiler.graph.cost import count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Attention, Group, Products, Rows
+from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.graph.cost import compulsory_bytes, count_macs
+from vdla.compiler.graph.cost import count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Rows, Swap, Table
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import load_config

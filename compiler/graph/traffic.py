@@ -1,0 +1,108 @@
+"""Bytes that a node must read and write, without padding to blocks, and the cycles of its roofline.
+
+Definitions are those of docs/measures.md: the input elements that some window reads, weights and output count once at
+int8 size, biases at four bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..te.blocks import Pair, Window
+from .cost import as_convolution, convolution_shape, count_macs
+from .geometry import plane_read
+from .graph import Graph, Node
+from .int8_operators import (
+    Attention,
+    Group,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8MaxPool,
+    Products,
+)
+
+if TYPE_CHECKING:
+    from vdla.isa.config import Config
+
+
+def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of a node's first input that some window reads: bool (H,) and bool (W,).
+
+    With `fused`, windows of a convolution that its fused pool skips are not counted; without it the convolution is
+    taken without its pool.
+    """
+    height, width = graph.tensors[node.inputs[0]].nchw[2:]
+    match as_convolution(node).operator:
+        case Int8Convolution(taken=int(taken)):
+            rows, columns = divmod(np.arange(height * width), width)
+            return np.isin(np.arange(height), rows[:taken]), np.isin(np.arange(width), columns[:taken])
+        case Int8Convolution(window=window, pool=pool):
+            outputs = None
+            if pool is not None and fused:
+                outputs = plane_read(window.outputs(height, width), pool)
+            return plane_read((height, width), window, outputs)
+        case Int8MaxPool(window=window) | Int8AveragePool(window=window):
+            return plane_read((height, width), window)
+        case _:
+            # Operators without windows read every position.
+            return np.ones(height, dtype=bool), np.ones(width, dtype=bool)
+
+
+def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
+    """Bytes (one for each int8 element) of a node's first input that some window reads, see `input_read`."""
+    batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
+    rows, columns = input_read(graph, node, fused=fused)
+    return batch * channels * int(rows.sum()) * int(columns.sum())
+
+
+def compulsory_bytes(graph: Graph, node: Node) -> int:
+    """Compulsory traffic, in bytes, of the ONNX convolution or matrix product in a node: the input elements that some
+    window reads, weights, output and biases.
+
+    A node that is one part of a divided convolution counts its share of the input.
+    """
+    node = as_convolution(node)
+    if isinstance(operator := node.operator, Attention):
+        # Scores and attention weights stay on the chip.
+        return sum(graph.tensors[name].size for name in (*node.inputs, node.output))
+    if isinstance(operator := node.operator, Products):
+        rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
+        left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))
+        return len(left) * rows * depth + len(right) * columns * depth + len(groups) * rows * columns
+    if not isinstance(operator, Int8Convolution) or not operator.share:
+        return 0
+    batch, outputs, height, width = convolution_shape(graph, node, operator)
+    weights = operator.weight.size
+    if (phases := operator.phases) is not None:
+        outputs, height, width = phases.outputs
+        weights = outputs * operator.weight.shape[1] * prod(phases.kernel)
+    result = batch * outputs * height * width
+    images, channels, *plane = graph.tensors[node.inputs[0]].nchw
+    positions = _positions_read((plane[0], plane[1]), operator.window)
+    read = images * channels * (positions if operator.taken is None else operator.taken)
+    return round(read * operator.share) + weights + result + 4 * outputs
+
+
+def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
+    """Two lists, for the left and the right factors of the products: every group, with the position of the first
+    element of its factor.
+    """
+    groups = operator.groups
+    return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
+
+
+def _positions_read(plane: Pair, window: Window) -> int:
+    """Number of positions of an (H, W) plane that a window reads."""
+    rows, columns = plane_read(plane, window)
+    return int(rows.sum()) * int(columns.sum())
+
+
+def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
+    """Roofline of a node in cycles: its multiplies at full use of the array, or its bytes on the bus, whichever takes
+    longer.
+    """
+    compute = count_macs(graph, node) / config.multiplies_per_cycle
+    return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
