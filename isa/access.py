@@ -416,8 +416,8 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         first, pitch, width = operand_shape(values, operand)
         if not values["chain"] and _reads_own_outputs(values, first, pitch, width):
             raise AccessError(
-                f"register OPERAND.delta = {operand['delta']} reads what this very instruction wrote before; operands "
-                "are read ahead of the writes, so split the store in two"
+                f"register OPERAND.delta = {operand['delta']} reads vectors that this instruction itself writes "
+                "before; operands are read ahead of the writes, so split the store in two"
             )
         for run in _vectors(trace, "reads", "register OPERAND.delta", rows, first, pitch, width):
             yield Access(Resource.DRAM, False, run)
@@ -464,8 +464,8 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
     ):
         if count and stride >= config.acc_depth and not is_power_of_two(config.acc_depth):
             raise AccessError(
-                f"register WINDOW.{of} = {stride}: with {config.acc_depth} accumulators, no power of two, a window's "
-                "strides must be less"
+                f"register WINDOW.{of} = {stride}: must be less than {config.acc_depth}, the number of accumulators, "
+                "unless that is a power of two"
             )
     # Corners must be inside the scratchpad; windows wrap around at its end.
     corners = loops[:2]

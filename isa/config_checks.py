@@ -61,7 +61,7 @@ def _check_post_lanes(config: Config, value: object) -> None:
     ):
         raise ConfigError(
             f"post_lanes = {value!r}: must be a power of two from 1 to batch * block_out = {most}; "
-            "leave it out for one for each lane"
+            "leave it out for all of these lanes"
         )
 
 
@@ -124,7 +124,7 @@ def _check_buffers(config: Config) -> None:
             extension.check_memories(config)
     if config.acc_banks > config.acc_depth:
         raise ConfigError(
-            f"acc_banks = {config.acc_banks}: more banks than the {config.acc_depth} accumulator vectors"
+            f"acc_banks = {config.acc_banks}: must be at most {config.acc_depth}, the number of accumulator vectors"
         )
     _check_whole(config, "par_buffer_bytes", config.par_bytes)
     for fifo in FIFOS:
@@ -155,4 +155,4 @@ def _check_size(config: Config, name: str, at_least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not is_power_of_two(value):
         raise ConfigError(f"{name} = {value!r}: must be a power of two")
     if value < at_least:
-        raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
+        raise ConfigError(f"{name} = {value}: must be at least {at_least}, the bytes of two words or vectors")

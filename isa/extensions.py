@@ -39,8 +39,8 @@ class Extension:
 def _check_depthwise(config: Config) -> None:
     if config.block_in != config.block_out and not config.has("taps"):
         raise ConfigError(
-            f"extensions: depthwise needs block_in = block_out, here {config.block_in} and {config.block_out}, or "
-            "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
+            f"extensions: depthwise needs block_in = block_out (here {config.block_in} and {config.block_out}) "
+            "or the extension taps; add 'taps' to `extensions`, or leave 'depthwise' out"
         )
 
 
@@ -83,7 +83,7 @@ def _check_fold(config: Config) -> None:
         way_out = "make them equal"
         if config.block_in > config.block_out:
             way_out = (
-                f"an array of {config.block_in}x{config.block_out} multipliers that folds has block_out = "
+                f"for a folding array of {config.block_in}x{config.block_out} multipliers use block_out = "
                 f"{config.block_in} and folds = {config.block_in // config.block_out}"
             )
         raise ConfigError(
@@ -92,9 +92,9 @@ def _check_fold(config: Config) -> None:
         )
     most = config.block_out // LEAST_COLUMNS
     if config.folds > most:
-        way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
+        way_out = f"use at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
         raise ConfigError(
-            f"folds = {config.folds}: leaves fewer than {LEAST_COLUMNS} of {config.block_out} columns; {way_out}"
+            f"folds = {config.folds}: leaves fewer than {LEAST_COLUMNS} of the {config.block_out} columns; {way_out}"
         )
 
 
@@ -102,17 +102,17 @@ def _check_tiles(config: Config) -> None:
     """Raises ConfigError unless the weight scratchpad holds all parts of a whole tile."""
     if config.wgt_depth < config.tile_parts:
         raise ConfigError(
-            f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least so many "
-            f"tiles of {config.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
-            f"{config.whole_tile_bytes}, or leave 'fold' out of `extensions`"
+            f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least "
+            f"{config.tile_parts} tiles of {config.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; "
+            f"use {config.whole_tile_bytes}, or leave 'fold' out of `extensions`"
         )
 
 
 def _check_rows(config: Config) -> None:
     if config.batch != 1:
         raise ConfigError(
-            f"extensions: rows needs batch = 1, here {config.batch}: a vector is of one row; leave 'rows' out of "
-            "`extensions`"
+            f"extensions: rows needs batch = 1, here {config.batch}, so that each vector belongs to one row; "
+            "leave 'rows' out of `extensions`"
         )
 
 

@@ -134,7 +134,9 @@ def starved(config: Config) -> Iterator[str]:
         while rate(words, enough) < bound:
             enough += 1
         remedy = (
-            f"{enough} would do" if enough <= OUTSTANDING else f"it would take {enough}, over {OUTSTANDING}"
+            f"{enough} would do"
+            if enough <= OUTSTANDING
+            else f"{enough} would do, but at most {OUTSTANDING} are possible"
         )
         yield f"memory.{name} = {given} keeps the bus of {bus} bytes busy {busy:.0%} of the time at most; {remedy}"
 

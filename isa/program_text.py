@@ -148,7 +148,7 @@ def _line(parts: _Parts, line: str) -> None:
             raise ProgramError(f"no directive {name}; there are {', '.join(_DIRECTIVES)} and .word")
         case _ if line.partition("#")[0].strip():
             if parts.config is None:
-                raise ProgramError("an instruction before .config; name a configuration (--config)")
+                raise ProgramError("an instruction stands before .config; name a configuration (--config)")
             parts.words.append(assemble_line(line, parts.config))
             parts.group_of.append(parts.group)
 

@@ -63,7 +63,7 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
     for kind, data in contents.items():
         if kind not in sizes:
             raise ProgramError(
-                f"scratchpads: configuration {config.name!r} has no {kind!r}, but {', '.join(sizes)}"
+                f"scratchpads: configuration {config.name!r} has no {kind!r}; it has {', '.join(sizes)}"
             )
         if data.dtype != np.uint8 or data.shape != (sizes[kind],):
             raise ProgramError(

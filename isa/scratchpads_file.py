@@ -42,5 +42,5 @@ def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]
             f"{path}: no .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such files"
         ) from None
     if not np.isfinite(arrays["par"][:, 1].view(np.float32)).all():
-        raise FileError(f"{path}: par: a scale is not finite, for which the arithmetic has no result")
+        raise FileError(f"{path}: par: a scale is not finite; give finite scales")
     return contents

@@ -176,8 +176,8 @@ def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> N
 def _refuse(decoded: Decoded, index: int) -> None:
     if index >= 0:
         raise ProgramError(
-            f"instruction {index} ({KIND_NAMES[decoded.rows[index, KIND]]}) reaches outside a scratchpad, or sets "
-            "a field that must be 0, or finds a register that means nothing there; `vdla check` names the field"
+            f"instruction {index} ({KIND_NAMES[decoded.rows[index, KIND]]}) reaches outside a scratchpad, sets a "
+            "field that must be 0, or needs a register whose value is illegal; `vdla check` names the field"
         )
 
 

@@ -55,11 +55,11 @@ def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> 
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "a pipe or device and no file", str(path))
+    raise OSError(errno.EINVAL, "a pipe or a device, not a file", str(path))
 
 
 def _too_large(path: str | Path, most: int) -> OSError:
-    return OSError(errno.EFBIG, f"larger than the {most:,} bytes that are read of such a file", str(path))
+    return OSError(errno.EFBIG, f"larger than {most:,} bytes, the limit for this file", str(path))
 
 
 _COPY_BYTES = 2**22

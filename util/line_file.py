@@ -56,7 +56,7 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
             found.append(make(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RecordError(
-                f"{path}:{number}: is no record of {what}; move the file away or name another folder"
+                f"{path}:{number}: the line is no record of {what}; move the file away or name another folder"
             ) from None
     return found
 
@@ -137,7 +137,7 @@ def _open_locked(path: Path) -> int:
     if path.is_dir():
         raise RecordError(f"{path}: is a directory; name a file of records")
     if path.exists() and not path.is_file():
-        raise RecordError(f"{path}: is no file; records are appended to one")
+        raise RecordError(f"{path}: is a pipe or a device; name a file of records")
     deadline = time.monotonic() + PATIENCE
     try:
         while True:

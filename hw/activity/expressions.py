@@ -25,7 +25,7 @@ def parse_expression(text: str) -> Expression:
         at = match.end()
     found, rest = _sum(tokens, 0, text)
     if rest != len(tokens):
-        raise LibertyError(f'the expression "{text}" has "{tokens[rest]}" too many')
+        raise LibertyError(f'the expression "{text}" must end before "{tokens[rest]}"')
     return found
 
 

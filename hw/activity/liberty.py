@@ -142,7 +142,7 @@ def _numbers(words: list[str]) -> NDArray[np.float64]:
 
 def _library(top: Group, path: Path, digest: str) -> Library:
     if top.name != "library":
-        raise LibertyError(f"its outermost group is {top.name}")
+        raise LibertyError(f"its outermost group is {top.name}, not library")
     unit, farads = top.complex.get("capacitive_load_unit", ["1", "pf"])
     picofarads = float(unit) * {"ff": 1e-3, "pf": 1.0}[farads.lower()]
     time = {"1ps": 1e-3, "10ps": 1e-2, "100ps": 0.1, "1ns": 1.0}[top.simple.get("time_unit", "1ns").lower()]

@@ -134,7 +134,7 @@ class _Flattener:
             for own, net in zip(self.bits(nets, module.ports[port]), there, strict=True):
                 low, high = sorted((self.find(own), self.find(net)))
                 if (low, high) == (ZERO, ONE):
-                    raise NetlistError(f"{path}: its port {port} is 0 and 1 at once")
+                    raise NetlistError(f"{path}: the port {port} is connected to both 0 and 1")
                 self.same[high] = low
         for item in module.instances:
             where = f"{path}.{item.name}" if path else item.name
@@ -217,7 +217,7 @@ def _arrays(
     tables: dict[tuple[str, str], int] = {}
     for i, (cell, _, where, connected) in enumerate(cells):
         if cell.refused is not None:
-            raise NetlistError(f"{where}: the cell {cell.name} is not simulated, {cell.refused}")
+            raise NetlistError(f"{where}: the cell {cell.name} cannot be simulated: {cell.refused}")
         for k, pin in enumerate(pin_names[index[cell.name]]):
             pins[i, k] = connected.get(pin, -1)
         found = [connected.get(pin, ZERO) for pin in cell.inputs]
@@ -244,7 +244,7 @@ def _arrays(
     driven += [int(n) for m in memories for p in m.reads for n in p.data]
     driven += [int(net) for port in inputs.values() for net in port]
     if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
-        raise NetlistError("a net has two drivers")
+        raise NetlistError("the netlist has a net with two drivers")
     # A read port that is not clocked is evaluated like a gate: it has a row whose first input encodes its number.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]

@@ -245,7 +245,7 @@ def _bits(ports: list[tuple[str, NDArray[np.int32]]], values: Mapping[str, NDArr
     parts = [np.zeros((cycles, 0), np.uint8)]
     for name, nets in ports:
         if name not in values:
-            raise MismatchError(f"the netlist's port {name} is none of the RTL's")
+            raise MismatchError(f"the netlist has the port {name}, which the RTL lacks")
         parts.append(np.unpackbits(values[name], axis=1, bitorder="little")[:, : len(nets)])
     return _Ports(
         np.ascontiguousarray(np.concatenate(parts, axis=1)),

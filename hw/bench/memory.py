@@ -249,7 +249,9 @@ class MemoryModel:
 
     def _inside(self, address: int, size: int) -> None:
         if address < 0 or address + size > len(self.data):
-            raise IndexError(f"bytes {address}..{address + size} of a memory of {len(self.data)}")
+            raise IndexError(
+                f"bytes {address}..{address + size} lie outside a memory of {len(self.data)} bytes"
+            )
 
     # --- wires ----------------------------------------------------------------------------------------------
 

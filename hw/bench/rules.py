@@ -126,7 +126,7 @@ class AxiRules:
     def _stable(self, channel: str, shown: Address | WriteBeat | None, ready: bool) -> None:
         before = self._waiting.pop(channel, None)
         if before is not None and shown != before:
-            what = "VALID was withdrawn" if shown is None else f"what was shown became {shown}"
-            raise RuleError(f"{channel}: before READY, {what}: {before}")
+            what = "withdrawn" if shown is None else f"replaced by {shown}"
+            raise RuleError(f"{channel}: before READY, {before} was {what}")
         if shown is not None and not ready:
             self._waiting[channel] = shown

@@ -48,7 +48,7 @@ class AxiWires:
             byte = bits[len(bits) - 8 * lane - 8 : len(bits) - 8 * lane]
             if strobe >> lane & 1:
                 if set(byte) - {"0", "1"}:
-                    raise RuleError(f"w: byte {lane} is written and unknown: {byte}")
+                    raise RuleError(f"w: byte {lane} is written with an unknown value: {byte}")
                 data |= int(byte, 2) << 8 * lane
         return data
 

@@ -130,7 +130,7 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
 
     path = cached_or_made(CACHE, name, build, is_there)
     if library is None and not is_there(path):
-        raise BuildError(f"{path.parent}: what was built has gone; run it again")
+        raise BuildError(f"{path.parent}: the built library has vanished; run the command again")
     assert library is not None
     return library
 
@@ -355,7 +355,7 @@ class Machine:
         if library.vdla_counters(harness) != places or len(counts) != places:
             there = library.vdla_counters(harness)
             raise RtlError(
-                f"{len(counts)} presets for {there} counters of the library, {places} of the design"
+                f"counts has {len(counts)} values; the library has {there} counters, the design {places}"
             )
         if library.vdla_advance(harness, _PRESET_CYCLE) != RUNNING:
             raise RtlError(f"the RTL ended or stopped before cycle {_PRESET_CYCLE}")

@@ -38,16 +38,16 @@ class Surroundings:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.origins) <= PLACES:
-            raise SurroundingsError(f"memory shows at {len(self.origins)} places; 1 to {PLACES} are possible")
+            raise SurroundingsError(f"origins has {len(self.origins)} addresses; give 1 to {PLACES}")
         for address in (self.base, *self.origins):
             if address % _PAGE or not 0 <= address < 1 << ADDRESS_BITS:
                 raise SurroundingsError(
                     f"address {address:#x} is no multiple of {_PAGE} below 2^{ADDRESS_BITS}; choose another"
                 )
         if any(not 0 <= count < 1 << COUNTER_BITS for count in self.counts):
-            raise SurroundingsError(f"a counter holds 0 to 2^{COUNTER_BITS} - 1, not {self.counts}")
+            raise SurroundingsError(f"counts = {self.counts}: a counter holds 0 to 2^{COUNTER_BITS} - 1")
         if not 0 <= self.manners < 1 << 64:
-            raise SurroundingsError(f"manners = {self.manners}: a seed has 64 bits")
+            raise SurroundingsError(f"manners = {self.manners}: give a seed from 0 to 2^64 - 1")
 
 
 PLAIN: Final = Surroundings()

@@ -162,7 +162,7 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         ),
         (
             f"CONFIG OPERAND delta=-1\nSTORE.POST combine=1 operand=1 dram_base=9 {BIG}",
-            ["OPERAND.delta = -1 reads what this very instruction wrote"],
+            ["OPERAND.delta = -1 reads vectors that this instruction itself writes"],
         ),
         ("LOAD.PATCH x_pad_0=1", ["x_pad_0 and x_pad_1 must be 0 in a patch load"]),
         (
@@ -435,7 +435,7 @@ ODD = replace(load_config("tiny"), acc_buffer_bytes=16 * 100, acc_banks=4)
 @pytest.mark.parametrize(
     ("window", "part"),
     [
-        ("columns_minus_1=1 column_stride=100", "register WINDOW.column_stride = 100: with 100 accumulators"),
+        ("columns_minus_1=1 column_stride=100", "register WINDOW.column_stride = 100: must be less than 100"),
         ("rows_minus_1=1 row_stride=107", "register WINDOW.row_stride = 107"),
         ("rows_minus_1=1 row_stride=99", None),
         ("column_stride=100 row_stride=100", None),  # of a window of one vector they mean nothing

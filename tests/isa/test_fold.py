@@ -130,9 +130,9 @@ def test_array_and_tile_have_the_columns_that_are_left():
     [
         ({"block_in": 32, "extensions": ("fold",)}, "fold needs block_in = block_out, here 32 and 16"),
         ({"block_in": 8, "extensions": ("fold",)}, "here 8 and 16; make them equal, or leave"),
-        ({"block_in": 64, "extensions": ("fold",)}, "has block_out = 64 and folds = 4, or leave"),
-        ({"folds": 8}, "folds = 8: leaves fewer than 4 of 16 columns; at most 4"),
-        ({"wgt_buffer_bytes": 128, "folds": 4}, "at least so many tiles of 64 bytes.*use 256"),
+        ({"block_in": 64, "extensions": ("fold",)}, "use block_out = 64 and folds = 4, or leave"),
+        ({"folds": 8}, "folds = 8: leaves fewer than 4 of the 16 columns; use at most 4"),
+        ({"wgt_buffer_bytes": 128, "folds": 4}, "at least 4 tiles of 64 bytes.*use 256"),
         ({"folds": 3}, "folds = 3: must be a power of two"),
     ],
 )
@@ -145,7 +145,7 @@ def test_shape_beyond_the_folds_is_refused():
     config, memory = folded(2), np.zeros(4096, np.uint8)
     program = assemble("CONFIG FOLD shape=2\nGEMM uop_end=1 iter_out=1 iter_in=1\nFINISH", config)
     (finding,) = [item for item in check(config, program, memory) if item.severity == "error"]
-    assert "shape = 2 means 4 groups, of which 2 are the most" in finding.message
+    assert "shape = 2 means 4 groups, and at most 2 are possible" in finding.message
     with pytest.raises(ProgramError, match=r"register FOLD.shape leads to shape 2"):
         run_reference(config, program, memory)
 

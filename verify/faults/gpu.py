@@ -158,7 +158,7 @@ def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
 
     changed = map_children(node, visit)
     if count < nth:
-        raise LookupError(f"only {count + 1} statements of the kernel are such ones")
+        raise LookupError(f"only {count + 1} statements of the kernel can take this fault, not {nth + 1}")
     return changed
 
 

@@ -47,7 +47,7 @@ def faulty_text(fault: Fault) -> str:
     places = [index for index, line in enumerate(lines) if line.strip() == fault.line]
     if len(places) != 1:
         raise FaultError(
-            f"{fault.name}: {path.name} has {len(places)} lines {fault.line!r}; the table needs one"
+            f"{fault.name}: {path.name} has {len(places)} lines {fault.line!r}; the table of faults needs exactly one"
         )
     lines[places[0]] = lines[places[0]].replace(fault.line, fault.faulty)
     return "".join(lines)

@@ -62,9 +62,7 @@ class MappedText:
             return ()
         kept = cache.load(self.entry, _CELLS)
         if kept is None:
-            raise ToolError(
-                "the cache of synthesis lost a module while it was in use; start the command again"
-            )
+            raise ToolError("a synthesized module has vanished from the cache; start the command again")
         return tuple(Instance(name=n, kind=k, pins=p) for n, k, p in json.loads(kept) if k in self.cells)
 
 

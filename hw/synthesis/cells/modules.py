@@ -103,7 +103,9 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
         if kind in _KEYWORDS:
             continue
         if _plain(kind) not in modules:
-            raise NetlistError(f"{name}: its instance {_plain(instance)} is of no module of the text")
+            raise NetlistError(
+                f"{name}: the Verilog lacks the module {_plain(kind)} of instance {_plain(instance)}"
+            )
         instances[_plain(instance)] = _plain(kind)
     # Signals of zero bits are left out of the text, but not of the header.
     ports = tuple(widths[port] for port in order if port in widths)

@@ -137,7 +137,7 @@ def test_lists_of_extensions_that_are_none(values: object):
 def test_a_base_that_is_a_pipe(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "space.toml").write_text('base = "pipe"\n[fields]\nacc_banks = [1, 2]\n')
-    with pytest.raises(SpaceError, match="a pipe or device and no file"):
+    with pytest.raises(SpaceError, match="a pipe or a device, not a file"):
         load_space(tmp_path / "space.toml")
 
 

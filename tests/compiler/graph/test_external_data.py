@@ -76,7 +76,7 @@ def test_files_below_the_model_are_read(folder: Path, entries: dict[str, str]) -
         ({"location": "."}, "outside of the model's folder"),
         ({"location": ""}, "name no file"),
         ({"location": "w\0.bin"}, "name no file"),
-        ({"location": "pipe"}, "a pipe or device"),
+        ({"location": "pipe"}, "a pipe or a device"),
         ({"location": "below"}, "Is a directory"),
         ({"location": "none.bin"}, "No such file"),
         ({"location": "w.bin", "offset": "-5"}, "offset '-5' is no number"),
@@ -126,8 +126,8 @@ def test_the_model_itself_is_a_file_of_bounded_size(folder: Path, vdla) -> None:
     with (folder / "sparse.onnx").open("wb") as file:
         file.truncate(2**33)
     for path, problem in (
-        ("/dev/zero", "a pipe or device"),
-        (folder / "pipe", "a pipe or device"),
+        ("/dev/zero", "a pipe or a device"),
+        (folder / "pipe", "a pipe or a device"),
         (folder, "Is a directory"),
         (folder / "sparse.onnx", "larger than"),
     ):

@@ -266,11 +266,11 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path):
     os.mkfifo(tmp_path / "net.tar")
     (tmp_path / "folder.tar").mkdir()
     for load in (load_network, load_cuda_network):
-        with pytest.raises(ArchiveError, match="cannot be read: a pipe or device and no file"):
+        with pytest.raises(ArchiveError, match="cannot be read: a pipe or a device, not a file"):
             load(tmp_path / "net.tar")
         with pytest.raises(ArchiveError, match="cannot be read: Is a directory"):
             load(tmp_path / "folder.tar")
-        with pytest.raises(ArchiveError, match="cannot be read: a pipe or device and no file"):
+        with pytest.raises(ArchiveError, match="cannot be read: a pipe or a device, not a file"):
             load(Path("/dev/zero"))
     assert gpu_of(tmp_path / "net.tar") is None
 
