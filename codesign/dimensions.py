@@ -115,8 +115,8 @@ def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()
             raise ContradictionError(
                 str(model),
                 error.reason,
-                f"part of it is for other sizes than {given}: give those it was exported for, or export it again with "
-                "these",
+                f"the model was exported for other sizes than {given}; give the sizes of its export, or export it "
+                f"again with {given}",
             ) from None
         except UserError as error:
             # The same error with a new message; a new instance would need the arguments of its class.

@@ -96,7 +96,9 @@ def cached_archive(
         save(partial, file)
         # The external data are read again; a model given as bytes has none.
         if _may_have_external_data(file) and key(file) != name:
-            raise ChangedModelError(f"{model}: its external data changed while it was compiled; run it again")
+            raise ChangedModelError(
+                f"{model}: the external data of the model changed during compilation; run the command again"
+            )
         built = True
 
     path = cached(PART, f"{name}.tar", build)

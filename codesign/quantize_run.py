@@ -131,8 +131,8 @@ def _on_reference(model: onnx.ModelProto) -> Run:
             # The reference raises any exception that its numpy code raises.
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelError(
-                f"the float model cannot be computed by our own compiler nor by ONNX's reference: {reason}; "
-                "try it with onnxruntime first"
+                f"neither vdla nor the reference implementation of ONNX can compute the float model: {reason}; "
+                "check the model with onnxruntime"
             ) from None
         assert isinstance(results, list)
         return {name: np.asarray(value) for name, value in zip(names, results, strict=True)}

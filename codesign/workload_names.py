@@ -170,8 +170,8 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
     size = sum(prod(parameter.shape) for parameter in parameters) * DType.FLOAT32.bits // 8
     if size > MEMORY // 2:
         raise UserError(
-            f"--workload {text}: its tensors take {size:,} bytes, and a process that measures has {MEMORY:,}, also for "
-            "the results that it compares; name a smaller one"
+            f"--workload {text}: its tensors take {size:,} bytes, and a measuring process has {MEMORY:,} for them "
+            "and for the results that it compares; name a smaller workload"
         )
     try:
         return workload_from_dict(workload.to_dict())  # The same check as in the process that measures.
@@ -271,7 +271,7 @@ def _accelerator_elementwise(text: str) -> Workload:
     if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:
         raise UserError(
             f"--workload {text}: on the accelerator, element-wise workloads are add and relu of tensors of one shape "
-            "CHANNELSxHEIGHTxWIDTH, as in elementwise:add,64x56x56,64x56x56; others are for --target llvm"
+            "CHANNELSxHEIGHTxWIDTH, as in elementwise:add,64x56x56,64x56x56; give --target llvm for any other"
         )
     channels, height, width = shapes[0]
     return Workload(
@@ -289,7 +289,9 @@ def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
     """The operation of a workload's name and the shapes of its operands. Raises UserError for other texts."""
     operation, *shapes = text.removeprefix(ELEMENTWISE).split(",")
     if operation not in OPERATIONS:
-        raise UserError(f"--workload {text}: there is no {operation!r}; there are {', '.join(OPERATIONS)}")
+        raise UserError(
+            f"--workload {text}: there is no operation {operation!r}; there are {', '.join(OPERATIONS)}"
+        )
     count, _ = OPERATIONS[operation]
     if len(shapes) != count or not all(re.fullmatch(rf"{_SIZE}(x{_SIZE}){{0,5}}", shape) for shape in shapes):
         raise UserError(

@@ -56,7 +56,7 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
             found.append(make(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RecordError(
-                f"{path}:{number}: the line is no record of {what}; move the file away or name another folder"
+                f"{path}:{number}: is no record of {what}; move the file away or name another folder"
             ) from None
     return found
 

@@ -110,7 +110,7 @@ def _tunable(target: str, config: Config | str | Path) -> Tunable[Any]:
 
         return ProcessorTunable(parse_target(target))
     raise UserError(
-        f'target "{target}": from Python vdla and llvm are tuned; for GPUs take `vdla tune --target cuda`'
+        f'target "{target}": vdla.tune takes vdla and llvm; for GPUs run `vdla tune --target cuda`'
     )
 
 

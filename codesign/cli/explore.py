@@ -195,5 +195,5 @@ def _check_any(found: Exploration) -> None:
     if not found.interrupted and all(design.objectives is None for design in found.designs):
         first = found.designs[0].figures.failed if found.designs else "it has none"
         raise UserError(
-            f"none of {len(found.designs):,} designs runs all networks; the first does not since {first}"
+            f"none of {len(found.designs):,} designs runs all networks; the first failed: {first}"
         )

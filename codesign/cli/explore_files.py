@@ -233,7 +233,8 @@ def print_exploration(found: Exploration) -> None:
             if (value := study.value(limit.metric, near.machine, near.figures)) is not None
         )
         console.print(
-            f"no design keeps {', '.join(c.text for c in study.constraints)}; of the nearest, {near.number}, {limits}",
+            f"no design keeps {', '.join(c.text for c in study.constraints)}; "
+            f"design {near.number} is nearest: {limits}",
             soft_wrap=True,
         )
     if failed:

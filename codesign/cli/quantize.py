@@ -165,7 +165,9 @@ def quantize(
         return
     if activations is not None or per_tensor:
         option = "--per-tensor" if per_tensor else "--activations"
-        raise UserError(f"{option} is for all layers, which --budget decides; say it of one with --layer")
+        raise UserError(
+            f"{option} is for all layers, but --budget chooses for each; choose for one with --layer NAME=CHOICE"
+        )
     from .quantize_search import quantize_by_search
 
     with sized_model(model, dim or ()) as path:

@@ -45,8 +45,8 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
     stale, count = book.stale
     if stale:
         note(
-            f"remark: {stale} of {count} records are of another version of the compiler: they are applied, but count "
-            "less than those of this one; tune again for what is best today"
+            f"remark: {stale} of {count} records are of another version of the compiler: they are applied, but rank "
+            "behind records of this version; tune again for the best schedules"
         )
     return book.over(shipped_book()) if SHIPPED in records else book
 

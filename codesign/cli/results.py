@@ -141,7 +141,7 @@ def end_checked(verdict: OutputCheck | None) -> None:
     if error is not None:
         found = f"differ by {error:.1e} of the largest value"
     end_failed(
-        f"the outputs and those of {verdict.against} {found}; {verdict.tolerance:.1e} is allowed"
+        f"the outputs of this run and of {verdict.against} {found}; {verdict.tolerance:.1e} is allowed"
         + ("" if verdict.layer_steps is None else f"; layer by layer {_layers(verdict)}")
         + ": the numbers of this run are wrong"
     )

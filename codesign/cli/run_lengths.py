@@ -26,7 +26,9 @@ def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None
     for name in context.params:
         if was_given(context, name) and name not in TAKEN:
             option = "--" + name.replace("_", "-")
-            raise UserError(f"{option}: {path} is compiled already, for a range of lengths; leave it out")
+            raise UserError(
+                f"{option}: {path} is compiled already, for a range of lengths; leave {option} out"
+            )
     check_destination(options.outputs, inputs=(path, options.inputs))
     from vdla.compiler.backends.lengths import load_lengths
 
@@ -47,7 +49,9 @@ def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None
             length = network.length(arrays)
             rung = network.rung(length)
             if rung.cycles is not None and was_given(context, "threads"):
-                raise UserError(f"--threads is for processors; {path} is for {network.target}; leave it out")
+                raise UserError(
+                    f"{path} is for {network.target}, and --threads is for processors; leave --threads out"
+                )
             given = {} if rung.cycles is not None else {"threads": options.threads}
             progress.begin("running", total=options.repeat)
             results = network.run(arrays, **given)

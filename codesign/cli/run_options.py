@@ -138,7 +138,7 @@ def check_target(target: str, targets: Targets, kind: Device, device: str | None
         raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
     if kind is Device.gpu and device is not None and targets.gpu_name != (name := device.partition(":")[0]):
         raise UserError(
-            f"--device {device}: --target {target} is not for a GPU; leave it out, or take --target {name}"
+            f"--device {device}: --target {target} is not for a GPU; leave --target out, or take --target {name}"
         )
 
 

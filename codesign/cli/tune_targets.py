@@ -47,8 +47,8 @@ def tunable_of(
         return _gpu(targets.gpu, device or f"{targets.gpu_name}:0", workers, scheduler)
     if workers is not None and workers > 1 and scheduler is None:
         raise UserError(
-            f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "
-            "--workers out, or name a --scheduler with a worker of one thread on each of several machines"
+            f"--workers {workers}: a processor measures one candidate at a time, as two at once slow each other down; "
+            "leave --workers out, or name a --scheduler with a worker of one thread on each of several machines"
         )
     from vdla.compiler.codegen.cpu.options import parse_target
 
@@ -62,7 +62,7 @@ def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -
     name = target.split()[0]
     if scheduler is not None:
         raise UserError(
-            f"--scheduler {scheduler}: candidates for GPUs are measured on this machine only; leave it out"
+            f"--scheduler {scheduler}: candidates for GPUs are measured on this machine only; leave --scheduler out"
         )
     if workers == 0:
         raise UserError(

@@ -210,7 +210,7 @@ def from_json(value: Mapping[str, Any]) -> Figures:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
     if not networks or any(item.cycles < 1 for item in networks.values()):
-        raise ValueError("no networks, or cycles below 1")
+        raise ValueError("the figures have no networks, or cycles below 1")
     return Figures(
         area={str(unit): _number(x) for unit, x in value["area_mm2"].items()},
         clock_mhz=None if value.get("clock_mhz") is None else _number(value["clock_mhz"]),

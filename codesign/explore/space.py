@@ -206,7 +206,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
         if space.size > MOST_LOOKED_AT:
             looked_at = f"none of {MOST_LOOKED_AT:,} of its {space.size:,} points"
         raise SpaceError(
-            f"{looked_at} is a machine; the first is not since {machine_error(space, space.point(0))}"
+            f"{looked_at} is a legal machine; the error of the first: {machine_error(space, space.point(0))}"
         )
     return space
 

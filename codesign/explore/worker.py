@@ -34,7 +34,7 @@ KIND = "designs"
 def load(description: Description) -> Measure:
     """The function that evaluates the machines of a task. Raises UserError."""
     if description.get("kind") != KIND:
-        raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates machines")
+        raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates {KIND!r} only")
     if description["sources"] != sources_of_figures():
         raise TaskError(
             "the code for area and energy in this process differs from the study's; install the same version"

@@ -101,7 +101,9 @@ def build(
     if layers is not None and name not in TRANSFORMERS:
         raise UnknownModelError(f"{name} has its own layers; leave their number out")
     if symbolic and (name not in TRANSFORMERS or size is not None):
-        other = "the size is the symbol then; leave it out" if size is not None else "only transformers are"
+        other = (
+            "leave the size out, as a symbol takes its place" if size is not None else "only transformers can"
+        )
         raise UnknownModelError(f"{name} cannot be symbolic: {other}")
     if name in FLOAT_NAMES or name in ORIGINALS or name in TRANSFORMERS:
         if form != "float":

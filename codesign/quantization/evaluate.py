@@ -132,7 +132,7 @@ class Evaluator:
                 )
             if not any(array.any() for array in arrays):
                 raise UserError(
-                    f"{model.source}: output '{name}' is zero on all held-out samples: no SQNR; give other samples"
+                    f"{model.source}: output '{name}' is 0 on all held-out samples and has no SQNR; give other samples"
                 )
 
     def evaluate(self, decisions: Decisions) -> Figures:

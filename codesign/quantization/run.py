@@ -59,7 +59,7 @@ def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arr
     """
     if len(samples) < 2:
         raise UserError(
-            f"{where}: one sample cannot serve both calibration and error; give other samples with --held-out"
+            f"{where}: one sample cannot both calibrate and measure errors; give other samples with --held-out"
         )
     kept = len(samples) - max(1, len(samples) // 4)
     return list(samples[:kept]), list(samples[kept:])

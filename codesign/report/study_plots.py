@@ -85,7 +85,7 @@ def taught(study: Study) -> Series:
                 color=color,
                 marker=marker,
             )
-    raise StudyError("the study has no runs with transfer: it takes two layers at least")
+    raise StudyError("the study has no runs with transfer, which need two layers at least")
 
 
 def _label(name: str, learned: Sequence[str]) -> str:

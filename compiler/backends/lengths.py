@@ -157,7 +157,9 @@ def load_lengths(path: Path) -> LengthsExecutable:
         except UserError:
             backend = None
         if not isinstance(backend, LengthsBackend):
-            raise ArchiveError(f'{path}: is for target "{target}", which has no such files; compile it anew')
+            raise ArchiveError(
+                f'{path}: is for target "{target}", which has no files for ranges of lengths; compile the model anew'
+            )
         return backend.read_rungs
 
     return read_lengths(path, reader)

@@ -186,7 +186,7 @@ class _Machine:
         outside = [size for k, size in enumerate(whole.shape) if k not in gone]
         reduced = prod([place.shape[k] for k in gone if whole.shape[k] == 1])
         if max(outside, default=1) > 1 or reduced > 1 or first.sum() > 1 or not first.flat[0]:
-            raise EvaluateError(f"{node.name} does not begin where its loops do")
+            raise EvaluateError(f"{node.name} does not begin in the first iteration of its loops")
         return True
 
     def total(

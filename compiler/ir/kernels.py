@@ -280,7 +280,7 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
         case For() if is_thread_loop(node):
             return _phase_obstacle(phase_at(node).body)
         case For() if is_block_loop(node):
-            return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
+            return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the other axes; reorder them"
         case For(kind=kind) if kind not in ("serial", "unroll"):
             return f"`{summarize(node)}` is in a kernel around loops over threads; loops there are serial or unrolled"
         case Copy(asynchronous=True):
@@ -288,7 +288,7 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
         case Assign() | Reduce() | Copy() | Intrinsic() if not alone:
             return f"`{summarize(node)}` is in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope that each block has"
         case Alloc(buffer=buffer) if not shared_between_threads(buffer):
             if (reason := distribution_obstacle(node)) is not None:
                 return reason
@@ -301,11 +301,11 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
 def _phase_obstacle(node: Stmt) -> str | None:
     match node:
         case For() if is_thread_loop(node):
-            return f"`{summarize(node)}` is an axis of threads, but not nested directly in the others; reorder them"
+            return f"`{summarize(node)}` is an axis of threads, but not nested directly in the other axes; reorder them"
         case For(kind="parallel"):
             return f"`{summarize(node)}` is in a loop over threads, and parallel; bind it to an axis, or make it serial"
         case Barrier() | Commit() | Wait():
             return f"`{summarize(node)}` stands in a loop over threads; it is for all threads of a block together"
         case Alloc(buffer=buffer) if "thread" not in owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around that"
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; move it around this loop"
     return next((found for child in children(node) if (found := _phase_obstacle(child)) is not None), None)

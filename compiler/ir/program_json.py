@@ -40,7 +40,9 @@ def program_from_dict(values: Any) -> Program:
     buffers = _buffers(document["buffers"])
     count = document["parameters"]
     if type(count) is not int or not 0 < count <= len(buffers):
-        raise ProgramFormatError(f"parameters is {short(count)}, must be 1 to {len(buffers)}, the buffers")
+        raise ProgramFormatError(
+            f"parameters is {short(count)}, must be 1 to {len(buffers)}, the number of buffers"
+        )
     nodes = document["nodes"]
     if type(nodes) is not list or not 0 < len(nodes) <= MOST_NODES:
         raise ProgramFormatError(f"nodes must be a list of 1 to {MOST_NODES} nodes")
@@ -58,7 +60,7 @@ def program_from_dict(values: Any) -> Program:
         raise ProgramFormatError(f"is no valid program: {error}") from None
     # Unused nodes, repeated equal nodes or another order of buffers are refused: a program has exactly one document.
     if repr(program_to_dict(program)) != repr({name: document[name] for name in _FIELDS}):
-        raise ProgramFormatError("is not in the form in which programs are written")
+        raise ProgramFormatError("is not in the form in which `program_to_dict` writes programs")
     return program
 
 

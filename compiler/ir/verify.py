@@ -153,7 +153,7 @@ class _Verifier:
         to, of = wide(destination.extents), wide(source.extents)
         if len(to) != len(of) or not all(provably_equal(a, b, ranges) for a, b in zip(to, of, strict=True)):
             shapes = f"{format_region(destination)} and {format_region(source)}"
-            raise self.fail(f"{shapes} do not have the same extents (those that are 1 aside)")
+            raise self.fail(f"{shapes} do not have the same extents (extents of 1 aside)")
 
     def intrinsic(self, call: Intrinsic, ranges: Ranges, scalars: frozenset[str]) -> None:
         declaration = call.declaration
@@ -257,7 +257,9 @@ class _Verifier:
                 if dtype_of(a) is not dtype_of(b):
                     raise self.fail(f"{format_expr(expr)} mixes {dtype_of(a)} and {dtype_of(b)}")
                 if dtype_of(a).is_code:
-                    raise self.fail(f"{format_expr(expr)} computes with {dtype_of(a)}, which is only held")
+                    raise self.fail(
+                        f"{format_expr(expr)} computes with {dtype_of(a)}, a type for storage only"
+                    )
                 boolean = dtype_of(a) is DType.BOOL
                 if boolean != (op in ("and", "or")) and not (boolean and op in COMPARISONS):
                     raise self.fail(f"{format_expr(expr)}: operator {op} does not apply to {dtype_of(a)}")
@@ -265,7 +267,9 @@ class _Verifier:
                 self.access(buffer, indices, ranges, facts, scalars)
             case Cast(value=value, dtype=dtype):
                 if dtype.is_code or dtype_of(value).is_code:
-                    raise self.fail(f"{format_expr(expr)} converts what is only held; use the call bitcast")
+                    raise self.fail(
+                        f"{format_expr(expr)} converts a type for storage only; use the call bitcast"
+                    )
                 self.expr(value, ranges, facts, scalars)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 self.typed(condition, DType.BOOL, "condition", ranges, scalars, facts)

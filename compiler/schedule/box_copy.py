@@ -42,7 +42,9 @@ def box_copy(program: Program, name: str) -> Program:
     order = [_variables(load, loops) for load in elements]
     if order[0] != order[1] or len(set(order[0])) != len(order[0]):
         raise LegalityError(
-            f"{where}the dimensions that its loops go along are not in the same order", program, name
+            f"{where}its loops index the dimensions of source and destination in different orders",
+            program,
+            name,
         )
 
     def region(load: Load) -> Region:

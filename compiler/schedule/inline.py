@@ -44,7 +44,9 @@ def compute_inline(program: Program, name: str) -> Program:
     statements = inner.statements if isinstance(inner, Seq) else (inner,)
     position = next((i for i, s in enumerate(statements) if _leaf(s) is statement), None)
     if position is None:
-        raise LegalityError(f"cannot inline {name}: it does not stand right under its buffer", program, name)
+        raise LegalityError(
+            f"cannot inline {name}: it does not stand directly in the scope of {buffer}", program, name
+        )
     variables = _variables(statements[position], statement, program, name)
     read = touches(statements[position]).keys() - {buffer}
     others = (*statements[:position], *statements[position + 1 :])
@@ -52,7 +54,9 @@ def compute_inline(program: Program, name: str) -> Program:
         uses = touches(other)
         for use in uses.get(buffer, []):
             if use.write or index < position or isinstance(use.by, Copy | Intrinsic):
-                reason = f"cannot inline {name}: {use.by.name} does not merely read {buffer} behind it"
+                reason = (
+                    f"cannot inline {name}: {use.by.name} must only read elements of {buffer}, behind {name}"
+                )
                 raise LegalityError(reason, program, use.by.name)
         overwritten = {n for n, us in uses.items() if any(u.write for u in us)}
         if index >= position and (clash := sorted(read & overwritten)):

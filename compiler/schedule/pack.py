@@ -88,7 +88,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         if padded and any(old.shape[d] % size for d, size in tiles):
             assert copy.pad is not None
             if copy.pad.value != 0 or not _is_parameter(program, buffer):
-                reason = f"cannot pack {buffer}: {copy.name} reads pads where tiles have something else"
+                reason = f"cannot pack {buffer}: {copy.name} reads pads of a value that partial tiles need not hold"
                 raise LegalityError(reason, program, copy.name)
         starts, extents = list(region.starts), list(region.extents)
         inner: list[tuple[Expr, Expr]] = []

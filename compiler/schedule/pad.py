@@ -65,13 +65,13 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     for buffer, d, step in padded:
         assert buffer is not None
         if locate_alloc(program, buffer.name) is None or (step == 0 and buffer.shape[d] != old):
-            reason = f"{where}{buffer.name} is not an allocation of its size"
+            reason = f"{where}{buffer.name} is a parameter, or its dimension {d} is not {old}"
             raise LegalityError(reason, program, reduce.name)
         before = buffer.shape[d]
         after = before + max(step, 1) * (new - old)
         shape = tuple([after if e == d else size for e, size in enumerate(buffer.shape)])
         if grown.setdefault(buffer.name, replace(buffer, shape=shape)).shape != shape:
-            raise LegalityError(f"{where}two indices of {buffer.name} use it", program, reduce.name)
+            raise LegalityError(f"{where}two indices of {buffer.name} use {loop}", program, reduce.name)
         if buffer.name != reduce.buffer.name:
             copy, around = _filling(program, buffer, d, before, after, zero=not data, where=where)
             copies[copy.name] = copy

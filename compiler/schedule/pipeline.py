@@ -53,7 +53,7 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
         raise LegalityError(f"{where}{stages} stages leave nothing to overlap", program, loop)
     distance = stages - 1 if ahead is None else ahead
     if not 1 <= distance < stages:
-        reason = f"{where}copies {distance} iterations ahead are no use of {stages} stages"
+        reason = f"{where}copies {distance} iterations ahead do not fit {stages} stages; 1 to {stages - 1} do"
         raise LegalityError(reason, program, loop)
     if at.kind not in ("serial", "unroll"):
         raise LegalityError(f"{where}it is {at.kind}, and its iterations must run in order", program, loop)
@@ -67,10 +67,12 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
     for copy in copies:
         read = touches(copy).keys() - {copy.destination.buffer.name}
         if clash := sorted(read & changed):
-            reason = f"{where}{clash[0]}, which {copy.name} reads, changes in it"
+            reason = f"{where}{clash[0]}, which {copy.name} reads, changes in {loop}"
             raise LegalityError(reason, program, copy.name)
     if clash := sorted(slotted & written(seq(*rest))):
-        raise LegalityError(f"{where}{clash[0]} is not only filled by its copies", program, loop)
+        raise LegalityError(
+            f"{where}{clash[0]} is also written by statements behind its copies", program, loop
+        )
     before, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
     taken = names_in(program)
     own = [n.name for head in heads for n in walk(head) if isinstance(n, Copy | For)]
@@ -162,4 +164,4 @@ def _asynchronous(head: Stmt, suffix: str) -> Stmt:
             return For(var=new, extent=extent, body=inner, kind=kind)
         case Seq(statements=statements):
             return Seq(statements=tuple([_asynchronous(s, suffix) for s in statements]))
-    raise TypeError("only copies, and loops around them, are copies")
+    raise TypeError(f"{type(head).__name__} is neither a copy nor a loop or sequence of copies")

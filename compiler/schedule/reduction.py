@@ -193,7 +193,7 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
     ranges = loop_ranges(chain)
     own = starting_loops(simplify(reduce.first, ranges))
     if own is None:
-        reason = f"`first` of {reduce.name} is not that its reduction loops are at 0"
+        reason = f"`first` of {reduce.name} is not the condition that its reduction loops are at 0"
         raise LegalityError(reason, program, reduce.name)
     for n in chain:
         if n.name in own and not provably_at_least(n.extent, 1, ranges):

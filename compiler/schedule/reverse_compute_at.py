@@ -132,7 +132,9 @@ def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) 
             who = theirs[clash[0]][0].by.name
             raise LegalityError(f"cannot move {name}: {who} writes {clash[0]}, which it reads", program, who)
     if not made:
-        raise LegalityError(f"cannot move {name}: nothing that it reads is made there", program, name)
+        raise LegalityError(
+            f"cannot move {name}: nothing that it reads is computed in the nest", program, name
+        )
     return made
 
 
@@ -203,7 +205,7 @@ def _limits(
             )
         low, count = bounds[0], plus(minus(bounds[1], bounds[0]), _ONE)
         if not lies_inside(low, count, whole.starts[d], whole.extents[d], outer):
-            reason = f"cannot move {name}: it may read more of {buffer} than is made"
+            reason = f"cannot move {name}: it may read more of {buffer} than is computed"
             raise LegalityError(reason, program, name)
         if lies_inside(low, count, box.starts[d], box.extents[d], ranges):
             continue

@@ -168,7 +168,7 @@ class _Match:
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"not the access to {formal.name} that is meant:", where)
+                raise _Mismatch(f"another access stands for {formal.name} than", where)
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
             wants = f"{formal.name} is {formal.dtype} @ {formal.scope}"

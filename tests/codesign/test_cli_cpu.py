@@ -245,7 +245,7 @@ def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path
 
 def test_files_that_c_cannot_name(vdla, model: Path, tmp_path: Path) -> None:
     message = vdla("compile", model, "-o", tmp_path / "my-net.o").message()
-    assert "'my-net' is no name of a C function" in message
+    assert "the C function would have the name 'my-net'" in message
 
 
 @pytest.mark.parametrize(

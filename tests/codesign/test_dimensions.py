@@ -112,7 +112,7 @@ def test_a_model_that_is_for_one_size_says_so(vdla, model: Path) -> None:
     onnx.save(proto, model)
     message = vdla("run", model, "--device", "cpu", "--dim", "sequence=24").message()
     assert (
-        "(24) vs (10); part of it is for other sizes than sequence=24: give those it was exported for"
+        "(24) vs (10); the model was exported for other sizes than sequence=24; give the sizes of its export"
         in message
     )
     assert vdla("run", model, "--device", "cpu", "--dim", "sequence=10", "--json").document()["check"][

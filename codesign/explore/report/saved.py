@@ -106,7 +106,7 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
         raise UserError(f"{path}: is no study ({error}); {AGAIN}") from None
     if key != study.key:
         raise UserError(
-            f"{path}: networks, table of components or compiler have changed since; to evaluate anew, {AGAIN}"
+            f"{path}: networks, table of components or compiler have changed since the study; to evaluate anew, {AGAIN}"
         )
     records: Known = {}
     for place in (*others, folder / RECORDS):
@@ -135,7 +135,7 @@ def _study(value: Mapping[str, Any]) -> Study:
     if not all(item["file"] for item in value["networks"]):
         raise UserError(f"{FILE}: a network was not given as a file; {AGAIN}")
     if value["strategy"] not in STRATEGIES:
-        raise ValueError(f"strategy {value['strategy']!r}")
+        raise ValueError(f"there is no strategy {value['strategy']!r}")
     return Study(
         space=space,
         networks=load_networks([(item["file"], float(item["weight"])) for item in value["networks"]]),

@@ -77,11 +77,13 @@ def load(description: Description) -> Measure:
         case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:
-            raise TaskError("a task of the accelerator has kind, config and workload, both JSON objects")
+            raise TaskError(
+                "a task of the accelerator has kind, config and workload, the last two JSON objects"
+            )
         case {"kind": "llvm", "target": dict(target), "workload": dict(workload), **rest} if not rest:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
-            raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
+            raise TaskError("a task on a processor has kind, target and workload, the last two JSON objects")
         case {"kind": str(kind)} if kind.partition(" ")[0] in GPUS:
             return _load_gpu(description, kind)
         case _:

@@ -61,4 +61,4 @@ def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float
         return f"{WRONG}: NaN or infinite values at other places than in the reference"
     limit = tolerance * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
     error = np.abs(result - reference)[finite].max(initial=0.0)
-    return None if error <= limit else f"{WRONG}: off by {error:.3g}, {limit:.3g} would be right"
+    return None if error <= limit else f"{WRONG}: off by {error:.3g}, more than {limit:.3g}"

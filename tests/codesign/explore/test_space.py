@@ -71,7 +71,7 @@ def test_a_base_beside_the_file(tmp_path: Path):
         ({"fields": {"block_in": [8]}, "condition": []}, "unknown key condition"),
         (
             {"fields": {"block_in": [3, 5]}},
-            "none of its 2 points is a machine; the first is not since block_in = 3",
+            "none of its 2 points is a legal machine; the error of the first: block_in = 3",
         ),
         ({"base": "nobody", "fields": {"block_in": [8]}}, "nobody: "),
         ({"base": 3, "fields": {"block_in": [8]}}, "give a preset"),

@@ -104,7 +104,7 @@ def check_resumed(vdla, folder: Path, target: Path, document: Mapping[str, Any])
     assert again["evaluated"] == 2 and again["front"] == document["front"] and records.read_bytes() == whole
     records.write_bytes(b'{"format": 1}\n')
     result = vdla("quantize", *where(folder, target), *SEARCH)
-    assert result.code == 2 and "records.jsonl:1: the line is no record of a quantization" in result.err
+    assert result.code == 2 and "records.jsonl:1: is no record of a quantization" in result.err
 
 
 def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
         ),
         (("--budget", 3, "--held-out", "data.npz"), "calibration has used every held-out sample"),
         (("--budget", 3, "--held-out", "none.npz"), "none.npz"),
-        (("--budget", 3, "--per-tensor"), "--per-tensor is for all layers, which --budget decides"),
+        (("--budget", 3, "--per-tensor"), "--per-tensor is for all layers, but --budget chooses for each"),
         (("--budget", 3, "--processor", "z80"), 'no processor is called "z80"'),
         (("--budget", 3, "--cost", "area"), 'no cost is called "area"'),
         (("--budget", 3, "--config", "vtaa"), "vtaa"),

@@ -142,7 +142,7 @@ DEEP = [LEAF, *[["cast", "float32", k] for k in range(200)]]
         (with_node(1, ["load", 9, 0]), "9 is no buffer, must be 0 to 2"),
         (with_node(1, ["seq", 0]), "node 0 must be a statement"),
         (with_node(-1, ["alloc", 2, 0]), "node 0 must be a statement"),
-        (with_node(-1, ["seq"]), "not in the form in which programs are written"),
+        (with_node(-1, ["seq"]), "not in the form in which `program_to_dict` writes programs"),
         (changed(nodes=[LEAF, ["seq"]]), "not in the form"),
     ],
 )

@@ -125,7 +125,7 @@ ERRORS = [
     (
         started_elsewhere,
         lambda s: s.decompose_reduction("sum", "i"),
-        "is not that its reduction loops are at 0",
+        "is not the condition that its reduction loops are at 0",
     ),
     (restarted, lambda s: s.decompose_reduction("sum", "r"), "sum starts anew in each iteration of r"),
     (two_statements, lambda s: s.decompose_reduction("sum", "i"), "j holds more than the nest of sum"),
@@ -135,7 +135,11 @@ ERRORS = [
     (product, lambda s: s.pack("W", ((2, 4),), (0, 1, 2)), "are no tiles of 2 dimensions"),
     (product, lambda s: s.pack("W", ((1, 4),), (0, 1, 1)), "is no order of its dimensions"),
     (product, lambda s: s.pack("Q", ((1, 4),), (0, 1, 2)), "no buffer named 'Q'"),
-    (padded, lambda s: s.pack("X", ((1, 4),), (0, 1, 2)), "load reads pads where tiles have something else"),
+    (
+        padded,
+        lambda s: s.pack("X", ((1, 4),), (0, 1, 2)),
+        "load reads pads of a value that partial tiles need not hold",
+    ),
     (
         lambda: padded(Const(0, DType.INT32)),
         lambda s: s.pack("X", ((1, 4),), (0, 1, 2)),

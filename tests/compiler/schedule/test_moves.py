@@ -210,14 +210,14 @@ def rewritten():
 PIPELINE = [
     (sums, lambda s: s.pipeline("i", 2), "does not begin with copies into buffers that it allocates"),
     (sums, lambda s: s.pipeline(loaded(s), 1), "1 stages leave nothing to overlap"),
-    (sums, lambda s: s.pipeline(loaded(s), 3, 3), "copies 3 iterations ahead are no use of 3 stages"),
-    (sums, lambda s: s.pipeline(loaded(s), 3, 0), "copies 0 iterations ahead are no use of 3 stages"),
+    (sums, lambda s: s.pipeline(loaded(s), 3, 3), "copies 3 iterations ahead do not fit 3 stages; 1 to 2 do"),
+    (sums, lambda s: s.pipeline(loaded(s), 3, 0), "copies 0 iterations ahead do not fit 3 stages; 1 to 2 do"),
     (
         sums,
         lambda s: (t := loaded(s), s.parallel(t), s.pipeline(t, 2)),
         "it is parallel, and its iterations must run",
     ),
-    (rewritten, lambda s: s.pipeline("i", 2), "A, which load reads, changes in it"),
+    (rewritten, lambda s: s.pipeline("i", 2), "A, which load reads, changes in i"),
     (sums, lambda s: (t := loaded(s), s.pipeline(t, 2), s.pipeline(t, 2)), "does not begin with copies"),
     (
         sums,

@@ -126,7 +126,11 @@ REFUSED = [
     (padded, lambda s: s.split_copy("load", 2, 1), "dimension 2 has no constant extent"),
     (sums, lambda s: s.box_copy("sum"), "cannot copy a box at sum: it is not the plain copy of an element"),
     (padded, lambda s: (s.expand_copy("load"), s.box_copy("load")), "it is not the plain copy of an element"),
-    (sums, lambda s: (_elements(s, (1, 0)), s.box_copy("A.inp")), "go along are not in the same order"),
+    (
+        sums,
+        lambda s: (_elements(s, (1, 0)), s.box_copy("A.inp")),
+        "source and destination in different orders",
+    ),
     (sums, lambda s: (_elements(s, (0, 1)), s.split("A.inp.1", 4), s.box_copy("A.inp")), "in no loops over"),
     (sums, lambda s: s.share_copy("sum", X4, 1), "cannot share sum: it is not a plain copy"),
     (padded, lambda s: s.share_copy("load", X4, 3), "pieces of 3 do not divide its innermost extent, 8"),

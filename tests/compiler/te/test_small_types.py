@@ -52,7 +52,7 @@ def test_rounding(dtype: DType) -> None:
 
 
 def test_codes_are_only_held() -> None:
-    with pytest.raises(VerifyError, match="only held"):
+    with pytest.raises(VerifyError, match="for storage only"):
         verify(program(4, DType.INT4, DType.INT4, lambda x: x + x))
-    with pytest.raises(VerifyError, match="only held"):
+    with pytest.raises(VerifyError, match="for storage only"):
         verify(program(4, DType.INT4, DType.INT8, lambda x: cast(x, DType.INT8)))

@@ -128,7 +128,7 @@ def test_asynchronous_copies_go_from_global_to_shared_memory():
                     ),
                 ),
             ),
-            "not nested directly in the others",
+            "not nested directly in the other axes",
         ),
         (
             Program(
@@ -164,7 +164,7 @@ def test_asynchronous_copies_go_from_global_to_shared_memory():
                     "b", 1, lambda b: allocate(threads("t", 2, lambda t: assign(Y, t, 1.0)), buffer("S", 2))
                 ),
             ),
-            "give it a scope of its blocks' own",
+            "give it a scope that each block has",
         ),
     ],
 )
