@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vdla.util.collector import collector_paused
 from vdla.util.files import make_folder, write_whole
+from vdla.util.long_compilation import collector_paused
 
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.graph import Graph

@@ -14,8 +14,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from vdla.isa.config import Config
-from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
+from vdla.util.long_compilation import collector_paused
 
 from .shared_modules import SharedModules, flat_members
 from .top import Accelerator

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from vdla.util.collector import collector_paused
+from vdla.util.long_compilation import collector_paused
 
 
 def test_it_is_off_inside_and_on_again_behind() -> None:
