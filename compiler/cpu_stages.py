@@ -93,7 +93,7 @@ class SharedKernels:
 def cpu_now(
     target: CpuTarget | None = None, kernels: SharedKernels | None = None
 ) -> Form[CpuTarget, CpuNetwork]:
-    """Networks that run in this process, on this machine (`target`: a lower level of it).
+    """Networks that run in this process, compiled for this machine (`target`: a lower level of its instruction set).
 
     `kernels` has the kernels of earlier networks for the same target and gets the new ones, whose code may be generated
     later.
@@ -128,7 +128,7 @@ def cpu_now(
 
 
 def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarget, NetworkCode]:
-    """Code for any processor, to be saved (`runtime.network_archive`) or made one function (`runtime.network_object`).
+    """Code for any processor, to be saved (`runtime.network_archive`) or one function (`runtime.network_object`).
 
     With `library`, for an archive, a static library of that name is built during compilation.
     """

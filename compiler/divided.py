@@ -91,8 +91,9 @@ class Work:
     clock_hertz: float | None
 
     def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
-        """The partition: regions are the accelerator's where it has their operators and, with `cost_threads`, takes
-        less time than the processor with so many threads; the times that decided."""
+        """The partition, and the measured times that decided it. The accelerator gets regions whose operators it has
+        and, with `cost_threads`, that it runs in less time than the processor with this number of threads.
+        """
         on_cpu: set[str] = set()
         comparisons: dict[tuple[str, ...], Comparison] = {}
         while True:
@@ -229,8 +230,8 @@ def place(
 ) -> Partition:
     """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
 
-    `config` is the accelerator; None: there is none. Nodes that it refuses (UserError) go to the CPU, and so do the
-    nodes named in `on_cpu`.
+    `config` is the accelerator, or None without one. Nodes that the accelerator refuses (UserError) go to the CPU, and
+    so do the nodes named in `on_cpu`.
     """
     moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:
@@ -284,9 +285,9 @@ def compile_divided(
 
     The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
     but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
-    region only if its simulated time and the conversions at the border take less than the CPU, measured with so many
-    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
-    processor's kernels, by default `cpu_now()`. `virtual_threads` as of `compile_program`; `dump_passes` is a folder
+    region only if its simulated time and the conversions at the border take less time than the CPU with that number
+    of threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
+    processor's kernels, by default `cpu_now()`. `virtual_threads` as in `compile_program`; `dump_passes` is a folder
     that gets one folder a region. `records` of the tuner set the knobs of recorded layers, on both sides. Raises
     UserError.
     """

@@ -171,8 +171,9 @@ class Maker(Generic[Target, MadeT, KernelT, Network]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form(Generic[Target, Network]):
-    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` begins a network's
-    code; its end frees threads."""
+    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` gives the
+    `Maker` of a network's code in a `with` statement, whose end frees the threads of the compilation.
+    """
 
     lowering: Lowering[Target]
     making: Callable[[], AbstractContextManager[Maker[Target, Any, Any, Network]]]

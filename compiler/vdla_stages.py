@@ -91,7 +91,7 @@ class AcceleratorNetwork:
     def layer(
         self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
     ) -> LoweredLayer:
-        """The scheduled and lowered kernels of a node; `check` and `dump` as of `lower_node`."""
+        """The scheduled and lowered kernels of a node; `check` and `dump` as in `lower_node`."""
         return self._lowered(node, self.kernels[node], points, check, dump)
 
     def _lowered(

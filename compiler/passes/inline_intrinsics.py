@@ -33,7 +33,7 @@ def inline_intrinsics(program: Program) -> Program:
 
 
 class _Use:
-    """The replacement of one intrinsic: operands by formal buffer, values by formal variable."""
+    """Replaces one intrinsic. By name: `operands` of formal buffers, and `values` of formal variables."""
 
     def __init__(self, use: Intrinsic, prefix: str) -> None:
         self.use = use

@@ -78,7 +78,7 @@ class _Use:
     """An access since the last barrier. `coordinates` gives the thread loop of each axis (None: the access is by a warp
     or block as a whole).
 
-    `own`: loops around the access that were then in another iteration than now; which one is unknown.
+    `own`: loops around the access whose iteration has changed since; the iteration of the access is unknown.
     """
 
     access: Access
@@ -93,7 +93,9 @@ class _Use:
 
 @dataclass(slots=True)
 class _State:
-    """The state of the walk: uses since the last barrier, copies in flight, uses before the first barrier."""
+    """State of the walk: uses `pending` since the last barrier, uses of copies that are `flying` (issued, not yet
+    waited for), and uses at the `head`, before the first barrier; `closed`: there was a barrier.
+    """
 
     pending: dict[object, _Use] = field(default_factory=dict)
     flying: dict[object, _Use] = field(default_factory=dict)

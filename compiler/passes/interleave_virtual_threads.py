@@ -28,7 +28,7 @@ def interleave_virtual_threads(
     """The program with every scratchpad buffer moved to its root, with a leading dimension of copies.
 
     A buffer gets at most `threads` copies (a mapping gives the number by scope), at most as many as its loop has
-    iterations, and only as many as fit `capacity` (elements of each scratchpad by scope) alone. Buffers outside
+    iterations, and at most as many as fill `capacity` (elements of each scratchpad by scope). Buffers outside
     virtual-thread loops get one copy. For a loop whose extent depends on loops around it, the longest extent counts; in
     shorter iterations some copies stay unused.
     """

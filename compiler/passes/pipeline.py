@@ -41,7 +41,7 @@ def run_pipeline(
 
 
 def dump_node(folder: Path, number: int, name: str) -> Callable[[str, str], None]:
-    """`dump_to` for the node of this number and name, into a folder of its own."""
+    """`dump_to` for one node, into a new folder of `folder`, named by the node's number and name."""
     return dump_to(folder / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', name)}")
 
 

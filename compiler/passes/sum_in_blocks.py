@@ -82,7 +82,7 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums in blocks, and the sums in it that continue outside."""
+    """A statement with its long sums in blocks, and its sums that loops around the statement continue."""
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
             return node, [_Sum(node, (), 1)]

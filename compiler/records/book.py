@@ -52,7 +52,7 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Index of the workload with the best record legal in its space, of several workloads that compute the same.
+        """Index of the workload with the best record legal in its space, of several for the same node.
 
         The first workload is the default. Records of this machine are compared if the first has one, else records of
         its family. None if the first workload has no record.
@@ -102,10 +102,10 @@ class RecordBook:
 
 
 def book_of(records: Iterable[Record]) -> RecordBook:
-    """A book of the successful ones of `records`, from any number of files.
+    """A book of the successful records among `records`, from any number of files.
 
     The best record of a task has the least cost among comparable ones: records of the present compiler come before
-    those of others, and `CHECKED` records before single readings.
+    records of other compilers, and `CHECKED` records before single readings.
     """
     by_task = _successful(records)
     families: dict[Key, list[Record]] = {}

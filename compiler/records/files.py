@@ -34,7 +34,7 @@ class Skipped:
 
     @property
     def count(self) -> int:
-        """Lines skipped in all."""
+        """Number of skipped lines."""
         return sum(skip.number for skip in self.kinds.values())
 
     @property
@@ -90,9 +90,9 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Makes `path` a file of these records, whole or not at all. RecordError while a tuner writes to it.
+    """Makes `path` a file of these records, whole or not at all.
 
-    Raises ProgramError if the file cannot be written.
+    Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
     """
     data = b"".join(map(record_line, records))
     if not path.is_file():

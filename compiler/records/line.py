@@ -35,7 +35,7 @@ _CUT = ',"knobs":'
 
 
 class LineError(Exception):
-    """A line that is no record. `kind`: one of a few kinds of reason; `detail`: the defect of this line, or ""."""
+    """A line that is no record. `kind`: `NO_TEXT` or a constant after it; `detail`: the defect of the line, or ""."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -1,8 +1,8 @@
 """Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
-A trial in place is a record of one node (`place_of`) with the network's cost. Compilation applies
-only records of the network: the workload is {"template": "network", "network": its key}, the knobs are "node.knob" for
-all nodes that their templates do not decide (node names as by `spoken`).
+A trial in place is a record of one node (`place_of`) with the network's cost. Compilation applies only records of whole
+networks. Their workload is {"template": "network", "network": the network's key}; their knobs, called "node.knob" (node
+names by `spoken`), are of all nodes whose knobs the templates do not decide.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class ExpressionError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The sum or the maximum of `value` over reduce axes. A computed tensor's body may be one, but not contain one."""
+    """The sum or the maximum of `value` over reduce axes. A computed tensor has it as its whole body."""
 
     op: Literal["add", "max"]
     value: Expr

@@ -38,10 +38,10 @@ def with_result(
 
     rewrite:
         Y[i, j] = v        ->        Y[i, j] = max(v + A2[i, 0], 0)
-    In `body`, `te.scalars.ELEMENT` is the element and `argument(i)` that of the new parameter Ai, whose shape is
-    `operands`[i]: in each dimension Y's size, or 1. `inside` is a condition on an element's indices: elements for which
-    it is false are stored as zero. `statements` names the statements that store results, for programs that also store
-    intermediate values in Y. Raises ValueError if other statements write or read Y.
+    In `body`, `te.scalars.ELEMENT` is the element, and `argument(i)` the element of the new parameter Ai of shape
+    `operands`[i] (in each dimension Y's size, or 1). `inside` is a condition on an element's indices: elements for
+    which it is false are stored as zero. `statements` names the statements that store results, for programs that also
+    store intermediate values in Y. Raises ValueError if other statements write or read Y.
     """
     y = program.parameters[-1]
     buffers = _buffers(body, operands)

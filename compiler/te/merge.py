@@ -86,7 +86,7 @@ def merge_axes(
 
 
 def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
-    """The shape to give an operand's data so that it broadcasts against `into`; as it is, it broadcasts against `full`.
+    """The shape in which data of shape `operand`, which broadcasts against `full`, broadcasts against `into`.
 
     `into` is `full` with some dimensions merged. Raises ValueError if there is no such shape, because the operand is
     broadcast along only some of the dimensions that `into` merges.

@@ -55,9 +55,7 @@ class Combination:
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The same combination as a stage B on the operand: the operand takes the place of q, and q that of the
-        operand.
-        """
+        """The combination with exchanged tensors: stage B works on the operand, and q is the second tensor."""
         add = self.kind == "add"
         return replace(
             self,

@@ -32,8 +32,8 @@ MOST_NODES = 2048
 
 
 def steps_of(body: Expr) -> Steps:
-    """The steps of a float32 expression of `te.scalars`. Raises ValueError for others, and for more than MOST_NODES
-    nodes.
+    """The steps of a float32 expression of `te.scalars`. Raises ValueError for other expressions, and for more than
+    MOST_NODES nodes.
     """
     found: dict[Step, int] = {}
     nodes: list[int] = []
@@ -71,9 +71,10 @@ def steps_of(body: Expr) -> Steps:
 
 
 def expression(steps: Steps) -> Expr:
-    """The expression of steps. Applied to it, `steps_of` gives the same steps.
+    """The expression that `steps` describe; `steps_of` makes the same steps of the expression.
 
-    Raises ValueError, which names the step, for an invalid step, invalid operands, or a step that no other uses.
+    Raises ValueError, which names the step, for an invalid step, invalid operands, or a step that no later step
+    uses (the last step excepted).
     """
     made: list[Expr] = []
     types: list[DType] = []

@@ -15,13 +15,13 @@ from ..ir.visit import walk_expr
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
-"""Stands for an element of the operator's result in an expression that is fused behind the operator."""
+"""The variable for an element of the operator's result in an expression that is fused behind the operator."""
 ROUNDING = 12582912.0
 """1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds the number."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
-    """Stands for the element of input `position` in the body of an element-wise operator."""
+    """The variable for the element of input `position` in the body of an element-wise operator."""
     return Var(f"argument{position}", dtype)
 
 
@@ -94,9 +94,9 @@ def whole(function: str, x: Expr) -> Expr:
 def of_bits(function: str, a: Expr, b: Expr) -> Expr:
     """A function of two integers of one type, by name.
 
-    They are "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (a shift by a negative number or by at least
-    the width shifts all bits out), "quotient", which is rounded toward zero, and its "remainder" (both are 0 for a
-    divisor of 0).
+    The functions are "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (a shift by a negative number or by
+    at least the width shifts all bits out), "quotient", which is rounded toward zero, and its "remainder" (both are 0
+    for a divisor of 0).
     """
     return Call(function, (a, b), dtype_of(a))
 
@@ -212,7 +212,7 @@ def mish(x: Expr) -> Expr:
 
 def power(x: Expr, exponent: float) -> Expr:
     """x**exponent for multiples of 1/2 from -16 to 16, by multiplications and square roots. Raises ValueError for
-    others.
+    other exponents.
     """
     whole, half = divmod(abs(exponent), 1.0)
     if half not in (0.0, 0.5) or abs(exponent) > 16:

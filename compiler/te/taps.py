@@ -27,7 +27,7 @@ class TapGroups:
 
     @staticmethod
     def of(window: Window) -> TapGroups | None:
-        """The groups of a window. None if single columns take no more operations."""
+        """The groups of a window. None if operations on single columns are not more than operations on groups."""
         columns = window.kernel[1]
         span = (columns - 1) * window.dilations[1] + 1
         count = ceil_div(span, TAPS)
