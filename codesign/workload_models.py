@@ -45,7 +45,7 @@ def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
         raise UserError(
-            f"--workload {text}: its kernels have no knobs on GPUs, or it is too large to be measured"
+            f"--workload {text}: has no knobs on GPUs, or is too large to be measured; name another workload"
         )
     return found
 

@@ -54,7 +54,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
 def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
     """Text on the number of kernels that use records; if `knobs` is None, nothing was compiled in this run."""
     if knobs is None:
-        return "records: as when it was compiled, with the same ones"
+        return "records: the network in the cache was compiled with the same records"
     applied, ignored = len(knobs.applied), len(knobs.ignored)
     why = f" ({knobs.ignored[0][1]})" if ignored else ""
     return f"records: {applied} kernels took recorded knobs, {ignored} had some that were ignored{why}"

@@ -224,7 +224,7 @@ def tune(
     else:
         _print(document)
     if wrong:
-        print_error(f"the best schedule of {wrong[0]} computes something else: a defect of the compiler")
+        print_error(f"the best schedule of {wrong[0]} computes wrong results: a defect of the compiler")
         raise typer.Exit(1)
 
 

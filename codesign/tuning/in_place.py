@@ -161,8 +161,8 @@ def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Work
                 trials.setdefault(number, Tried(node=node, values=record.knobs, result=result))
     if unused:
         run.watchers.remark(
-            f"{unused} records of trials in place are not used: of another version of the compiler, told twice, or of "
-            "knobs that are not legal"
+            f"{unused} records of trials in place are not used: they are of another version of the compiler, "
+            "repeated, or of illegal knobs"
         )
     start = legal_settings(config, network.workloads, states[0].knobs) if 0 in states else None
     if start is None:

@@ -36,7 +36,9 @@ def box_copy(program: Program, name: str) -> Program:
         loops[loop.name] = loop
         at -= 1
     if not loops:
-        raise LegalityError(f"{where}it is in no loops over the elements", program, name)
+        raise LegalityError(
+            f"{where}no serial loop around it is an index of both source and destination", program, name
+        )
     if any(free_vars(loop.extent) & loops.keys() for loop in loops.values()):
         raise LegalityError(f"{where}its loops depend on one another", program, name)
     order = [_variables(load, loops) for load in elements]

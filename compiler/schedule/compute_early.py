@@ -42,7 +42,7 @@ def compute_early(program: Program, name: str) -> Program:
     functions = _functions(alloc.body, buffer.name)
     function = next(iter(functions), None)
     if len(functions) != 1 or function is None or function[1] is not buffer.dtype:
-        reason = f"{where}{buffer.name} is not read as one function of it everywhere"
+        reason = f"{where}not every read of {buffer.name} is the argument of one and the same function"
         raise LegalityError(reason, program, name)
 
     def read(e: Expr) -> Expr:

@@ -75,7 +75,7 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
     path, a = locate_loop(program, outer)
     b = a.body
     if not isinstance(b, For) or b.name != inner:
-        raise LegalityError(f"cannot fuse: {inner} is not all that {outer} holds", program, outer)
+        raise LegalityError(f"cannot fuse: the body of {outer} is not the loop {inner} alone", program, outer)
     for loop in (a, b):
         if not isinstance(loop.extent, Const):
             reason = f"cannot fuse: the extent of {loop.name} is not constant (peel takes a ragged end out)"

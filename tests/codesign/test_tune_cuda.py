@@ -209,7 +209,7 @@ def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, n
     result = vdla(*arguments, "--json")
     assert "1 kernels took recorded knobs, 0 had some that were ignored" in result.err
     assert result.document()["check"]["max_relative_error"] < 1e-5
-    assert "with the same ones" in vdla(*arguments, "--check", "auto", "--json").err
+    assert "with the same records" in vdla(*arguments, "--check", "auto", "--json").err
     archive = tmp_path / "net.tar"
     compiled = vdla("compile", network, *target, "-o", archive, "--records", records, "--json")
     assert "1 kernels took recorded knobs" in compiled.err

@@ -159,7 +159,7 @@ ERRORS = [
     (sums, lambda s: s.split("i", 0), "cannot split i into pieces of 0"),
     (sums, lambda s: s.split("sum", 2), "'sum' is a statement, not a loop"),
     (sums, lambda s: s.split("q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
-    (sums, lambda s: s.fuse("j", "i"), "cannot fuse: i is not all that j holds"),
+    (sums, lambda s: s.fuse("j", "i"), "cannot fuse: the body of j is not the loop i alone"),
     (sums, lambda s: s.reorder("j", "i", "j"), "a loop is named twice"),
     (stencil, lambda s: s.reorder("i", "a"), "a is not in one perfect nest with i"),
     (
@@ -197,7 +197,11 @@ ERRORS = [
     (accumulated, lambda s: s.compute_at("more", "i"), "cannot move more: repeated, it would add"),
     (overwritten, lambda s: s.compute_inline("load"), "it is not an assignment"),
     (sums, lambda s: s.compute_inline("add"), "no loop or statement named 'add'"),
-    (stencil, lambda s: s.compute_early("double"), "T is not read as one function of it everywhere"),
+    (
+        stencil,
+        lambda s: s.compute_early("double"),
+        "not every read of T is the argument of one and the same function",
+    ),
     (stencil, lambda s: s.compute_early("add"), "D is a parameter of the program"),
     (sums, lambda s: s.compute_early("sum"), "cannot compute sum early: it is not an assignment"),
     (sums, lambda s: s.set_scope("A", "inp"), "cannot place A: it is not allocated"),

@@ -131,7 +131,11 @@ REFUSED = [
         lambda s: (_elements(s, (1, 0)), s.box_copy("A.inp")),
         "source and destination in different orders",
     ),
-    (sums, lambda s: (_elements(s, (0, 1)), s.split("A.inp.1", 4), s.box_copy("A.inp")), "in no loops over"),
+    (
+        sums,
+        lambda s: (_elements(s, (0, 1)), s.split("A.inp.1", 4), s.box_copy("A.inp")),
+        "no serial loop around it",
+    ),
     (sums, lambda s: s.share_copy("sum", X4, 1), "cannot share sum: it is not a plain copy"),
     (padded, lambda s: s.share_copy("load", X4, 3), "pieces of 3 do not divide its innermost extent, 8"),
     (
