@@ -161,7 +161,7 @@ def compile_kernels(
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
     and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
     """
-    from .graph.memory_plan import check_plan, format_plan, plan_storage
+    from .graph.memory_plan import check_plan, plan_storage
     from .kernel_launches import LoweredNetwork, lower_nodes, make_launches
 
     started = time.perf_counter()
@@ -174,6 +174,8 @@ def compile_kernels(
     plan = plan_storage(graph)
     check_plan(label, graph, plan)
     if dump is not None:
+        from .graph.printer import format_plan
+
         dump("memory-plan", format_plan(graph, plan))
     network = LoweredNetwork(label=label, graph=graph, plan=plan, started=started)
     nodes = lower_nodes(form.lowering, graph, knobs)

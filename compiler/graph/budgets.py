@@ -14,25 +14,19 @@ import onnx
 
 from ..ir.limits import (
     MOST_ARENA_BYTES,
-    MOST_CONSTANT_BYTES,
     MOST_IMAGE_BYTES,
-    MOST_LOOPED_ELEMENTS,
     MOST_TENSOR_BYTES,
 )
 from .errors import ModelError
 
 SMALLER = "export the model for smaller inputs"
+
 _LIMIT = f"more than the {MOST_TENSOR_BYTES:,} that a tensor may have"
+
 _WINDOWS = frozenset(
     (
-        "Conv",
-        "ConvTranspose",
-        "ConvInteger",
-        "QLinearConv",
-        "MaxPool",
-        "AveragePool",
-        "LpPool",
-        "QLinearAveragePool",
+        *("Conv", "ConvTranspose", "ConvInteger", "QLinearConv"),
+        *("MaxPool", "AveragePool", "LpPool", "QLinearAveragePool"),
     )
 )
 """Operators that pad their first input: the padded size is checked as well."""
@@ -51,21 +45,6 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
     if max(size, longest) <= MOST_TENSOR_BYTES:
         return None
     return f"has the shape {_shape(shape)} and {max(size, longest):,} bytes, {_LIMIT}"
-
-
-def too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
-    """The reason why a constant of `shape` is too large to be computed at import; None if it is not.
-
-    `looped`: the constant is computed element by element.
-    """
-    if problem := too_large(shape, item_bytes):
-        return problem
-    count = math.prod(shape)
-    if looped and count > MOST_LOOPED_ELEMENTS:
-        return f"has {count:,} elements, more than the {MOST_LOOPED_ELEMENTS:,} that are computed at import"
-    if count * item_bytes > MOST_CONSTANT_BYTES:
-        return f"has {count * item_bytes:,} bytes, more than the {MOST_CONSTANT_BYTES:,} that are computed at import"
-    return None
 
 
 def check_shapes(label: str, model: onnx.ModelProto) -> None:

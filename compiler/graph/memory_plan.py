@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vdla.util.printable import printable
-
 from .budgets import check_arena
 from .graph import Graph
 from .operators import Join, Reshape
@@ -208,16 +206,3 @@ def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
         {name: graph.tensors[name].bytes for name in plan.offsets},
         {name: node.name for node in graph.nodes for name in node.outputs},
     )
-
-
-def format_plan(graph: Graph, plan: StoragePlan) -> str:
-    """The text of a plan: one line for each tensor, by address. Tensors that share bytes are not alive together, or are
-    views.
-    """
-    lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
-    for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):
-        tensor = graph.tensors[name]
-        lines.append(
-            f"  {offset:>10} to {offset + tensor.bytes:>10}  {name}: {tensor.dtype}{list(tensor.shape)}"
-        )
-    return "\n".join(printable(line, None) for line in lines) + "\n"

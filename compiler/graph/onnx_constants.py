@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx
 
-from .budgets import item_bytes, too_large_constant
+from ..ir.limits import (
+    MOST_CONSTANT_BYTES,
+    MOST_LOOPED_ELEMENTS,
+)
+from .budgets import item_bytes, too_large
 from .errors import NodeErrors
 from .model_rewrites import SOFTMAX_HAS_ONE_AXIS, means_standard, standard_node
 from .onnx_attributes import STANDARD, OnnxNode, subgraphs
@@ -22,14 +27,16 @@ LOOPED = frozenset(
     )
 )  # fmt: skip
 """Operators that the reference implementation computes in loops of Python."""
+
 SHAPE_ELEMENTS = 1024
 """Largest constant whose values shape inference may use."""
-_OUTSIDE = "fold it when exporting the model"
 
+_OUTSIDE = "fold it when exporting the model"
 
 _ALWAYS = frozenset(
     ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LogSoftmax", "LpPool", "MaxPool")
 )
+
 _ALONG_ONE_AXIS = frozenset(("Hardmax", "Softmax"))
 
 
@@ -111,6 +118,21 @@ def _alone(
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
+def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
+    """The reason why a constant of `shape` is too large to be computed at import; None if it is not.
+
+    `looped`: the constant is computed element by element.
+    """
+    if problem := too_large(shape, item_bytes):
+        return problem
+    count = math.prod(shape)
+    if looped and count > MOST_LOOPED_ELEMENTS:
+        return f"has {count:,} elements, more than the {MOST_LOOPED_ELEMENTS:,} that are computed at import"
+    if count * item_bytes > MOST_CONSTANT_BYTES:
+        return f"has {count * item_bytes:,} bytes, more than the {MOST_CONSTANT_BYTES:,} that are computed at import"
+    return None
+
+
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
@@ -138,11 +160,11 @@ def _check_size(
         tensor = info.type.tensor_type
         shape = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]
         looped = node.op_type in LOOPED
-        if problem := too_large_constant(shape, item_bytes(tensor.elem_type), looped=looped):
+        if problem := _too_large_constant(shape, item_bytes(tensor.elem_type), looped=looped):
             context.fail(node, f"its output '{info.name}' {problem}", _OUTSIDE)
     if node.op_type in LOOPED:
         for name, array in feeds.items():
-            if array is not None and (problem := too_large_constant(array.shape, 1, looped=True)):
+            if array is not None and (problem := _too_large_constant(array.shape, 1, looped=True)):
                 context.fail(node, f"its input '{name}' {problem}", _OUTSIDE)
 
 
@@ -214,7 +236,7 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     count = int(depth.reshape(-1)[0])
     if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
         context.refuse(node, f"has depth {count} and axis {axis}")
-    if problem := too_large_constant((*indices.shape, count), values.itemsize, looped=False):
+    if problem := _too_large_constant((*indices.shape, count), values.itemsize, looped=False):
         context.fail(node, f"its result {problem}", _OUTSIDE)
     whole = indices.astype(np.int64)
     places = np.where(whole < 0, whole + count, whole)

@@ -7,10 +7,9 @@ node, or an operation that waits for its QuantizeLinear.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from ..ir.types import DType
 from .budgets import SMALLER, too_large
-from .errors import NodeErrors, ParameterError
+from .errors import NodeErrors
 from .graph import Node, Shape, Tensor, unused
 from .onnx_attributes import OnnxNode
 from .operators import Operator, Reshape
@@ -29,9 +28,6 @@ TYPES = (
     *map(str, filter(attrgetter("is_code"), DType)),
 )
 """Element types of tensors in the graph."""
-
-MOST_PARAMETERS = 64
-"""Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
 
 HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 """16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
@@ -92,36 +88,9 @@ class GraphContext(NodeErrors):
         name = self.resolve(node.inputs[index])
         if name in self.constants:
             return self.constants[name]
-        problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
-        parameters = self._parameters(name)
-        if not parameters:
-            self.fail(node, problem, way_out)
-        values = " ".join(f"--constant {shlex.quote(given)}=VALUE,..." for given in parameters)
-        its = "its values" if parameters == (name,) else "the values that it depends on"
-        way_out += f", or give {its}: {values}"
-        raise ParameterError(self.source, node.name, node.op_type, problem, way_out, parameters)
+        from .onnx_parameters import fail_parameters
 
-    def _parameters(self, name: str) -> tuple[str, ...]:
-        """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
-
-        An input may if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the input is the
-        tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
-        makers = {output: node for node in self.nodes for output in (node.output, *node.more_outputs)}
-        found: dict[str, None] = {}
-        waiting, seen = [name], {name}
-        while waiting:
-            tensor = waiting.pop()
-            if tensor in self.given:
-                found[tensor] = None
-            elif tensor in makers:
-                waiting.extend(given for given in makers[tensor].inputs if given not in seen)
-                seen.update(makers[tensor].inputs)
-        for given in found:
-            tensor = self.tensors[given]
-            counted = tensor.dtype.is_integer or tensor.dtype is DType.BOOL or given == name
-            if tensor.size > (MOST_PARAMETERS if counted else 1):
-                return ()
-        return tuple(sorted(found))
+        return fail_parameters(self, node, index, what)
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """Number of dimensions of an input; fails where it is missing."""
@@ -239,8 +208,8 @@ class GraphContext(NodeErrors):
         """
         if output is None:
             output = node.outputs[0]
-            self._check_shape(node, output, shape)
-        self._check_size(node, output, shape, dtype)
+            self.check_shape(node, output, shape)
+        self.check_size(node, output, shape, dtype)
         if 0 in shape:
             # An empty tensor is a constant.
             self.constants[output] = np.zeros(shape, dtype.numpy)
@@ -256,31 +225,7 @@ class GraphContext(NodeErrors):
         )
         return output
 
-    def add_outputs(
-        self,
-        node: OnnxNode,
-        operator: Operator,
-        inputs: tuple[str, ...],
-        shapes: tuple[Shape, ...],
-        *,
-        dtypes: tuple[DType, ...] = (),
-    ) -> None:
-        """Adds a node that computes all outputs of the ONNX node; an omitted output gets a new name.
-
-        Outputs are float32 unless `dtypes` is given.
-        """
-        dtypes = dtypes or (DType.FLOAT32,) * len(shapes)
-        given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))
-        names: list[str] = []
-        for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
-            names.append(name or self.temporary(node, f"output{number}"))
-            self._check_shape(node, names[-1], shape)
-            self._check_size(node, names[-1], shape, dtypes[number])
-            self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape, dtype=dtypes[number])
-        self.add(node, operator, inputs, shapes[0], output=names[0], dtype=dtypes[0])
-        self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
-
-    def _check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
+    def check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
         """Fails where ONNX inferred another shape."""
         expected = self.static_shapes.get(output)
         if expected is not None and expected != shape:
@@ -288,7 +233,7 @@ class GraphContext(NodeErrors):
                 node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
             )
 
-    def _check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
+    def check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
         """Fails for a tensor that is too large; ONNX's inference may not have known its shape."""
         if problem := too_large(shape, dtype.numpy.itemsize):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
@@ -304,7 +249,7 @@ class GraphContext(NodeErrors):
             array = self.constants[tensor.name].reshape(shape)
             if output is not None:
                 return self.store(output, array)
-            self._check_shape(node, node.outputs[0], shape)
+            self.check_shape(node, node.outputs[0], shape)
             self.bind_array(node, array)
             return node.outputs[0]
         return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)

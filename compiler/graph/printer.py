@@ -10,6 +10,7 @@ from vdla.util.printable import printable
 
 from ..ir.printer import format_expr
 from .graph import Graph, Node, Tensor
+from .memory_plan import StoragePlan
 from .operators import Elementwise, operator_class
 
 
@@ -69,3 +70,16 @@ def _value(value: object) -> str:
         parts = ", ".join(f"{field.name}={_value(getattr(value, field.name))}" for field in fields(value))
         return f"{type(value).__name__}({parts})"
     return repr(value)
+
+
+def format_plan(graph: Graph, plan: StoragePlan) -> str:
+    """The text of a plan: one line for each tensor, by address. Tensors that share bytes are not alive together, or are
+    views.
+    """
+    lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
+    for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):
+        tensor = graph.tensors[name]
+        lines.append(
+            f"  {offset:>10} to {offset + tensor.bytes:>10}  {name}: {tensor.dtype}{list(tensor.shape)}"
+        )
+    return "\n".join(printable(line, None) for line in lines) + "\n"

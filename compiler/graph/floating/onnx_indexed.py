@@ -17,6 +17,7 @@ from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis, softmax_axis
 from ..onnx_context import GraphContext
 from ..operators import Computed, Elementwise, Gather, GatherElements
+from .onnx_outputs import add_outputs
 from .onnx_pointwise import as_type
 
 MOST_RANKED = 4096
@@ -87,8 +88,8 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     dtype = _ordered(context, node, data)
     program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
     shape = tuple(count if d == axis else size for d, size in enumerate(data.shape))
-    context.add_outputs(
-        node, Computed(program=program), (data.name,), (shape, shape), dtypes=(dtype, DType.INT64)
+    add_outputs(
+        context, node, Computed(program=program), (data.name,), (shape, shape), dtypes=(dtype, DType.INT64)
     )
 
 

@@ -16,6 +16,7 @@ from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
 from ..onnx_steps import FloatSteps
 from ..operators import Dense, LstmSteps, RecurrentSteps
+from .onnx_outputs import add_outputs
 from .onnx_recurrent_steps import (
     DEFAULTS,
     FUNCTIONS,
@@ -57,7 +58,8 @@ def import_lstm(context: GraphContext, node: OnnxNode) -> None:
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
     matrix, addend = lstm.input_weights(layer.w, layer.b)
     gates = _from_inputs(context, node, layer, matrix, addend)
-    context.add_outputs(
+    add_outputs(
+        context,
         node,
         LstmSteps(steps=layer.steps, directions=layer.directions),
         (gates, context.store(node.inputs[2], lstm.recurrent_weights(layer.r)), *states),
@@ -80,7 +82,8 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     if len(activations) != len(layer.directions):
         count = size * len(layer.directions)
         context.refuse(node, f"has {len(names)} activations where {count} fit")
-    context.add_outputs(
+    add_outputs(
+        context,
         node,
         RecurrentSteps(
             cell=cell, steps=layer.steps, directions=layer.directions, activations=tuple(activations)

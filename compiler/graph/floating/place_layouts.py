@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..graph import Node, Tensor
 from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Resize
-from .assign_layouts import State, adopt, operand_in_blocks, with_operands
+from .assign_layouts import State, in_blocks, with_operands
 
 
 def place(state: State, node: Node) -> None:
@@ -121,3 +122,44 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
     keep = Convolution | MaxPool | AveragePool | Resize | Elementwise | Concatenate
     readers = [other for other in state.graph.nodes if node.output in other.inputs]
     return not any(isinstance(reader.operator, keep) for reader in readers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A tensor and the block size in which it is to be read. `aligned`: its shape extended to the output's rank
+    (constants only).
+    """
+
+    name: str
+    block: int
+    aligned: tuple[int, ...] | None = None
+
+
+def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
+    """The layout in which an input can be read together with an output in blocks of `block`; None if there is none."""
+    rank = len(output.shape)
+    aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
+    if block == 1 or aligned[1] == 1:
+        # One value for all channels broadcasts along blocks and lanes.
+        return _Wanted(tensor.name, 1)
+    if aligned == tensor.shape:
+        return _Wanted(tensor.name, block)
+    if tensor.name in state.constants:
+        return _Wanted(tensor.name, block, aligned)
+    return None
+
+
+def adopt(state: State, wanted: _Wanted) -> str:
+    """Name of the tensor in the wanted layout."""
+    if wanted.aligned is None:
+        return state.in_blocks(wanted.name, wanted.block)
+    key = (wanted.name, wanted.block)
+    if key not in state.versions:
+        name = f"{wanted.name}.c{wanted.block}"
+        while name in state.tensors:
+            name += "'"
+        dtype = state.tensors[wanted.name].dtype
+        state.tensors[name] = Tensor(name=name, shape=wanted.aligned, block=wanted.block, dtype=dtype)
+        state.constants[name] = in_blocks(state.constants[wanted.name].reshape(wanted.aligned), wanted.block)
+        state.versions[key] = name
+    return state.versions[key]

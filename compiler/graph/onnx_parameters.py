@@ -1,0 +1,53 @@
+"""Inputs of a float model that must be known when it is compiled, because they decide a shape, for example."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NoReturn
+
+from ..ir.types import DType
+from .errors import ParameterError
+from .onnx_attributes import OnnxNode
+from .onnx_context import GraphContext
+
+MOST_PARAMETERS = 64
+"""Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
+
+
+def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str) -> NoReturn:
+    """Fails on an input that is not constant; a ParameterError names the model's inputs whose values would make it one.
+
+    `what` names the input.
+    """
+    name = context.resolve(node.inputs[index])
+    problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+    parameters = _parameters(context, name)
+    if not parameters:
+        context.fail(node, problem, way_out)
+    values = " ".join(f"--constant {shlex.quote(given)}=VALUE,..." for given in parameters)
+    its = "its values" if parameters == (name,) else "the values that it depends on"
+    way_out += f", or give {its}: {values}"
+    raise ParameterError(context.source, node.name, node.op_type, problem, way_out, parameters)
+
+
+def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
+    """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
+
+    An input may if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the input is the
+    tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
+    makers = {output: node for node in context.nodes for output in (node.output, *node.more_outputs)}
+    found: dict[str, None] = {}
+    waiting, seen = [name], {name}
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in context.given:
+            found[tensor] = None
+        elif tensor in makers:
+            waiting.extend(given for given in makers[tensor].inputs if given not in seen)
+            seen.update(makers[tensor].inputs)
+    for given in found:
+        tensor = context.tensors[given]
+        counted = tensor.dtype.is_integer or tensor.dtype is DType.BOOL or given == name
+        if tensor.size > (MOST_PARAMETERS if counted else 1):
+            return ()
+    return tuple(sorted(found))
