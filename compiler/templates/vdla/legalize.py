@@ -5,9 +5,8 @@ Rewrites ask a template whether its smallest tile fits the machine; no tile is c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
@@ -15,7 +14,6 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, is_broadcast, needs
 from ...graph.crop_windows import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import (
     Channels,
@@ -30,8 +28,7 @@ from ...graph.int8_operators import (
     Table,
 )
 from ...graph.layout import Layout
-from ...graph.rewrites import Rewrite, remove_dead, run_rewrites
-from ...te.blocks import Blocks, Window
+from ...graph.rewrites import Rewrite, run_rewrites
 from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
@@ -92,45 +89,15 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     return Legalized(graph=graph, layouts=layouts, inside=_inside(graph, config))
 
 
-def _combine_planes(graph: Graph, machine: Machine) -> Graph:
-    return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
+def _rare(name: str) -> Callable[[Graph, Machine], Graph]:
+    """The function `name` of `rewrites.py`, which is imported when the function is called."""
 
+    def rewrite(graph: Graph, machine: Machine) -> Graph:
+        from . import rewrites
 
-def _split_products(graph: Graph, machine: Machine) -> Graph:
-    from .split_products import split_products
+        return getattr(rewrites, name)(graph, machine)
 
-    return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
-
-
-def _exchange(graph: Graph, machine: Machine) -> Graph:
-    from ...graph.row_padding import leave_room
-
-    block = Blocks.of(machine.config).block
-    return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))
-
-
-def _whole_blocks(graph: Graph, machine: Machine) -> Graph:
-    from .pad_to_blocks import pad_to_blocks
-
-    return pad_to_blocks(graph, machine.config)
-
-
-def _max_pools(graph: Graph, machine: Machine) -> Graph:
-    from .max_pools import fit_max_pools
-
-    return fit_max_pools(graph, machine.config, machine.interleaved)
-
-
-def _attention(graph: Graph, machine: Machine) -> Graph:
-    from .attention_kernels import fuse_attention
-
-    return fuse_attention(machine.config, graph)
-
-
-def _norms(graph: Graph, machine: Machine) -> Graph:
-    from .normed_kernels import fuse_norms
-
-    return fuse_norms(machine.config, graph, machine.interleaved)
+    return rewrite
 
 
 REWRITES: Sequence[Rewrite[Machine]] = (
@@ -138,42 +105,44 @@ REWRITES: Sequence[Rewrite[Machine]] = (
         name="operands of one value for each plane",
         roots=(Int8Elementwise,),
         takes=lambda machine: machine.abilities.planes,
-        function=_combine_planes,
+        function=_rare("combine_planes"),
     ),
     Rewrite(
         name="phases of transposed convolutions",
         roots=(Interleave,),
-        function=lambda graph, _: fuse_phases(graph),
+        function=_rare("join_phases"),
     ),
     Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=lambda graph, _: crop_taps(graph)),
     Rewrite(
         name="products cut where a table or an exchange reads a part",
         roots=(Table, Swap),
         takes=lambda machine: machine.abilities.tables,
-        function=_split_products,
+        function=_rare("cut_products"),
     ),
     Rewrite(
         name="channels exchanged with positions by the array",
         roots=(Swap,),
         takes=lambda machine: machine.transposes,
-        function=_exchange,
+        function=_rare("exchange"),
     ),
-    Rewrite(name="whole blocks of positions and channels", roots=(Swap, Products), function=_whole_blocks),
+    Rewrite(
+        name="whole blocks of positions and channels", roots=(Swap, Products), function=_rare("whole_blocks")
+    ),
 )
 """Rewrites of every network, in their order."""
 
 REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
-    Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_max_pools),
+    Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_rare("max_pools")),
     Rewrite(
         name="tables looked up by a store",
         roots=(Table,),
         takes=lambda machine: machine.abilities.tables,
-        function=lambda graph, _: fuse_lookups(graph),
+        function=_rare("look_up"),
     ),
     Rewrite(
         name="room behind positions",
         roots=(Positions,),
-        function=lambda graph, machine: fuse_spare_positions(graph, machine.interleaved),
+        function=_rare("room_behind_positions"),
     ),
     Rewrite(
         name="attention",
@@ -181,13 +150,13 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         takes=lambda machine: (
             machine.abilities.rows and machine.config.chain_depth > 0 and machine.transposes
         ),
-        function=_attention,
+        function=_rare("attention"),
     ),
     Rewrite(
         name="normalizations",
         roots=(Rows,),
         takes=lambda machine: machine.abilities.rows and machine.transposes,
-        function=_norms,
+        function=_rare("norms"),
     ),
 )
 """Rewrites that need to know which of the graph's inputs are in the host's layout (interleaved)."""
@@ -219,23 +188,6 @@ def _check_extensions(graph: Graph, config: Config) -> None:
             continue
         member = node.members[0] if node.members else node.name
         raise node_error(f"configuration {config.name}", member, node.kind, *needs(extension))
-
-
-def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether the store of a convolution may combine with an operand of one value for each plane: if the kernel is 1x1
-    with whole blocks of channels.
-
-    Not if its output fits in the chain memory: it may get pads there, which an operand does not have.
-    """
-    operator = node.operator
-    return (
-        isinstance(operator, Int8Convolution)
-        and operator.window == Window(kernel=(1, 1))
-        and operator.groups == 1
-        and operator.phases is None
-        and graph.tensors[node.inputs[0]].nchw[1] % config.block_in == 0
-        and graph.tensors[node.output].size > config.chain_buffer_bytes
-    )
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:

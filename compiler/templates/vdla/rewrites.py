@@ -1,0 +1,97 @@
+"""Rewrites that few networks need (rows of `legalize.REWRITES`), as functions of a graph and the machine."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import Config
+
+from ...graph.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution
+from ...graph.rewrites import remove_dead
+from ...te.blocks import Blocks, Window
+
+if TYPE_CHECKING:
+    from .legalize import Machine
+
+
+def combine_planes(graph: Graph, machine: Machine) -> Graph:
+    """Stores of 1x1 convolutions combine with operands of one value for each plane."""
+    return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
+
+
+def cut_products(graph: Graph, machine: Machine) -> Graph:
+    """See `split_products`."""
+    from .split_products import split_products
+
+    return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
+
+
+def exchange(graph: Graph, machine: Machine) -> Graph:
+    """Products whose result a Swap reads are computed transposed (`fuse_swaps`), with padded rows."""
+    from ...graph.row_padding import leave_room
+
+    block = Blocks.of(machine.config).block
+    return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))
+
+
+def whole_blocks(graph: Graph, machine: Machine) -> Graph:
+    """See `pad_to_blocks`."""
+    from .pad_to_blocks import pad_to_blocks
+
+    return pad_to_blocks(graph, machine.config)
+
+
+def max_pools(graph: Graph, machine: Machine) -> Graph:
+    """See `fit_max_pools`."""
+    from .max_pools import fit_max_pools
+
+    return fit_max_pools(graph, machine.config, machine.interleaved)
+
+
+def attention(graph: Graph, machine: Machine) -> Graph:
+    """See `fuse_attention`."""
+    from .attention_kernels import fuse_attention
+
+    return fuse_attention(machine.config, graph)
+
+
+def norms(graph: Graph, machine: Machine) -> Graph:
+    """See `fuse_norms`."""
+    from .normed_kernels import fuse_norms
+
+    return fuse_norms(machine.config, graph, machine.interleaved)
+
+
+def join_phases(graph: Graph, machine: Machine) -> Graph:
+    """See `fuse_phases`."""
+    return fuse_phases(graph)
+
+
+def look_up(graph: Graph, machine: Machine) -> Graph:
+    """See `fuse_lookups`."""
+    return fuse_lookups(graph)
+
+
+def room_behind_positions(graph: Graph, machine: Machine) -> Graph:
+    """See `fuse_spare_positions`."""
+    return fuse_spare_positions(graph, machine.interleaved)
+
+
+def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
+    """Whether the store of a convolution may combine with an operand of one value for each plane: if the kernel is 1x1
+    with whole blocks of channels.
+
+    Not if its output fits in the chain memory: it may get pads there, which an operand does not have.
+    """
+    operator = node.operator
+    return (
+        isinstance(operator, Int8Convolution)
+        and operator.window == Window(kernel=(1, 1))
+        and operator.groups == 1
+        and operator.phases is None
+        and graph.tensors[node.inputs[0]].nchw[1] % config.block_in == 0
+        and graph.tensors[node.output].size > config.chain_buffer_bytes
+    )
