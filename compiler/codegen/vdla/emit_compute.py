@@ -4,20 +4,18 @@ sequence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import vdla.isa.layout as layout
-from vdla.isa.array_modes import MODES, SWEEP_MODE, ArrayMode
+from vdla.isa.array_modes import MODES, ArrayMode
 from vdla.isa.registers import registers_of
 
-from ...ir.affine import quotient
-from ...ir.expr import FIRST, Const, Expr, Var
-from ...ir.stmt import Intrinsic, Region
+from ...ir.expr import FIRST, Expr, Var
+from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
 from .columns import (
     Column,
@@ -33,7 +31,7 @@ from .columns import (
 )
 from .folds import PartsOfTiles
 from .machine import Span
-from .sweep import PaddedRows, PartedRows, rows_loops, sweep_order
+from .sweep import PaddedRows, PartedRows, hold_pads, rows_loops, rows_of_weights, sweep_order, whole_rows
 
 if TYPE_CHECKING:
     from .columns import Access
@@ -168,7 +166,7 @@ def _emit_sums(
         "wgt_factor_in": factors[2][1],
     }
     if plan.padded is not None:
-        _hold_pads(emitter, inner, common, spans)
+        hold_pads(emitter, inner, common, spans)
     begins = True if plan.first is None else plan.first(inner.values)
     overwriting = sequences.overwriting * np.asarray(begins, dtype=np.int64)
     for low, high, overwrite in ((0 * overwriting, overwriting, 1), (overwriting, sequences.length, 0)):
@@ -187,25 +185,6 @@ def _emit_sums(
         )
 
 
-def _hold_pads(
-    emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
-) -> None:
-    """Emits, before all sums, a TAPS operation that reads a row of pads, so that the array holds it for the
-    first sum.
-    """
-    one = np.zeros(1, dtype=np.int64)
-    words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
-    acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
-    emitter.add(
-        "TAPS",
-        inner.position[:1],
-        {**dict.fromkeys(common, 0), "iter_out": 1, "iter_in": 1, "uop_bgn": 0, "uop_end": 1, "overwrite": 0},
-        reads=(inp, wgt),
-        writes=(acc,),
-        sequence=np.array([emitter.sequence(words)]),
-    )
-
-
 def _plan(
     emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment, around: Iterations
 ) -> Plan:
@@ -213,9 +192,9 @@ def _plan(
     mode = _MODE[leaf.declaration.name]
     sweeps = ("sweep", 1) in leaf.attributes
     if sweeps:
-        filters = PartedRows(_whole_rows(emitter, weight), data, emitter.config)
+        filters = PartedRows(whole_rows(emitter, weight), data, emitter.config)
     elif mode.by_lane:
-        filters = _rows(emitter, weight)
+        filters = rows_of_weights(emitter, weight)
     else:
         filters = emitter.access(weight)
     operands = (emitter.access(accumulator), emitter.access(data), filters)
@@ -264,27 +243,6 @@ def _plan(
         else None,
         parts=parts,
     )
-
-
-def _rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights in units of a tile's rows (each as long as the shorter vector) instead of tiles."""
-    config, buffer = emitter.config, weight.buffer
-    parts = config.position_outputs
-    if parts == 1:
-        return _whole_rows(emitter, weight)
-    # A row of the buffer is several machine rows.
-    *outer, last = weight.starts
-    part = quotient(last, config.block_out)
-    if part is None:
-        raise ValueError(f"a part of a row of {buffer.name} begins between two parts")
-    apart = replace(buffer, shape=(*buffer.shape[:-1], parts, config.block_out))
-    extents = (*weight.extents[:-1], Const(1), Const(config.block_out))
-    region = Region(buffer=apart, starts=(*outer, part, Const(0)), extents=extents)
-    return emitter.access(region, element_dimensions=1, least=(parts, config.block_out))
-
-
-def _whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))
 
 
 def _without(first: Expr) -> Expr:

@@ -1,20 +1,39 @@
-"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the row that an operation reads."""
+"""Emission of depthwise products: rows of weights, and sweeps, an order of TAPS micro-ops in which the array still
+holds the rows before the row that an operation reads.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+import vdla.isa.layout as layout
 from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config
 
+from ...ir.affine import quotient
+from ...ir.expr import Const
 from ...ir.stmt import Region
 from ...ir.visit import free_vars
-from .columns import Access, Column, Environment, Evaluator, Rows, evaluator
+from .columns import (
+    Access,
+    Column,
+    Environment,
+    Evaluator,
+    Iterations,
+    Rows,
+    evaluator,
+    pick,
+)
+from .machine import Span
+
+if TYPE_CHECKING:
+    from .emit import LayerEmitter
 
 PAD = -1
 """Placeholder that stands for every source in a row of pads."""
@@ -153,3 +172,44 @@ def _chained(
                 break
         held[:] = left.pop(dst)
         yield dst, sums[dst][known:]
+
+
+def hold_pads(
+    emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
+) -> None:
+    """Emits, before all sums, a TAPS operation that reads a row of pads, so that the array holds it for the
+    first sum.
+    """
+    one = np.zeros(1, dtype=np.int64)
+    words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
+    acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
+    emitter.add(
+        "TAPS",
+        inner.position[:1],
+        {**dict.fromkeys(common, 0), "iter_out": 1, "iter_in": 1, "uop_bgn": 0, "uop_end": 1, "overwrite": 0},
+        reads=(inp, wgt),
+        writes=(acc,),
+        sequence=np.array([emitter.sequence(words)]),
+    )
+
+
+def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
+    """Access to depthwise weights in units of a tile's rows (each as long as the shorter vector) instead of tiles."""
+    config, buffer = emitter.config, weight.buffer
+    parts = config.position_outputs
+    if parts == 1:
+        return whole_rows(emitter, weight)
+    # A row of the buffer is several machine rows.
+    *outer, last = weight.starts
+    part = quotient(last, config.block_out)
+    if part is None:
+        raise ValueError(f"a part of a row of {buffer.name} begins between two parts")
+    apart = replace(buffer, shape=(*buffer.shape[:-1], parts, config.block_out))
+    extents = (*weight.extents[:-1], Const(1), Const(config.block_out))
+    region = Region(buffer=apart, starts=(*outer, part, Const(0)), extents=extents)
+    return emitter.access(region, element_dimensions=1, least=(parts, config.block_out))
+
+
+def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
+    """Access to depthwise weights in units of the rows of whole tiles."""
+    return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))
