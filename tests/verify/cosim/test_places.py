@@ -60,7 +60,7 @@ def test_a_counter_that_starts_elsewhere_is_noticed():
     run = simulate_rtl(TINY, program.instructions, program.image, surroundings=ahead)
     assert run.counters == plain.counters
     assert run.registers["CYCLES"] == ((run.cycles - 3) % 2**COUNTER_BITS,) * 2
-    with pytest.raises(RtlError, match="2 presets"):
+    with pytest.raises(RtlError, match="counts has 2 values"):
         simulate_rtl(TINY, program.instructions, program.image, surroundings=Surroundings(counts=(1, 2)))
 
 
