@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +35,6 @@ from .peak import (
     rounded_block,
     written_out,
 )
-from .points import estimates, grid_of, knobs_at, point_of
 from .register_tile import VECTOR_COST, fits, step_cycles
 
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
@@ -86,26 +86,32 @@ def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     e = _effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
     steps = unrolled_steps([shape.loops[loop] for loop in order], int(e["unroll"][0]))
-    knobs = knobs_at(Knobs, e, {"copy": shape.copies, "reduction": shape.orders})
-    part = int(e["part"][0]) * shape.loops[order[0]] // shape.depth
-    return replace(knobs, unroll=prod(steps), part=part, strips=knobs.strips or None)
+    words = _words(shape)
+    at = {name: int(column[0]) for name, column in e.items()}
+    knobs: dict[str, Any] = {name: words[name][i] if name in words else i for name, i in at.items()}
+    part = at["part"] * shape.loops[order[0]] // shape.depth
+    return Knobs(**knobs | {"unroll": prod(steps), "part": part, "strips": at["strips"] or None})
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
     """The point of the knobs that `choose_knobs` returns: its program is equal, except for loops of one iteration."""
     shape = shape_of(program, window)
     knobs = choose_knobs(target, program, window)
-    full = {
-        "column_block": shape.ow,
-        "copy": 0,
-        "part": shape.default_terms,
-        "lanes": shape.co,
-        "strips": 0,
-    }
-    values = point_of(knobs, full, {"copy": shape.copies, "reduction": (knobs.reduction,)})
+    full = {"column_block": shape.ow, "copy": shape.copies[0], "lanes": shape.co, "strips": 0}
+    words = _words(shape) | {"reduction": (knobs.reduction,)}
+    values: dict[str, Any] = {}
+    for name, held in asdict(knobs).items():
+        value = full.get(name) if held is None else held
+        values[name] = words[name].index(value) if name in words else value
     values["row_block"] = min(values["row_block"], shape.oh)
     values["column_block"] = min(values["column_block"], shape.ow)
     return {**values, "part": _part(shape, knobs)}
+
+
+def _words(shape: Shape) -> dict[str, Sequence[Any]]:
+    """For axes whose values are indices, the knobs' values that they index, by axis name."""
+    of_shape: dict[str, Sequence[Any]] = {"copy": shape.copies, "reduction": shape.orders}
+    return {"panels": PANELS, "tiles": TILES, "inner": INNER, **of_shape}
 
 
 def _part(shape: Shape, knobs: Knobs) -> int:
@@ -190,7 +196,9 @@ def _bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
 
 def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
     """The least bound, in seconds, over all register tiles."""
-    e = dict(grid_of(axes, "rows", "columns", "vectors", "lanes"))
+    chosen = [axis for axis in axes if axis.name in ("rows", "columns", "vectors", "lanes")]
+    grid = np.meshgrid(*(np.array(axis.values) for axis in chosen), indexing="ij")
+    e = {axis.name: column.ravel() for axis, column in zip(chosen, grid, strict=True)}
     # Bounds increase with the length of a partial sum: take the shortest.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
@@ -286,4 +294,8 @@ def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> A
         "input of a block to level 2": block_bytes / level2,
         "weights and input to level 2": (shape.weight_bytes + block_bytes) / level2,
     }
-    return estimates(limits, _bound(target, shape, e), quantities, e)
+    described = {
+        name: np.maximum(np.broadcast_to(values, len(rows)), 1e-9).astype(np.float64)
+        for name, values in quantities.items()
+    }
+    return Account(limits=limits, bound=_bound(target, shape, e), quantities=described, effective=e)

@@ -14,10 +14,10 @@ from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
 from .workload import CpuWorkload, Operator, Parts, SketchCpu
 
 _CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
-_WORDS = {"activation": get_args(Activation), "kind": ("max", "average"), "operator": get_args(Operator)}
+_WORDS = {"activation": get_args(Activation), "operator": get_args(Operator)}
 _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
-_LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
-_MAY_BE_ZERO = ("pads", "counted")
+_LENGTHS = {"pads": 4, "kernel": 2, "strides": 2, "dilations": 2}
+_MAY_BE_ZERO = ("pads",)
 MOST_SIZE = 1 << 24
 """Largest size in a workload; no tensor is larger along a dimension."""
 _MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
