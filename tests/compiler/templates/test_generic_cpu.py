@@ -9,7 +9,7 @@ from kernels import run, targets
 
 from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
-from vdla.compiler.te.ops.folds import running_product
+from vdla.compiler.te.ops.folds import fold, running_product
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 NAMES = [
@@ -38,3 +38,9 @@ def test_a_loop_around_a_sequential_one_becomes_vectors() -> None:
     kinds = {loop.name: loop.kind for loop in loops(s.program)}
     assert kinds["k"] == "serial" and kinds["i.next.1"] == "vectorize"
     assert any(name.startswith("n.next") and kind == "parallel" for name, kind in kinds.items())
+
+
+def test_a_product_along_the_last_axis_is_no_move() -> None:
+    program, x = fold((3, 30), (1,), "product"), np.linspace(0.5, 1.5, 90, dtype=np.float32).reshape(3, 30)
+    (found,) = run(program, {"X": x}, scheduled, targets()[0])
+    np.testing.assert_allclose(found, x.prod(axis=1), rtol=1e-5)

@@ -95,8 +95,18 @@ class NestFinder:
             outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
             ragged = outer[0] if len(outer) == 1 else ""
             vectors = (last.name,) if ragged and self.may(last.name) else ()
+        recurrent = any(
+            isinstance(e, Load) and e.buffer.name == writer.buffer.name
+            for top in expressions(writer)
+            for e in walk_expr(top)
+        )
         across, square = "", 0
-        if vectors and not ragged and (move := _move_across(chain, writer, vectors[0])) is not None:
+        if (
+            vectors
+            and not ragged
+            and not recurrent
+            and (move := _move_across(chain, writer, vectors[0])) is not None
+        ):
             across, square, swapped = move
             if swapped:
                 # Vectors run along the source: bytes are stored one by one.
@@ -111,11 +121,7 @@ class NestFinder:
                 across=across,
                 square=square,
                 inside=bool(around),
-                recurrent=any(
-                    isinstance(e, Load) and e.buffer.name == writer.buffer.name
-                    for top in expressions(writer)
-                    for e in walk_expr(top)
-                ),
+                recurrent=recurrent,
             )
         )
 
