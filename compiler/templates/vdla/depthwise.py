@@ -33,7 +33,7 @@ from .array_template import (
     window_tiles,
 )
 from .buffer_fill import innermost, least_data_beats
-from .estimate import ArrayLayer, Fitted, array_cost, store_reads
+from .estimate import LOAD_LATENCY, ArrayLayer, Fitted, array_cost, store_reads, way_of_a_vector
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import tile_knobs, window_axes
 from .tiles import CHUNK, INNERMOST, Tiles, unrolled_micro_ops
@@ -173,6 +173,20 @@ def space(config: Config, workload: Workload) -> Space:
     )
 
 
+def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
+    """Cycles of the store unit in addition to its stores: waits for parameter loads, and for other loads (`loaded`
+    beats) on the bus.
+
+    A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
+    memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
+    bus, so outputs wait for as many beats of loads as they have beats themselves.
+    """
+    fills = tiles.parameter_fills(config.par_depth)
+    turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
+    waits = config.memory.read_latency + LOAD_LATENCY + way_of_a_vector(config, shape)
+    return fills * waits + turns
+
+
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model of the template, at many points."""
     array = _Array.of(config, workload)
@@ -182,11 +196,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     blocks = tiles.held("o", tiles.outside(values["data_level"]))
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
     rows = tiles.sizes["o"] * weight_tiles * config.whole_tile_rows
+    data = window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=False)
+    weights = whole_weights_fill(config, values, tiles, weight_tiles)
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=False),
-        weights=whole_weights_fill(config, values, tiles, weight_tiles),
+        data=data,
+        weights=weights,
         compute=array.busiest(config, values["rows"]),
         # Each part of a window has its own micro-op sequence, because a micro-op addresses rows of weight
         # tiles absolutely.
@@ -198,7 +214,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             "chunks that load something": by_chunk | (tiles.chunks == 1),
         },
         innermost=innermost(workload),
-        store_bound=True,
+        storing=_beside_stores(config, tiles, data.beats + weights.beats, shape),
     )
     return array_cost(config, layer, values, fitted)
 

@@ -197,7 +197,7 @@ def store_cycles(
     `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands wait
     for each other, and each for its first operand.
     """
-    memory, beyond = config.memory, _way_of_a_vector(config, shape)
+    memory, beyond = config.memory, way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
     bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
     if shape.filters % shape.vectors and not shape.kept:
@@ -217,10 +217,10 @@ def store_cycles(
 
 def store_latency(config: Config, shape: LayerShape) -> float:
     """Cycles from a store's last accumulator read to the store's end that `store_cycles` does not include."""
-    return 0.0 if shape.operand else _way_of_a_vector(config, shape)
+    return 0.0 if shape.operand else way_of_a_vector(config, shape)
 
 
-def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
+def way_of_a_vector(config: Config, shape: LayerShape) -> int:
     """Latency in cycles from the read of a vector to the end of its store: pipeline, FIFO, request and response of its
     burst.
 
@@ -228,20 +228,6 @@ def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
     """
     kept = 0 if shape.kept else FIFO_LATENCY + WRITE_DELAY + config.memory.write_latency
     return post_latency(config) + kept
-
-
-def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
-    """Cycles of the store unit in addition to its stores: waits for parameter loads, and for other loads (`loaded`
-    beats) on the bus.
-
-    A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
-    memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
-    bus, so outputs wait for as many beats of loads as they have beats themselves.
-    """
-    fills = tiles.parameter_fills(config.par_depth)
-    turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
-    waits = config.memory.read_latency + LOAD_LATENCY + _way_of_a_vector(config, shape)
-    return fills * waits + turns
 
 
 def array_instructions(
@@ -266,7 +252,8 @@ class ArrayLayer:
     `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
     `micro_ops`: number of micro-ops in all sequences. `least_fills`: scratchpad fills that every program needs.
     `limits`: the template's own legality limits. `overwriting`: see `array_instructions`. `innermost`: innermost legal
-    level of the data. `store_bound`: the store unit may be the busiest, so that `beside_stores` is added.
+    level of the data. `storing`: cycles of the store unit in addition to its stores, for modes in which the store unit
+    may be the busiest unit (None: not counted).
     """
 
     shape: LayerShape
@@ -279,7 +266,7 @@ class ArrayLayer:
     overwriting: bool = True
     limits: Mapping[str, np.ndarray] = field(default_factory=dict)
     innermost: int = CHUNK
-    store_bound: bool = False
+    storing: np.ndarray | None = None
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
@@ -294,8 +281,8 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     stored = shape.stored_beats(config)
     reads = tiles.count * store_reads(config, sums) * shape.share
     storing = store_cycles(config, tiles, stores, reads, shape)
-    if layer.store_bound:
-        storing = storing + beside_stores(config, tiles, data.beats + weights.beats, shape)
+    if layer.storing is not None:
+        storing = storing + layer.storing
     work = TiledWork(
         tiles=tiles,
         buffers=buffers,
