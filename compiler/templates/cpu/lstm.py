@@ -13,7 +13,7 @@ GATES = 4
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """Schedules `te.ops.lstm_steps` for any size; R is packed, see `schedule.pack`.
+    """Schedules `te.ops.recurrent.recurrent_steps` of LSTM cells for any size; R is packed, see `schedule.pack`.
 
     `parallel`: the tiles of a step run on the threads of the kernel's pool.
     """
