@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import walk
-from ...schedule import Schedule
+from ...schedule import LegalityError, Schedule
 from ...te.blocks import Window
 from ..lowered_node import LoweredNode
 from .workload import CpuWorkload, Operator
@@ -48,7 +48,10 @@ def scheduled(
         from .sketch.sketch import sketches
 
         given = sketches(program, target, constants=constants, parallel=parallel)
-        return sketch_schedule(given, default_values(given))
+        try:
+            return sketch_schedule(given, default_values(given))
+        except LegalityError:
+            pass  # Sums become nests like all others, of which only legal loops are vectorized.
     from .sketch.nests import schedule_nests
 
     return schedule_nests(program, target, parallel=parallel)

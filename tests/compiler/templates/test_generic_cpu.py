@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import every_operator
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.te.ops.folds import fold, running_product
 from vdla.compiler.templates.cpu.lowered import scheduled
+from vdla.compiler.templates.cpu.sketch.nests import schedule_nests
 
 NAMES = [
     name
@@ -21,13 +24,18 @@ NAMES = [
 ]
 
 
+def called(schedule, target, program, *, parallel=False):
+    return schedule(program=program, target=target, parallel=parallel)
+
+
+@pytest.mark.parametrize("schedule", [scheduled, schedule_nests])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_expression(name) -> None:
+def test_every_expression(name, schedule) -> None:
     program, arrays = (
         every_operator.programs()[name],
         every_operator.arrays_of(every_operator.programs()[name]),
     )
-    found = run(program, arrays, scheduled, targets()[0])
+    found = run(program, arrays, partial(called, schedule), targets()[0])
     for result, array in zip(found, every_operator.expected(name).values(), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-6)
 

@@ -227,8 +227,13 @@ def schedule_nest(
     chosen = nest.vectors[min(values.get("nest.loop", 0), len(nest.vectors) - 1)]
     size, n = sizes[chosen], lanes_of(target, nest.bits)
     if nest.square and chosen == nest.vectors[0]:
-        _transpose(s, nest, n, parallel=parallel)
-        return
+        try:
+            _transpose(Schedule(s.program), nest, n, parallel=False)
+        except LegalityError:
+            pass
+        else:
+            _transpose(s, nest, n, parallel=parallel)
+            return
     width = min(size, n * max(1, min(values.get("nest.vectors", 1), size // n)))
     rest, lane, pieces = [name for name in names if name != chosen], chosen, ""
     rows, row = "", ""
