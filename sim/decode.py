@@ -20,7 +20,7 @@ from vdla.isa.errors import ProgramError
 from vdla.isa.layout import EXTENSION_OF, LOADS, STORES, Unit, absent_fields, formats, unit_of
 from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import LOADS_IN_FLIGHT
-from vdla.util.machine_code import compiled
+from vdla.util.machine_code import compiled, read_only
 
 from . import state as s
 from .cache import timing_code
@@ -313,7 +313,7 @@ def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -
     Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
     memory, and EncodingError for bits that are no instruction; each names the instruction.
     """
-    words = np.ascontiguousarray(instructions, np.uint64)
+    words = read_only(instructions, np.uint64)
     if words.ndim != 2 or words.shape[1] != config.instruction_words:
         raise ProgramError(
             f"instructions are an array of shape {words.shape}; expected (n, {config.instruction_words}) 64-bit words"

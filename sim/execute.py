@@ -18,7 +18,7 @@ from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import uop_dtype, uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
-from vdla.util.machine_code import compiled
+from vdla.util.machine_code import compiled, read_only
 
 from .compute import Pads, run_operations
 from .decode import Decoded
@@ -168,7 +168,7 @@ def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> N
     """
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     buffer = np.zeros(config.uop_depth, np.uint64)
-    image = np.ascontiguousarray(memory, np.uint8)
+    image = read_only(memory, np.uint8)
     _refuse(decoded, _trace_uops(decoded.rows, image, config.uop_bytes, buffer, trace))
     return trace
 

@@ -17,7 +17,7 @@ from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.fields import extract
 from vdla.isa.layout import formats, uop_fields
-from vdla.util.machine_code import compiled
+from vdla.util.machine_code import compiled, read_only
 
 from .decode import decode, kind_sizes
 from .execute import run_row, start_pads
@@ -83,7 +83,7 @@ def operand_statistics(
     decoded = decode(config, instructions, len(memory))
     image = np.array(memory, np.uint8)
     totals = np.zeros(len(MEASURED))
-    words = np.ascontiguousarray(instructions, np.uint64).view(np.uint8).reshape(-1)
+    words = read_only(instructions, np.uint64).view(np.uint8).reshape(-1)
     counts = np.zeros(2, np.int64)
     program = _Program(decoded.rows, decoded.registers, words, _immediates(config, instructions))
     machine = _Machine(

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import njit
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
 
 from .long_compilation import long_compilation
 from .own_folders import check_own_folder
@@ -41,6 +43,17 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return code
 
     return decorate
+
+
+def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """A view of `array` (a copy if it has another dtype or gaps) that cannot be written.
+
+    numba compiles a function anew for an array that differs in this alone, so arguments that callers hand in, writable
+    or not, pass through here.
+    """
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view
 
 
 def _tell_of_compiling(code: Any) -> None:

@@ -9,7 +9,9 @@ from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
 from vdla.isa.reference import run_reference
+from vdla.sim import decode, execute, simulate, statistics
 from vdla.sim.statistics import operand_statistics
+from vdla.verify.random_programs import random_program
 
 TINY = load_config("tiny")
 INP, WGT, ACC = 1024, 2048, 3072
@@ -100,6 +102,17 @@ def test_every_bit():
     fetched = instructions.view(np.uint8).reshape(-1, TINY.memory.bus_bytes)
     moved = np.bitwise_xor(fetched, np.vstack([np.zeros_like(fetched[:1]), fetched[:-1]]))
     assert found.changes["fetched"] == np.unpackbits(moved).sum()
+
+
+def test_arguments_that_cannot_be_written_compile_nothing_more():
+    program = random_program(load_config("tiny"), 0)
+    assert not program.instructions.flags.writeable
+    for instructions in (program.instructions, program.instructions.copy()):
+        for memory in (program.image, program.image.copy()):
+            operand_statistics(program.config, instructions, memory)
+            simulate(program.config, instructions, memory, data=False)
+    for code in (statistics._observe, decode._decode, execute._trace_uops):
+        assert len(code.signatures) == 1
 
 
 def test_a_part_stands_for_all():
