@@ -35,7 +35,7 @@ campaign:
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/campaign.py $(CAMPAIGN)
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-bench
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # Executes the notebooks and writes all with their outputs: on a quiet machine, since two of them measure.
@@ -67,6 +67,11 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "installing the Python packages for development into $(VENV) (some minutes)"
 	$(INSTALL) -e ".[dev]"
 	@touch $(VENV)/.installed-check $@
+
+# What benchmarks alone need is added to the packages for development.
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	$(INSTALL) -e ".[accuracy]"
+	@touch $@
 
 # For networks of PyTorch alone (benchmarks/exported_networks.py): torch, which nothing else of the project needs.
 TORCH_VENV := .venv-torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import onnx
 
 from vdla.codesign.models.transformers.bert import BertSizes, bert_layer
 from vdla.codesign.models.transformers.writer import Writer, floats
+from vdla.util.errors import UserError
 
 SIDE, CLASSES = 8, 10
 CHANNELS = (16, 32, 64)
@@ -21,11 +23,14 @@ GREATEST = 16.0
 
 def digits() -> tuple[Any, Any, Any, Any]:
     """Training images, float32 [n, 1, 8, 8] from 0 to 1, and their labels; then test images and labels: every fifth
-    image of the data set.
+    image of the data set. Raises UserError if scikit-learn is not installed.
     """
-    from sklearn.datasets import load_digits
+    try:
+        datasets: Any = import_module("sklearn.datasets")
+    except ImportError:
+        raise UserError('the images of digits need scikit-learn: pip install "vdla[accuracy]"') from None
 
-    found: Any = load_digits()
+    found = datasets.load_digits()
     images = (found.images / GREATEST).astype(np.float32)[:, None]
     test = np.arange(len(images)) % 5 == 0
     return images[~test], found.target[~test], images[test], found.target[test]
