@@ -49,14 +49,17 @@ def test_agrees_with_onnx_runtime(shape, axis, attributes) -> None:
 
 def test_is_tuned_on_processors_and_gpus() -> None:
     model, target, gpu = network((2, 3, 40, 31), 2), host_target(), cuda_target()
-    (workload,) = {w for _, w in network_workloads(CpuLowering(target), model) if w.template == "sketch_cpu"}
-    program = workload.program()
-    arrays = inputs(program)
-    space = CPU.space(target, workload)
-    for point in space.sample(np.random.default_rng(0), 2):
-        s = CPU.schedule(target, workload, space.values(point))
-        (found,) = run(program, arrays, lambda *_, s=s, **__: s, target)
-        np.testing.assert_allclose(found, expected(program, arrays), rtol=1e-5, atol=1e-5)
+    workloads = {w for _, w in network_workloads(CpuLowering(target), model) if w.template == "sketch_cpu"}
+    # The sum, and the element-wise node on each side of it.
+    assert len(workloads) == 3
+    for workload in workloads:
+        program = workload.program()
+        arrays = inputs(program)
+        space = CPU.space(target, workload)
+        for point in space.sample(np.random.default_rng(0), 2):
+            s = CPU.schedule(target, workload, space.values(point))
+            (found,) = run(program, arrays, lambda *_, s=s, **__: s, target)
+            np.testing.assert_allclose(found, expected(program, arrays), rtol=1e-5, atol=1e-5)
     (on_gpu,) = {w for _, w in network_workloads(GpuLowering(gpu), model) if w.template == "generic_cuda"}
     own = GPU.space(gpu, on_gpu)
     assert own.legal(own.point(GPU.default(gpu, on_gpu))[None]).all()

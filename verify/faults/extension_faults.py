@@ -227,7 +227,7 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     ),
     simulator_fault(
         "read port of a later part",
-        "ports.py",
+        "machine.py",
         "reads = BY_PART",
         "continue",
         "an overwriting GEMM leaves the accumulators' read port to the store unit in all operations",

@@ -53,7 +53,8 @@ class Phase:
 class Convolution:
     """Sizes of a convolution, in elements; a depthwise one has as many groups as channels.
 
-    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs.
+    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs. Raises ValueError
+    if `groups` does not divide channels and filters.
     """
 
     batch: int
@@ -66,15 +67,21 @@ class Convolution:
     transposed: bool = False
     output_padding: Pair = (0, 0)
 
+    def __post_init__(self) -> None:
+        if self.channels % self.groups or self.filters % self.groups:
+            raise ValueError(
+                f"{self.groups} groups do not divide {self.channels} channels and {self.filters} filters"
+            )
+
     @property
     def group_channels(self) -> int:
-        """Number of channels of a group. Raises ValueError if `groups` does not divide the channels."""
-        return _of_group(self.channels, self.groups)
+        """Number of channels of a group."""
+        return self.channels // self.groups
 
     @property
     def group_filters(self) -> int:
-        """Number of filters of a group. Raises ValueError if `groups` does not divide the filters."""
-        return _of_group(self.filters, self.groups)
+        """Number of filters of a group."""
+        return self.filters // self.groups
 
     @property
     def outputs(self) -> Pair:
@@ -106,12 +113,6 @@ class Convolution:
             _margins(phases, size) for phases, size in zip(self.axes, (self.height, self.width), strict=True)
         )
         return top, left, bottom, right
-
-
-def _of_group(count: int, groups: int) -> int:
-    if count % groups:
-        raise ValueError(f"{groups} groups do not divide {count} channels or filters")
-    return count // groups
 
 
 def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:

@@ -237,7 +237,8 @@ def schedule_nest(
     width = min(size, n * max(1, min(values.get("nest.vectors", 1), size // n)))
     rest, lane, pieces = [name for name in names if name != chosen], chosen, ""
     rows, row = "", ""
-    if rest and sizes[rest[-1]] > unroll > 1:
+    # The loop beside an element that waits for another one stays whole: no step of it can move inside.
+    if rest and sizes[rest[-1]] > unroll > 1 and not nest.recurrent:
         rows, row = s.split(rest[-1], unroll)
         sizes[rows] = sizes[rest[-1]] // unroll
         rest[-1] = rows

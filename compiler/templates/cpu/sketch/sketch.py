@@ -112,9 +112,10 @@ def sketches(
         axes.append(Axis(name="nest.loop", values=(0, 1)))
     if any(not nest.ragged for nest in nests):
         axes.append(Axis(name="nest.vectors", values=(1, 2, 4, 8)))
-    if nests or not axes:
+    unrolled = any(nest.ragged or not nest.recurrent for nest in nests)
+    if unrolled or not axes:
         # A program without choices has a space of one point.
-        axes.append(Axis(name="nest.unroll", values=(1, 2, 4, 8) if nests else (1,)))
+        axes.append(Axis(name="nest.unroll", values=(1, 2, 4, 8) if unrolled else (1,)))
     return Sketches(
         program=program,
         target=target,
