@@ -55,7 +55,9 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """The initial value of a sum or maximum, and the rest of its `first` predicate (None: no rest)."""
+    """The initial value of the register of a sum or maximum, and the `first` predicate that its updates still need
+    (None: none).
+    """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
         turning = {x.name for x in path if x.extent != Const(1)}

@@ -107,7 +107,9 @@ def _server(
     card: Card,
     exact: bool = False,
 ) -> Architecture:
-    """An architecture of cards for servers, with `kib` KiB of shared memory."""
+    """An architecture of cards for servers; `kib`: shared memory of a multiprocessor in KiB, `rates`: its
+    `tensor_rates`.
+    """
     return Architecture(
         name=name,
         capability=capability,
@@ -122,7 +124,7 @@ def _server(
 
 
 def _desktop(name: str, capability: tuple[int, int], blocks: int, card: Card) -> Architecture:
-    """An architecture of cards for desktops."""
+    """An architecture of cards for desktops; `blocks`: largest number of blocks of a multiprocessor."""
     return Architecture(
         name=name,
         capability=capability,

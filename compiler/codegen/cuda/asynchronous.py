@@ -56,8 +56,8 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """The asynchronous copies of a run in flight: issued before step `start`, waited for at step `end` (None: outside
-    of the span).
+    """The asynchronous copies of a run in flight: issued before step `start` of a span, waited for at its step `end`
+    (None: issued before the span, waited for after it).
     """
 
     run: Run
@@ -67,7 +67,7 @@ class Flight:
 
 @dataclass(slots=True)
 class Span:
-    """The execution between two barriers: runs in order, and the copies in flight with their first and last steps."""
+    """The execution between two barriers: runs in order, and the asynchronous copies in flight meanwhile."""
 
     runs: list[Run] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)

@@ -235,7 +235,9 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """Emits one asynchronous move, which fills elements beyond the given source size with zeros."""
+        """Emits one asynchronous move of `lanes` elements: elements after the `left` of the source's row (None: all
+        are read), and all elements unless the conditions `inside` hold, become zeros.
+        """
         values, size = self.values, lanes * self.element_bytes
         count = integer(values.dialect, size)
         if left is not None:

@@ -187,8 +187,9 @@ class _Block:
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
     def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
-        """All threads in turn, out of order; each executes the items of every branch (under a loop of one
-        iteration).
+        """Loops in which all threads run in turn, out of order; each executes the items of every branch.
+
+        A branch is (variable and extent of a loop of at most one iteration around its items, or None; items).
         """
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []
@@ -215,7 +216,7 @@ class _Block:
         return seq(nest(loops, body), *behind)
 
     def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """The items; and, separately, the waits among them that may be done after all threads."""
+        """The items without the waits that may be done after all threads, and these waits; none if not `last`."""
         waits: list[Wait] = []
         kept: list[Stmt] = []
         names = {b.name for b in self.shadows.late}

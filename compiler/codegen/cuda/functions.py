@@ -2,7 +2,7 @@
 
 No header is included, since NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their
 errors are given in the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions"
-(expf, tanhf 1, logf 1, erff 2 units in the last place, division and square root correctly rounded).
+(expf 1, tanhf 1, logf 1, erff 2 units in the last place; division and square root are correctly rounded).
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> Intri
     """Loads a fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth,
     16].
 
-    `matrix`: by `ldmatrix`, for which rows of `source` must begin at multiples of 16 bytes, and with `.trans`, which is
-    for types of 16 bits, in order "columns"; otherwise by every lane's plain loads. float32 is rounded to tf32 on the
-    way. Raises ValueError for fragments that `ldmatrix` cannot load.
+    `matrix`: `ldmatrix` loads the fragment; rows of `source` must then begin at multiples of 16 bytes, and order
+    "columns" (`.trans`) requires 16-bit types. Otherwise each lane loads its own elements. float32 is rounded to tf32
+    on the way. Raises ValueError for fragments that `ldmatrix` cannot load.
     """
     depth = depth_of(dtype)
     return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))

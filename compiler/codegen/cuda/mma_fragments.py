@@ -123,7 +123,7 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 
 
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
-    """Which row of 16 bytes a lane gives the address of to `ldmatrix.x4`, which loads four matrices of 8 such rows.
+    """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
 
     Returns (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
     register q. `columns_first` False: matrix 1 is below matrix 0, matrices 2 and 3 to the right of these (a fragment of

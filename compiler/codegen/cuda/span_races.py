@@ -40,7 +40,7 @@ class _Event:
 
 
 class SpanChecker:
-    """Compares the accesses of a block's threads between two barriers; of equal spans only the first."""
+    """Compares the accesses of a block's threads between two barriers; equal spans are compared once."""
 
     def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
         self.kernel = kernel

@@ -14,8 +14,8 @@ _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])
 
 
 def schedule(target: GpuTarget, program: Program) -> Schedule:
-    """Binds loops "block.x" and "stage.block.x" to that axis of the grid, and loops "stage.x" (no "block") to that axis
-    of threads.
+    """Binds loops named "block.x" or "STAGE.block.x" to axis x of the grid, and loops named "STAGE.x" to axis x of the
+    threads; axes y and z likewise.
     """
     s = Schedule(program)
     for loop in loops(program):

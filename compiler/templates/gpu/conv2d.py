@@ -56,7 +56,9 @@ def problem_of(program: Program, tag: str = "") -> Problem:
 
 
 def gather_instructions(channels: int) -> float:
-    """Instructions of a thread for each element that it gathers from `channels` (`Problem.copy_instructions`)."""
+    """Instructions of a thread for each element that it gathers from an input of `channels` channels
+    (`Problem.copy_instructions`).
+    """
     return APART_INSTRUCTIONS if channel_block(channels) < VECTOR else GATHER_INSTRUCTIONS
 
 

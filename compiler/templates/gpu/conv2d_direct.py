@@ -132,15 +132,15 @@ def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
 
 
 def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
-    """Splits a padded loop into a loop over blocks and one loop for each of `counts`; returns their names."""
+    """Splits a padded loop into a loop over blocks and two inner loops of `counts` iterations; returns their names."""
     return cut(s, loop, (extent_of(s, loop) // prod(counts), *counts))
 
 
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" after its tile of sums, which is in registers; returns its loops over threads, and the loops inside
-    them.
+    """Moves statement "post" after the tile of sums, in registers, that it reads; returns the loops over threads around
+    "post", and the loops inside these.
     """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]

@@ -99,7 +99,7 @@ def _problems(program: Program) -> dict[str, Problem]:
 
 
 def _account(parts: Sequence[Space], points: Columns) -> Account:
-    """The account of all products together: a limit is satisfied if each product satisfies it; costs are added."""
+    """The cost model's results for all products together: every product must satisfy each limit; costs are added."""
     found = [part.account(points) for part in parts]
 
     def total(values: Sequence[np.ndarray]) -> np.ndarray:

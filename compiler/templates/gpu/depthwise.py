@@ -68,7 +68,7 @@ def issue_cycles(
 ) -> np.ndarray:
     """Cycles in which the busiest multiprocessor issues its instructions, for threads of `rows` x `columns` outputs.
 
-    `rows`, `columns`: int64 arrays of one length, as the result is.
+    `rows`, `columns`: int64 arrays, both as long as the result.
     """
     batch, channels, *outputs, _ = program.parameters[-1].shape
     threads, ragged = batch * channels, False

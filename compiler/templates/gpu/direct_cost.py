@@ -70,7 +70,7 @@ are equal.
 
 
 def account(target: GpuTarget, layer: Layer, c: Columns) -> Account:
-    """The account of many settings of the knobs; `c`: a column for each field of `Knobs`, int64 of one length."""
+    """The cost model's results for many settings; `c`: an int64 array for each field of `Knobs`, all of one length."""
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
     warps = ceil_divided(threads, WARP)
@@ -147,8 +147,8 @@ def account(target: GpuTarget, layer: Layer, c: Columns) -> Account:
 
 @lru_cache(maxsize=LAYERS)
 def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
-    """The knobs, of a fixed list, with the least estimated seconds, and these seconds; among equal estimates, the
-    knobs with the least bound.
+    """The knobs of a fixed list with the least estimated seconds, and these seconds; among equal estimates, the knobs
+    with the smallest lower bound on the time.
 
     Raises ValueError if all knobs exceed the limits of a block.
     """
@@ -165,13 +165,14 @@ def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
 
 
 def _vector_of(size: np.ndarray) -> np.ndarray:
-    """Elements that one access takes of `size` adjacent ones."""
+    """Number of elements that one access takes (1, 2 or VECTOR), when `size` adjacent elements are accessed."""
     return np.where(size % VECTOR == 0, VECTOR, np.where(size % 2 == 0, 2, 1))
 
 
 def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:
-    """Number of shared memory accesses (bank conflicts) that a warp's load from the input tile takes; its rows are
-    `pitch` apart.
+    """Number of successive shared memory accesses (bank conflicts) that a warp's load from the input tile takes.
+
+    `wide`, `high`: threads of a block along x and y. `pitch`: elements from a row of the tile to the next.
     """
     sizes = [int(values.max(initial=0)) + 1 for values in (high, wide, pitch)]
     keys, place = np.unique(np.ravel_multi_index((high, wide, pitch), sizes), return_inverse=True)

@@ -99,7 +99,7 @@ AXES = (
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The account of a program of one nest of loops, after `flat.flattened`."""
+    """The cost model's results for a program of one nest of loops, after `flat.flattened`."""
     (outermost,) = nests(program)
     chain = perfect_nest(outermost)
     sizes = [int(loop.extent.value) for loop in chain if isinstance(loop.extent, Const)]

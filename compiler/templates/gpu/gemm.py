@@ -75,13 +75,13 @@ AXES = (
 
 
 def tile_at(problem: Problem, values: Values) -> Tile:
-    """The tile of a point."""
+    """The tile that the values of a point of the space describe."""
     column = one_point(values)
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
 
 
 def values_of(tile: Tile) -> dict[str, int]:
-    """The point of a tile whose groups of rows and columns are one vector each."""
+    """The values of the space's axes for a tile whose groups of rows and columns are one vector each."""
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,
@@ -125,7 +125,7 @@ def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 
 def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
-    """The account of points of the space."""
+    """The cost model's results for points of the space."""
     e = _effective(problem, points)
     return replace(account(target, problem, _fields(problem, e)), effective=e)
 

@@ -91,9 +91,10 @@ class Problem:
 
 
 def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
-    """The account of many tiles; `c`: a column for each field of `Tile`, int64 of one length (`width` may be missing).
+    """The cost model's results for many tiles.
 
-    Bounds are the multiply-adds, or each operand's bytes once.
+    `c`: an int64 array for each field of `Tile`, all of one length (`width` may be missing). The lower bound on seconds
+    counts the multiply-adds alone or the bytes of all operands, moved once.
     """
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
@@ -193,8 +194,10 @@ def limits_of_blocks(
     shared: np.ndarray,
     others: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The limits of blocks of `threads` with that many `registers` each and `shared` bytes, with `others` among them;
-    and the number of blocks that fit onto a multiprocessor at a time.
+    """Legality limits of blocks (bool arrays by name, `others` included), and the number of blocks that fit onto a
+    multiprocessor at a time.
+
+    Blocks have `threads` threads of `registers` registers each, and `shared` bytes of shared memory.
     """
     resident = np.minimum.reduce(
         [
@@ -222,7 +225,7 @@ def tile_account(
     bound: np.ndarray,
     quantities: Mapping[str, np.ndarray],
 ) -> Account:
-    """The account of tiles with an estimate in seconds."""
+    """The cost model's results (`Account`) for tiles with an estimate in seconds and a lower `bound` in seconds."""
     found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
     return Account(
         limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
@@ -230,7 +233,7 @@ def tile_account(
 
 
 def cheapest(target: GpuTarget, found: Account) -> int:
-    """The legal point of least estimated seconds; among equal estimates, the one with the least bound."""
+    """The index of the legal point with the least estimated seconds; among equal estimates, with the least bound."""
     legal = np.logical_and.reduce(list(found.limits.values()))
     cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
     return int(np.lexsort((found.bound, cycles))[0])
@@ -241,9 +244,9 @@ class FetchedWork:
     """The work of kernels whose blocks fetch operands into shared memory, `stages` steps at once; every field is an
     array.
 
-    `resident`: blocks that fit onto a multiprocessor at a time, of `blocks` in all, with `warps` each. In each of its
-    `steps` a thread issues `instructions` and waits for `stalls` cycles; a block takes `banks` cycles of shared memory
-    and fetches `moved` bytes.
+    `blocks`: number of all blocks, of `warps` warps each; `resident`: blocks that fit onto a multiprocessor at a time.
+    In each of its `steps` a thread issues `instructions` and waits for `stalls` cycles; a block occupies shared memory
+    for `banks` cycles and fetches `moved` bytes.
     """
 
     blocks: np.ndarray
@@ -258,7 +261,7 @@ class FetchedWork:
 
 
 def kernel_cycles(target: GpuTarget, work: FetchedWork) -> np.ndarray:
-    """Estimated cycles of kernels that do this work."""
+    """Estimated cycles of the kernels that `work` describes, as an array."""
     busiest = ceil_divided(work.blocks, target.multiprocessors)
     together = np.clip(work.resident, 1, busiest)
     hidden = LATENCY / np.maximum(work.stages - 1, 1)
@@ -324,7 +327,7 @@ def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
-    """The number of groups of a thread's `own` rows or columns; each group is one vector."""
+    """The number of groups into which a thread's `own` rows or columns are divided; each group is one vector."""
     return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
 
 
@@ -358,7 +361,7 @@ def _faces(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def _pieces(own: np.ndarray) -> np.ndarray:
-    """Number of loads, of a vector each, for `own` adjacent elements in shared memory."""
+    """Number of vector loads that read `own` adjacent elements from shared memory."""
     return np.maximum(own / VECTOR, 1)
 
 

@@ -252,7 +252,9 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Rows of tiles in a group: the greatest power of two up to `most` that divides their number; 1 for a batch."""
+    """Number of rows of tiles in a group: the greatest power of two up to `most` that divides the number of all rows
+    of tiles; 1 for a batch.
+    """
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)
 
@@ -271,7 +273,7 @@ def product_account(
     found: tuple[np.ndarray, np.ndarray],
     effective: Columns,
 ) -> Account:
-    """The account of many settings `points` of knobs with `rows`, `columns`, `depth`, `splits` and `stages`.
+    """The cost model's results for many settings: `points` has arrays `rows`, `columns`, `depth`, `splits`, `stages`.
 
     `found`: cycles, and the number of blocks that a multiprocessor holds at a time.
     """

@@ -192,16 +192,16 @@ def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
-    """Splits the loop over a warpgroup's columns into swizzled rows of B, if B's rows are across the depth. Returns the
-    loops.
+    """Splits loop `j` over a warpgroup's `columns` by the length of B's swizzled rows, if these are across the depth.
+    Returns the names of the resulting loops.
     """
     row = row_elements(columns)
     return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Makes the copy of `factor` one of boxes of swizzled rows. Rows across the depth get a length that divides a
-    product's `size`.
+    """Arranges the slice of `factor` as boxes of swizzled rows, which one bulk copy each fetches. The length of rows
+    across the depth divides `size`, the factor's rows or columns in a product.
     """
     if factor.along_depth:
         return
@@ -214,7 +214,7 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Cuts the loops that clear the sums in the same way as the copy `zero`; returns the outermost of them."""
+    """Splits the loops that clear the sums as instruction `zero` requires; returns the outermost of them."""
     i, *columns, _ = (f"{loop}.init" for loop in inner)
     j = s.fuse(*columns) if len(columns) == 2 else columns[0]
     return (*s.split(i, CORE), *s.split(j, CORE))[0]
@@ -306,7 +306,7 @@ other knobs as they are.
 
 
 def _sizes(workload: CudaWorkload) -> tuple[Factors, bool]:
-    """The product, and whether bulk copies can fetch its factors."""
+    """The sizes and types of a workload's product, and whether bulk copies can fetch its factors."""
     return laid(workload.expression, workload.constants)
 
 

@@ -48,8 +48,8 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes kernels of the statements in `statement` that are outside of kernels; they are found by their names, which
-    no other kernel uses.
+    """Makes kernels of the statements in `statement` that are outside of kernels. Loops and statements are addressed
+    by their names, which are unique.
     """
     match statement:
         case Seq(statements=statements):
@@ -120,7 +120,7 @@ def _own_memory(s: Schedule, loop: str) -> None:
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The account of any program, after `flat.flattened`."""
+    """The cost model's results for any program, after `flat.flattened`."""
     moved, threads = moved_bytes(program), points["threads"]
     elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
     blocks = -(-elements // threads)

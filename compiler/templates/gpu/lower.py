@@ -102,8 +102,8 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a node that has a workload; the method of `lower_cuda_node` comes first. Empty if it
-    returns None.
+    """A node lowered by each method that has a workload; the result of `lower_cuda_node` comes first. Empty if that is
+    None.
 
     All methods are equally accurate, so that a tuner may choose among them.
     """

@@ -109,7 +109,7 @@ def _of_rows(
 
 
 def _fits(program: Program) -> bool:
-    """Whether the grid of a program whose loops name their axes is within the limits along y and z."""
+    """Whether a program's grid is within the limits along y and z; its loops are named after the axes of the grid."""
     return all(
         not loop.name.endswith(("block.y", "block.z"))
         or (isinstance(loop.extent, Const) and loop.extent.value <= GRID_LIMITS["y"])

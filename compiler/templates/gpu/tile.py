@@ -56,12 +56,12 @@ class Tile:
 
     @property
     def row_counts(self) -> tuple[int, int, int]:
-        """Factors of a block's rows: groups, threads, and a thread's rows of one group."""
+        """Numbers whose product is a block's rows: groups, threads along y, and a thread's rows in one group."""
         return self.row_groups, self.threads[0], self.thread_rows // self.row_groups
 
     @property
     def column_counts(self) -> tuple[int, int, int]:
-        """Factors of a block's columns: groups, threads, and a thread's columns of one group."""
+        """Numbers whose product is a block's columns: groups, threads along x, a thread's columns in one group."""
         return self.column_groups, self.threads[1], self.thread_columns // self.column_groups
 
     @property
@@ -162,7 +162,7 @@ Phase = tuple[Sequence[str], Sequence[str]]
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves "post" into the loops over threads, after its tile of sums, which is in registers."""
+    """Moves statement "post" into the loops over threads, after the tile of sums, in registers, that it reads."""
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
@@ -270,9 +270,7 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The largest number of elements, up to `width`, that one access of a copy can move: every piece is aligned to its
-    size.
-    """
+    """The largest number of elements, up to `width`, that each access of a copy can move aligned to its own size."""
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
     whole = [size for size in sizes if size != 1]

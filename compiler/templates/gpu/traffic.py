@@ -56,7 +56,7 @@ def moving_account(
     effective: Columns,
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Account:
-    """The account of points whose kernels take estimated `seconds`, and move at least `moved` bytes."""
+    """The cost model's results for points whose kernels take estimated `seconds` and move at least `moved` bytes."""
     return Account(
         limits=limits,
         bound=np.full(seconds.shape, moved / target.memory_bandwidth),

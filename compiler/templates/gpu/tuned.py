@@ -67,7 +67,7 @@ class Tuned(Generic[SizesT, KnobsT]):
         return self.values(sizes, self.choose(target, sizes))
 
     def knobs_at(self, workload: CudaWorkload, values: Values) -> KnobsT:
-        """The knobs with the values of a point."""
+        """The knobs that the values of a point describe."""
         return self.knobs(self.sizes(workload), values)
 
     def scheduled(self, target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
@@ -83,7 +83,7 @@ class Tuned(Generic[SizesT, KnobsT]):
 
 
 def own_program(workload: CudaWorkload) -> Program:
-    """The sizes of a template whose costs depend on the whole program."""
+    """The workload's program: the function `sizes` of a template whose costs depend on the whole program."""
     return workload.expression
 
 

@@ -30,8 +30,8 @@ class Knobs:
 
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs if this method is expected to be faster than the gathered product and than `others`
-    (`winograd_cost.choose`); else None.
+    """Knobs if Winograd's method is expected to be faster than the gathered product and than other methods, which take
+    `others` seconds (`winograd_cost.choose`); else None.
     """
     chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
