@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The span of `size` bytes at byte `address` of the chain memory, in input vectors as the array numbers them."""
+    """The span of `size` bytes at byte `address` of the chain memory, in the array's numbers of input vectors."""
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 

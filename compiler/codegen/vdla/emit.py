@@ -133,7 +133,7 @@ class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
     `addresses`: for each kernel the places of its parameters; the kernels differ in DRAM addresses only. `weights`:
-    used parts of weight tiles, on a machine that folds. Pads of output tensors in the chain memory are stored after the
+    used parts of weight tiles (extension `fold`). Pads of output tensors in the chain memory are stored after the
     first store, unless they are there already; pads of the tensors `ahead`, which the next layer writes, are stored
     between stores.
     """
@@ -180,8 +180,8 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
-        """The part of the cache key that is neither program nor machine: slots, addresses, span units, weight parts,
-        pads.
+        """The part of the cache key besides program and machine: slots, addresses, units of DRAM spans, used parts of
+        weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),

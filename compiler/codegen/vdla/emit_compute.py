@@ -52,7 +52,7 @@ class Plan:
     data-parallel loops that would make the sequence too long, and loops whose steps differ between tiles, as in a ring.
     `operands`: accumulator, input, weight. `factors`: steps of each operand's address along the counted loops.
     `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps that begin with a row of pads
-    which the array still holds. `parts`: parts of weight tiles, for GEMM on a machine that folds.
+    which the array still holds. `parts`: parts of weight tiles, for GEMM with extension `fold`.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]

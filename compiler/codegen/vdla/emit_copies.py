@@ -62,7 +62,8 @@ class _Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The extents of copies, as columns: in the scratchpad, and (extent, pads before, pads after) in DRAM.
+    """The extents of copies, as columns. A dimension has an extent in the scratchpad, and (extent, pads before, pads
+    after) in DRAM.
 
     Boxes of equal extents take the same transfers, wherever they begin.
     """
@@ -136,7 +137,7 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
 
 
 def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]:
-    """The fields of the transfers whose indices in `table` are `place`, as columns."""
+    """Columns of the fields of transfers: row i of a column belongs to transfer `table[place[i]]`."""
     values = np.array(table, dtype=np.int64).T
     same = (values == values[:, :1]).all(axis=1)
     return {

@@ -33,7 +33,7 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """This dimension and `inner` merged into one; None if a step of this one is not where `inner` ends."""
+        """This dimension and `inner` merged into one; None unless each step of this one begins where `inner` ends."""
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
         return _Dimension((*self.names, *inner.names), self.extent * inner.extent, inner.steps)
@@ -82,10 +82,10 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """The dimensions that become columns (contiguous in DRAM) and rows (the longest of the rest), among those that step
-    the parameter entry by 0 or 1.
+    """The dimensions that become columns (contiguous in DRAM) and rows (the longest remaining one), chosen among
+    dimensions whose parameter entry moves by 0 or 1 in each iteration.
 
-    `parameters`: index of the parameter step.
+    `parameters`: index, in `steps`, of the step of the parameter entry.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -180,8 +180,8 @@ def _emit_stores(
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
-    """Fields of register OPERAND if the operand's strides differ from the output's, whose rows are `stride` apart; else
-    empty.
+    """Fields of register OPERAND if the operand's strides differ from the output's; else empty. Rows of the output are
+    `stride` apart.
 
     `place`: index of the operand's step in `steps`.
     """

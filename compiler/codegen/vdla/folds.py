@@ -1,7 +1,7 @@
 """Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that hold
 weights.
 
-Programs have whole tiles, [block_out][block_in]. A machine that folds takes a tile in `Config.tile_parts` operations,
+Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps,
 each with a part of the inputs for a part of the lanes (isa/README.md); register FOLD selects the shape of the parts.
 For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of empty parts are
 left out.
@@ -98,8 +98,8 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """The folding with the fewest used parts for weights of this form and shape, whatever their values: every element
-    that has a weight counts as used.
+    """The folding with the fewest used parts for weights of this form and shape, whatever their values: weights of
+    value 0 count as used, padding of tiles does not.
     """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
@@ -166,11 +166,11 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Micro-ops for parts of tiles, from micro-ops for whole tiles with `indices` (dst, src, tile): the indices of
-        one micro-op for each used part, and which of them are `starting`, that is, belong to an overwriting
-        instruction.
+        """Micro-ops for the used parts of tiles, from micro-ops for whole tiles with `indices` (dst, src, tile).
 
-        Such an instruction replaces the sums with its first part of the inputs, and adds further parts.
+        Returns the new indices, and for each new micro-op whether it belongs to an overwriting instruction (`starting`:
+        the same for the given ones). That instruction overwrites sums with its first part of the inputs and adds the
+        other parts.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices

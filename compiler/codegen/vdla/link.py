@@ -210,8 +210,8 @@ def link(
 def _fold_weights(
     config: Config, layers: Sequence[LoweredLayer]
 ) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
-    """The layers with weights in folded form, and the folding of each kernel's weights by (layer, kernel) numbers; no
-    change on machines that do not fold."""
+    """The layers with weights rearranged for the extension `fold`, and each kernel's `FoldedWeights` by (layer number,
+    kernel number). Without the extension the layers are unchanged, and there are none."""
     if config.tile_parts == 1:
         return layers, {}
     found: dict[tuple[int, int], FoldedWeights] = {}
@@ -234,7 +234,7 @@ def _alike(
     places: Sequence[Mapping[str, Place]],
     weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
-    """Runs (first, end) of consecutive kernels that differ only in DRAM addresses."""
+    """(first, end) of each run of consecutive kernels that differ only in DRAM addresses; `end` is exclusive."""
 
     def kind(number: int) -> Hashable | None:
         of = places[number]

@@ -150,8 +150,8 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """The places whose sequence begins a new page; and for each place the index, in its page, of the first micro-op of
-    its sequence.
+    """The places of instructions whose micro-op sequence begins a new page; and for every place the index, in its page,
+    of the first micro-op of the instruction's sequence.
     """
     users = [
         (mine, draft.sequence)

@@ -40,8 +40,8 @@ PAD = -1
 
 
 class PartedRows:
-    """Access to weight `rows` as a sweep numbers them: the first row of the group, plus the index of the part of an
-    input vector (block_out lanes each) in which the region of `data` starts.
+    """Access to `rows` of weights by the row numbers of a sweep: first row of the group, plus the index of the part of
+    an input vector (parts have block_out lanes) in which the region of `data` starts.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -119,13 +119,13 @@ def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
     """Micro-ops of sweeps that are equivalent to plain TAPS micro-ops `indices` (dst, src, wgt), one for each row of a
-    window; and for each whether it starts a sum.
+    window; and for each micro-op of a sweep whether it starts a sum.
 
-    A micro-op starts a sum if any micro-op of its group of weights does so in `starting`. A sum's rows of one group of
-    weights are in the order of the window. The array holds the sources of the preceding operations; a row that it does
-    not hold yet is read by an additional operation without a sum. Sources in `pads` are equal, and one of them is held
-    when the sweeps begin and end: by an additional operation if the last sweep ends above the pads, as some with
-    dilations do.
+    A micro-op starts a sum if `starting` is true for any plain micro-op of its sum and group of weights. The rows of a
+    sum with one group of weights are in the order of the window. The array holds the sources of the preceding
+    operations; an additional operation without a sum reads a row that the array does not hold yet. Sources in `pads`
+    are all equal, and the array holds one when the sweeps begin and end: if the last sweep ends above the pads (some
+    with dilations do), an additional operation reads a row of pads.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -42,7 +42,7 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
 
 
 def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
-    """`depthwise` of TAPS positions."""
+    """The intrinsic `depthwise` of TAPS positions: instruction TAPS."""
     return depthwise(config, scope, TAPS)
 
 
@@ -76,5 +76,5 @@ def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclara
 
 
 def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
-    """One patch of LOAD.PATCH; see `patch_declaration`."""
+    """One patch of LOAD.PATCH: `rows` image rows of `run` bytes; see `patch_declaration`."""
     return patch_declaration(Blocks.of(config), rows, run)

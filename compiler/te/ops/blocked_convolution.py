@@ -136,8 +136,8 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Place:
-    """Indices of one product: loops outside of an output's position, lane of the output, block and lane of the input's
-    channel, row and column of the input, row and column of the weight.
+    """Indices of one product of X and W: loops outside of the output's position, lane of the output, block and lane of
+    the input channel, row and column in X, row and column of the weight.
     """
 
     outer: tuple[Expr, ...]

@@ -19,10 +19,10 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
     """The tiles of a convolution's input, transformed: B^T d B for each tile d of n x n inputs, n = m + 2.
 
     Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block], tiles of m x m
-    outputs row by row of all images; both zero beyond the channels. In loops n, c, y (rows of tiles) the combinations
-    "rows" of rows of X go into `half` [n, columns, block], in loops x and j, with "left" and "right" of it zeros for
-    the pads; then those of its columns, "columns", into Y, in loops i, t and l. Of each, one statement a row of B^T.
-    Raises ValueError for a convolution that the method is not for, or a window that does not fit.
+    outputs row by row of all images; both zero beyond the channels. In loops n, c, y (rows of tiles), statements "rows"
+    (loops x, j) combine rows of X into `half` [n, columns, block], whose pads "left" and "right" set to zero; then
+    statements "columns" (loops i, t, l) combine columns of `half` into Y. There is a statement for each row of B^T.
+    Raises ValueError unless `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -72,9 +72,9 @@ def blocked_outputs(
     """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
 
     Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] with a bias, R like Y with an operand, Y
-    [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a tile) the combinations "rows" go
-    into `half` [m, n, block], in loops q and j; "columns" into `result` [m, m, block], in loops r and k; then "store"
-    in loops dy, dx, l. Raises ValueError for m that the method is not for.
+    [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a tile), statements "rows" (loops q,
+    j) write combinations of rows to `half` [m, n, block], "columns" (loops r, k) combinations of columns to `result`
+    [m, m, block]; "store" (loops dy, dx, l) writes Y. Raises ValueError for m without matrices (`winograd.OUTPUTS`).
     """
     epilogue = epilogue or Epilogue()
     n, matrix = m + WINOGRAD_TAPS - 1, transforms(m).outputs

@@ -17,7 +17,7 @@ Area = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One area of an output: its size `outputs`, and the inputs that it needs: `inputs` rows and columns from `start`
+    """One area of an output, of size `outputs`, and the inputs that it reads: `inputs` rows and columns from `start`
     on.
 
     Starts and sizes are (rows, columns). Inputs include pads, so starts may be negative.
@@ -63,10 +63,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where an operator's tensors lie, and which part of the output it computes; by default whole tensors in DRAM.
+    """Memory and layout of an operator's tensors, and the computed part of the output; default: whole tensors in DRAM.
 
-    `area`: the only rows and columns of the output that are computed. `spread`: those of the area, which is then
-    required, are not adjacent in Y. `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain
+    `area`: the only rows and columns of the output that are computed. `spread`: strides of the outputs of the area,
+    which is then required, in Y. `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain
     memory, surrounded by (top, left, bottom, right) positions; with an operand all must be 0, since R and Y have the
     same layout. `apart`: vectors from one position to the next in X, Y and R. `planes`: R has a single position for
     each plane of Y. `turned`: parameters and operand differ between columns but not between filters; P is
@@ -214,9 +214,9 @@ class Outputs:
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
         accumulator; its pads and dilations play no part.
-        With several output vectors in a block a loop "s" inside of the others runs over those of a position; o counts
-        blocks, and the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None:
-        all) vectors of a position are stored; the others do not change.
+        If a block has several output vectors, an innermost loop "s" runs over the vectors of a position; o counts
+        blocks, and the accumulator may have a dimension for these vectors behind that of blocks. The first `filters`
+        (None: all) vectors of a position, counted over all blocks, are stored; the others do not change.
         With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop "xi" inside of it the columns of a
         group, for which the accumulator has a dimension behind the one of groups; windows are then single sums.
         If only an area of Y is computed, y and x count from its corner.
@@ -266,14 +266,14 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Output vectors of a position: the number that holds at least one of `filters`, and that of all whole blocks."""
+    """(number of output vectors of a position that hold a filter, number of output vectors of all its blocks)."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 
 
 def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
-    """Number of output vectors of a position in `block`: `vectors` in whole blocks; all blocks together
-    have `count`.
+    """Number of output vectors of a position in block number `block`: `vectors`, fewer in a last block, so that all
+    blocks together have `count`.
     """
     if count % vectors == 0:
         return vectors

@@ -1,4 +1,4 @@
-"""A convolution, independent of the layout of its tensors: its sizes, and which input each weight is multiplied with.
+"""A convolution, independent of the layout of its tensors: its sizes, and the input that each weight multiplies.
 
 A phase is the set of outputs along an axis that use the same weights. An ordinary convolution has one phase. In a
 transposed one, outputs with the same remainder modulo the stride are a phase: a dense convolution of the input with
@@ -116,7 +116,9 @@ class Convolution:
 
 
 def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:
-    """Output rows and columns of a transposed convolution. Raises ValueError for no output, or for too long strides."""
+    """Rows and columns of a transposed convolution's output. Raises ValueError if the output is empty, or if strides
+    make more than MOST_PHASES phases.
+    """
     top, left, bottom, right = window.pads
     sizes: list[int] = []
     for size, kernel, stride, dilation, pads, more in zip(

@@ -25,8 +25,8 @@ class Filters:
     ceil(KH * KW / co); lanes of a row are channels. If `shared`, W is int8[1, 1, co, ci], whose row 0 serves every
     position of every channel block (an average pool's ones).
 
-    With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row (kh
-    * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
+    With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
+    group: row (kh * count + g) * TAPS + t holds the weight of column g * step + t. If `shared`, W has only kh = 0.
 
     With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
     min(ci, co)], shared or not.
@@ -38,7 +38,7 @@ class Filters:
     sweep_rows: int = 0
 
     def rows_apart(self, rows: int) -> int:
-        """Rows that are packed of `rows` rows of equal weights: one stands for all, except in the groups of a sweep."""
+        """Number of rows that are packed for `rows` rows of equal weights: 1, except in the groups of a sweep."""
         return 1 if self.sweep is None else rows
 
 

@@ -58,7 +58,7 @@ def float_pool(
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
     outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
-    outside X are ignored; a window that has no other (pads and dilations can cause one) has the maximum -inf. Averages
+    outside X are ignored; a window entirely outside X (pads and dilations can cause one) has the maximum -inf. Averages
     divide by the number of the window's positions inside X enlarged by `counted` (top, left, bottom, right): the
     model's pads for ONNX's count_include_pad, else zeros. If there are none, the average is NaN. Intermediates:
     `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,

@@ -1,5 +1,5 @@
-"""Folds along axes that combine element by element in order: for any type, and for other operators than sum and
-maximum.
+"""Reductions that combine the elements along axes one after the other, for types and operators that `reduction` lacks:
+product, running sums, index of the extreme element, top k.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def running_product(
     dtype: DType = DType.FLOAT32,
     name: str = "running_product",
 ) -> Program:
-    """Y[n, k, i] = the product (with `product` False: the sum) of X[n, m, i] for m up to k, of any type.
+    """Y[n, k, i] = the product (with `product` False: the sum) of X[n, m, i] over all m <= k, in any type.
 
     With `exclusive` X[n, k, i] itself is not included; `reverse` begins at the end. Parameters X and Y [outer, size of
     axis, inner]. Loops n, i around "first", then n.next, i.next, k around "next". Rounding errors grow with k, since
@@ -64,7 +64,7 @@ def running_product(
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
 
     def at(step: Expr) -> Expr:
-        """The index of the element `step` steps behind the first one."""
+        """The index along the axis of the element that is combined after `step` others."""
         return size - 1 - step if reverse else step
 
     n, i, kind = Var("n"), Var("i"), "product" if product else "sum"

@@ -105,7 +105,7 @@ def int8_channels(
     block: int,
     name: str = "int8_channels",
 ) -> Program:
-    """Y[n, I[0, c], p] = X[n, I[1, c], p] for the `counts`[i] channels c that part i gives, with X = Xi and I = Ii.
+    """Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for each part i and all c < `counts`[i]: joins channels of the parts.
 
     Parameters for each part i uint8 Xi [batch, blocks, plane, block] and int64 Ii [2, counts[i]] (`channel_places`),
     then uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i, c.i, p.i around
@@ -132,7 +132,7 @@ def int8_channels(
 
 
 def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
-    """Block and lane of a channel number, clamped to the tensor."""
+    """(block, lane) of a channel number, clamped to a tensor of `blocks` blocks of `block` channels."""
     inside = clamped(channel, blocks * block)
     return inside // block, inside % block
 

@@ -67,7 +67,8 @@ def int8_resample(
     post: Post,
     name: str = "int8_resample",
 ) -> Program:
-    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), stage A of `post`.
+    """Y[i, p, j] = requantize(bias + sum over taps t of W[p, t] * X[i, F[p] + t, j], scale), by zero point and limits
+    of `post`.
 
     Parameters uint8 X of `shape` [outer, size, inner], int64 F [outputs], int32 W of shape `weights` [outputs, taps],
     uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias` is int32, for uint8 activations.

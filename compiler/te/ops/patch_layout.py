@@ -14,11 +14,12 @@ from ..blocks import Window, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchLayout:
-    """Patches of a convolution whose window has `kernel_rows` rows, `row_stride` apart, of an image of bytes.
+    """Patches of a convolution whose windows have `kernel_rows` rows and are `row_stride` rows apart, over an image.
 
-    Patch row p begins row_stride * p rows below the first window's. An output of row y is the sum over the patches of
-    rows y + t * `apart` for t below `count`; patch t stands for kernel rows from t * apart * row_stride on. A patch of
-    column g serves the `columns` outputs from g * columns on. It has rows of `run` bytes in vectors of `block`.
+    Patch row p begins row_stride * p rows below the first window. An output in row y is the sum over the patches of
+    rows y + t * `apart` for t below `count`; patch t has the products of kernel rows from t * apart * row_stride on.
+    Patch column g serves the `columns` output columns from g * columns on. A patch has rows of `run` bytes, packed into
+    vectors of `block` bytes.
     """
 
     kernel_rows: int
@@ -72,31 +73,33 @@ class PatchLayout:
 
     @property
     def each(self) -> int:
-        """Vectors that an output reads of each patch but the last; of the last it reads no more."""
+        """Number of vectors that an output reads of each patch; of its last patch it may need fewer."""
         return max(ceil_div(rows * self.run, self.block) for rows in (self.first_rows, self.last_rows))
 
     @property
     def products(self) -> int:
-        """Vectors of all patches that an output reads."""
+        """Number of vectors that an output reads, over all its patches."""
         return (self.count - 1) * self.each + ceil_div(self.last_rows * self.run, self.block)
 
     @property
     def reach(self) -> int:
-        """Number of patch rows behind its own that an output row reads."""
+        """Number of patch rows that an output row reads after the patch row of its own number."""
         return (self.count - 1) * self.apart
 
     @property
     def steps(self) -> int:
-        """Vectors that the rows of a patch touch, each row by itself: steps of the load unit (hw/README.md)."""
+        """Number of vectors that the rows of a patch touch, added up over its rows: steps of the load unit
+        (hw/README.md).
+        """
         run, block = self.run, self.block
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 
     def patch_rows(self, outputs: int) -> int:
-        """Number of patch rows for rows of outputs."""
+        """Number of patch rows that `outputs` rows of outputs read."""
         return outputs + self.reach
 
     def patch_columns(self, outputs: int) -> int:
-        """Number of patches for a row of outputs; raises ValueError if the outputs do not fill whole patches."""
+        """Number of patches for a row of `outputs` outputs; raises ValueError if these do not fill whole patches."""
         if outputs % self.columns:
             raise ValueError(f"patches of {self.columns} columns do not divide {outputs}")
         return outputs // self.columns

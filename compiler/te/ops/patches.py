@@ -14,9 +14,9 @@ from .patch_layout import PatchLayout
 
 
 def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclaration:
-    """One patch: `out` int8[KB, ci] @ inp holds the `rows` x `run` bytes of `image` int8[rows, run] @ dram, row by row.
+    """The load of one patch: `out` int8[KB, ci] @ inp = bytes of `image` int8[rows, run] @ dram, row by row.
 
-    KB = ceil(rows * run / ci); the bytes of the last vector behind the patch are zero.
+    KB = ceil(rows * run / ci); the last vector's bytes after the end of the patch are zero.
     """
     ci = blocks.block_in
     vectors = ceil_div(rows * run, ci)

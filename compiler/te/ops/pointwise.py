@@ -67,8 +67,8 @@ def elementwise(
 ) -> Program:
     """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as in `max_pool`.
 
-    With bias 0, scale 1 and stage A's zero point 0, stage A does not change X. `strides` selects every n-th row and
-    column of X, `placement.area` a part of them; else `placement` is as for `max_pool`.
+    With bias 0, scale 1 and zero point 0 requantization does not change X. `strides` selects every n-th row and column
+    of X, `placement.area` a part of the selected ones; else `placement` is as for `max_pool`.
     """
     window = Window(kernel=(1, 1), strides=strides)
     return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", placement=placement)

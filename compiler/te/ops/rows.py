@@ -32,7 +32,7 @@ LEAST = -1 << (DIFFERENCE_BITS - 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The kind of row operator: shares of a sum of table entries (`look_up`), or normalized elements; see
+    """The kind of row operator: softmax by a table of exponentials (`look_up`), or normalization; see
     `graph.int8_operators.Rows`.
 
     `length`: number of elements of a row; the padding behind them in the last block is ignored and has a share of 0.

@@ -42,7 +42,7 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 
 
 def _places(prefix: str, chosen: Buffer, shape: Shape, axis: int) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """Loops over the indices, and the elements that these choose: the index replaces the position along `axis`."""
+    """Loops over the indices, and the element chosen by an index, which replaces the position along `axis`."""
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)
     places[axis] = inside(chosen[loops], shape[axis])
@@ -54,7 +54,7 @@ def gather_nd(
 ) -> Program:
     """Y[b, j, …] = X[b, I[b, j, 0], I[b, j, 1], …, …] with `batch` dimensions b; ONNX's GatherND.
 
-    Parameters X of `shape`, with its batch dimensions merged into one, and also its axes that have no index; I int64
+    Parameters X of `shape`, its batch dimensions merged into one, its axes without an index into another; I int64
     [batch, rows, depth], Y [batch, rows, rest]. Negative indices count from the end; an index outside an axis reads the
     element at the nearer end. Raises ValueError for shapes that do not match.
     """

@@ -31,8 +31,8 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     """`te.ops.movement.permute`, with its parameters, for permutations that change the last axis (`moves_last`).
 
     Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the input's
-    axis into `tile` in shared memory; stage "move" writes along the output's. `tile` has an unused column, so that
-    neither a row nor a column lies in one of the 32 memory banks (CUDA C++ Programming Guide, "Shared Memory"). A block
+    axis into `tile` in shared memory; stage "move" writes along the output's. `tile` has an unused column, so that the
+    elements of a row, and of a column, are in 32 different banks (CUDA C++ Programming Guide, "Shared Memory"). A block
     has `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
     Raises ValueError if the last axis stays the last.
     """

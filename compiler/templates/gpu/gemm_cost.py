@@ -93,8 +93,8 @@ class Problem:
 def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
     """The cost model's results for many tiles.
 
-    `c`: an int64 array for each field of `Tile`, all of one length (`width` may be missing). The lower bound on seconds
-    counts the multiply-adds alone or the bytes of all operands, moved once.
+    `c`: an int64 array for each field of `Tile`, all of one length (`width` may be missing). Lower bound on seconds:
+    all multiply-adds, or operands and result moved once, whichever takes longer.
     """
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]

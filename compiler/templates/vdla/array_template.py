@@ -63,7 +63,9 @@ def array_space(
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
-    """The tiles of points whose axes cut the window of a kernel; `chunks`: number of further cuts of the reduction."""
+    """The tiles of points whose axes cut the kernel window into parts; `chunks`: number of chunks into which the
+    reduction over channels is cut.
+    """
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, chunks * cuts)
 
@@ -78,8 +80,8 @@ def window_fill(
     blocks: np.ndarray,
     alike: bool,
 ) -> BufferFill:
-    """The fill of the input scratchpad with padded images; if filled by chunk, only the part of the window that it
-    reads.
+    """The fill of the input scratchpad with padded images; if it is filled for each chunk of the reduction, with the
+    inputs of the chunk's part of the window.
 
     `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the chain memory holds the images.
     """

@@ -56,7 +56,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _blocks(config: Config, workload: Workload) -> tuple[int, int, int]:
-    """Numbers of channel blocks of a query, blocks of keys, and channel blocks of a value."""
+    """(number of channel blocks of a query, number of blocks of keys, number of channel blocks of a value)."""
     depth, keys, width = (
         ceil_div(size, config.block_out) for size in (workload.channels, workload.width, workload.filters)
     )

@@ -39,9 +39,10 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
-    """The graph with each chain of products, softmax and products as one Attention node, if the kernel fits the machine
-    and its cost model expects fewer cycles. For machines with the extension `rows`, a chain memory and square tiles of
-    one image.
+    """The graph with each chain (products, softmax, products) as one Attention node if that kernel fits the machine and
+    the cost model expects fewer cycles of it.
+
+    Unchanged unless the machine has the extension `rows`, a chain memory and square tiles of one image.
     """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}

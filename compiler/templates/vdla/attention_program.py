@@ -337,8 +337,8 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
 
 
 def apart_by(config: Config, blocks: int, tile: Any) -> Any:
-    """Distance, in blocks of `tile` accumulators, from the first of `blocks` blocks to the next block that begins in a
-    bank without any of them.
+    """Number of blocks of `tile` accumulators from the beginning of a run of `blocks` such blocks to the first block
+    that begins in a bank without any block of the run.
     """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)

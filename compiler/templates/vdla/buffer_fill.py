@@ -45,8 +45,8 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
     """Instructions that fill a buffer once, on average; `sides`: the dimensions, outermost first.
 
     An instruction transfers rows and columns: columns are contiguous in DRAM and scratchpad, rows in the scratchpad
-    only. Neighbouring dimensions merge where the inner one is whole, by the same rule as in `passes.split_copies` and
-    emission. So boxes that fill less of their buffer than others are loaded row by row.
+    only. Neighbouring dimensions merge where every box covers the inner one from end to end, by the same rule as in
+    `passes.split_copies` and emission. So boxes smaller than their buffer are loaded row by row.
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)
@@ -79,8 +79,8 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
 
 
 def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
-    """Lower bound on the input rows (`axis` 0) or columns (1) that tiles of `size` outputs read, summed over the tiles
-    and over `cuts` parts of the kernel. Pads reduce it by as much as they can: only at both ends of the axis.
+    """Lower bound on the number of input rows (`axis` 0) or columns (1) that tiles of `size` outputs read, summed over
+    the tiles and over `cuts` parts of the kernel. Pads, at both ends of the axis, are subtracted as often as possible.
     """
     out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
     kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]
@@ -105,8 +105,8 @@ def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
 
 
 def _least_seen(shape: LayerShape, axis: int) -> int:
-    """The minimum of `seen` over four cases: tiles of all outputs or of one, kernels whole or cut into single rows or
-    columns.
+    """The minimum of `seen` over four cases: a tile has all outputs or one; the kernel is whole or cut into single rows
+    (columns).
     """
     whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
     return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
@@ -171,7 +171,7 @@ def innermost(workload: Workload) -> int:
 
 
 def resident(tiles: Tiles) -> BufferFill:
-    """The fill of an input buffer whose contents the array reads in the chain memory instead: no size, no traffic."""
+    """The fill of the input buffer if the array reads its inputs in the chain memory instead: no size, no traffic."""
     nothing = np.zeros_like(tiles.count, dtype=np.float64)
     once = np.ones_like(tiles.count)
     return BufferFill(size=nothing, fills=once, beats=nothing, copies=once, exposed=nothing, loads=once)

@@ -30,8 +30,8 @@ UNPADDED: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A tensor that may be chained: its pads (`margins`) and their value, its bytes of memory (`size`), and the bytes
-    of bus traffic that chaining saves.
+    """A tensor that may be placed in the chain memory: its pads (`margins`) and their value, its bytes there (`size`),
+    and the bytes of bus traffic that this saves.
     """
 
     margins: Pads

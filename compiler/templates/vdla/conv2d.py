@@ -70,15 +70,15 @@ def _whole_products(workload: Workload, shape: LayerShape) -> float:
 
 
 def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
-    """Number of array operations of the layer: its products, times the average number of operations for a
-    weight tile.
+    """Number of array operations of the layer: products of an input vector and a whole weight tile, times the average
+    number of operations for a tile.
     """
     return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of array operations for a weight tile. Activations as weights take an operation for
-    every part of a tile.
+    """Average and largest number of array operations that multiply a vector by a weight tile. Activations as weights
+    take an operation for every part of a tile.
     """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts

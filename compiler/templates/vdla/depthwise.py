@@ -94,11 +94,11 @@ class _Array:
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
-        """Rows of pads `above` and `below` the image, and `rows`, their sum with the image's, if one sweep covers a
-        tile of `rows` output rows.
+        """Numbers of input rows for sweeps over tiles of `rows` output rows: pads "above" and "below" the image, and
+        "rows", all rows that windows read, pads included.
 
-        Empty if there is no such sweep: for kernels cut into several groups of rows, and for tiles of less than full
-        height.
+        Empty without sweeps, for kernels cut into several groups of rows, for tiles of less than full height, and for
+        images without pads above or below.
         """
         shape = self.shape
         if self.sweep is None or self.sweep.groups > 1:
@@ -111,7 +111,7 @@ class _Array:
 
     @property
     def operations(self) -> int:
-        """Number of operations for one vector of outputs."""
+        """Number of array operations that compute one vector of outputs."""
         return self.shape.kernel[0] * (self.columns if self.taps is None else self.taps.count)
 
     @property
@@ -120,8 +120,8 @@ class _Array:
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Number of weight tiles for the kernels of one block of channels. A kernel position is a row of a tile, as
-        long as the longer of input and output vector.
+        """Number of weight tiles for the kernels of one block of channels. A kernel position is a row of a tile; a row
+        is as long as an input or output vector, whichever is longer.
         """
         if self.sweep is not None:
             return self.sweep.tiles(config)

@@ -181,8 +181,8 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
 
 
 def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
-    """Cycles in which STORE.POST reads `vectors` windows of `window` accumulators each, including waits for its
-    passes.
+    """Cycles in which STORE.POST reads `vectors` windows of `window` accumulator vectors each. A window takes at least
+    the passes of post-processing (`post_passes`).
     """
     return vectors * max(window, config.post_passes)
 
@@ -233,10 +233,10 @@ def way_of_a_vector(config: Config, shape: LayerShape) -> int:
 def array_instructions(
     tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
 ) -> np.ndarray:
-    """Number of the array's instructions: one for the products of each step, one for each change of their addresses.
+    """Number of the array's instructions: one for the products of each step, one for each change of base addresses.
 
-    `overwriting`: the first step of a tile takes another instruction, which overwrites the sums to which later ones
-    add.
+    `overwriting`: the first step of a tile takes a further instruction, which overwrites the accumulators; the
+    instructions after it add to them.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]

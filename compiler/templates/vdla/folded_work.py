@@ -1,5 +1,5 @@
-"""Operations of the array for a weight tile on machines that fold (extension `fold`): one for each part of the tile
-that holds a weight.
+"""Array operations for a weight tile on machines that fold (extension `fold`): such a machine multiplies a tile part
+by part and leaves out the parts without weights.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .workload import Workload
 
 @lru_cache(maxsize=1024)
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
-    """Mean and largest number of parts with weights in a whole tile of a dense (filters, channels) matrix; (1, 1) on
-    machines that do not fold.
+    """Mean and largest number of parts of a weight tile that hold weights, over the tiles of a dense (filters,
+    channels) matrix; (1, 1) on machines that do not fold.
     """
     if config.tile_parts == 1:
         return 1.0, 1

@@ -94,8 +94,8 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of all turns of the pipelined loop, the exposed loads of the first and the stores of the
-    last.
+    """The cost model: cycles of all turns (iterations of the pipelined loop), plus exposed loads of the first tile and
+    stores of the last.
     """
     inputs, outputs = _blocks(config, workload)
     rows, chunk = values["rows"], values["chunk"]

@@ -39,8 +39,8 @@ SINGLE = Window(kernel=(1, 1))
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
     """The graph with normalizations fused into the convolution before them, if both fit the machine and the cost model
-    expects a gain. Convolutions that read interleaved `inputs` stay separate. For machines with the extension `rows`
-    and square tiles of one image.
+    expects a gain. Convolutions that read interleaved `inputs` stay separate. Unchanged unless the machine has the
+    extension `rows` and square tiles of one image.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}

@@ -70,8 +70,8 @@ def normed_program(
 
 
 def parameter_groups(config: Config, blocks: int) -> int:
-    """The least number of equal groups into which `blocks` of filters are divided so that the parameters of a group fit
-    the table.
+    """The smallest number of equal groups into which `blocks` blocks of filters can be divided such that the parameters
+    of a group fit the parameter table.
     """
     return next(
         groups
@@ -81,21 +81,22 @@ def parameter_groups(config: Config, blocks: int) -> int:
 
 
 def loads_ahead(config: Config, rows: Any) -> Any:
-    """Whether all weights are loaded before the first products, while the preceding layer computes: if loading a weight
-    tile takes longer than its products with a tile of `rows` positions."""
+    """Whether all weights are loaded before the first products, while the preceding layer computes: true if the load of
+    a weight tile takes longer than its products with a tile of `rows` positions."""
     return rows < config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """How many of a tile's `chunks` are loaded before the previous turn's results, whose store takes time to
-    complete.
+    """Number of a tile's `chunks` that are loaded before the stored sums of the previous turn, which take time to
+    arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 
 
 def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
-    """Distance of two tiles in the accumulators, in blocks of `rows` accumulators; each tile has `blocks`. In separate
-    banks if both then fit in half of the accumulators, else adjacent.
+    """Distance between two tiles in the accumulators, in blocks of `rows` accumulators; a tile has `blocks` blocks.
+
+    The tiles are in separate banks if both then fit in half of the accumulators, else adjacent.
     """
     apart = apart_by(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)

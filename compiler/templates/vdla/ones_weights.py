@@ -1,4 +1,4 @@
-"""Parts of weight tiles, on machines that fold, for a kernel that is measured without its network's weights."""
+"""Used parts of weight tiles, on machines with the extension `fold`, for kernels measured without their weights."""
 
 from __future__ import annotations
 

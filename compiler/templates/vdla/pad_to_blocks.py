@@ -1,5 +1,5 @@
-"""Padding to blocks: whole blocks of positions for tensors whose positions become weights or channels, and lanes
-without effect for sums over a partial block of channels.
+"""Padding to blocks: tensors whose positions become weights or channels get whole blocks of positions; sums over a
+partly used block of channels get lanes that add 0.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShape:
-    """The layer with patches as positions: output columns that share a patch become vectors of the patch's position."""
+    """The layer with patches as positions: output columns that share a patch become vectors of one position."""
     shape, columns = LayerShape.of(config, workload), layout.columns
     return replace(
         shape,
@@ -78,7 +78,7 @@ def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: n
 
 
 def _block(shape: LayerShape, layout: PatchLayout) -> int:
-    """Weight tiles of a block of outputs."""
+    """Number of weight tiles for a block of outputs."""
     return shape.vectors * layout.products
 
 

@@ -57,9 +57,9 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 
 
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
-    """Average number of times that a patch is gathered, for square tiles in two copies.
+    """Average number of times that a patch is gathered, if tiles are square and the input scratchpad holds two.
 
-    None if such a tile would have no more rows of its own than rows shared with its neighbours.
+    None if a tile would have no more rows of its own than rows shared with its neighbours.
     """
     if not layout.reach:
         return 1.0
@@ -72,9 +72,9 @@ def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
     """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters, and the
-    number of rows of the ring of patches.
+    number of rows of the ring of patches (None: no ring; each window is a patch, loaded for a piece of a row).
 
-    Shared patches need a ring of whole rows. None: no ring; each window is a patch, loaded for a piece of a row.
+    Patches that several outputs share need a ring of whole rows.
     """
     shape = LayerShape.of(config, workload)
     groups = ceil_div(shape.output_blocks * shape.vectors, filters)
@@ -95,8 +95,8 @@ def rolling_layout(
 
 
 def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
-    """The layout of fewest cycles if it takes less than WORTH of the cycles without shared patches; else the layout
-    without them.
+    """The layout with the fewest cycles if they are less than WORTH times the cycles without shared patches; else the
+    layout without shared patches.
     """
     best = min(cycles, key=lambda layout: cycles[layout])
     whole = next(layout for layout in cycles if not layout.shared)

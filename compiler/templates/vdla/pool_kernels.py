@@ -40,7 +40,7 @@ def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) 
 
 
 def channels_of_vectors(config: Config, channels: int) -> int:
-    """Number of channels that one output vector of each block holds, of `channels` channels: all if a block is one
+    """Number of channels of a tensor with the first output vector of each block only: all `channels` if a block is one
     vector.
     """
     blocks = Blocks.of(config)
@@ -240,8 +240,8 @@ def _average_parameters(config: Config, operator: Int8AveragePool, channels: int
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) that cover `divisors` (OH, OW), each with the one divisor of its
-    elements.
+    """Rectangles (top, left, bottom, right) that cover `divisors` (OH, OW) and have equal divisors inside, each with
+    its divisor.
     """
 
     def runs(lines: np.ndarray) -> list[tuple[int, int]]:

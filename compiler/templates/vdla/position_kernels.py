@@ -111,7 +111,7 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """A box as one copy, or as one copy for each row if its steps are no rows and columns of a plane."""
+    """A box as one copy, or as one copy for each of its rows if its steps are not rows and columns of one plane."""
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
@@ -154,7 +154,9 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 def _copies(
     config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """A kernel for each output vector of a block. `ends`: first position of the image in the output and in `source`."""
+    """Kernels that copy `part`, one for each output vector of a block. `ends`: first position of the image in the
+    output and in `source`.
+    """
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
     (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
@@ -224,8 +226,9 @@ def resample_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Runs of outputs with equal steps, as (first place, count, step of places, first source, step of sources); the
-    last is above 0.
+    """Runs of outputs with equal steps, as (first place, count, step of places, first source, step of sources).
+
+    Steps of sources are above 0.
     """
     start = 0
     while start < len(places):

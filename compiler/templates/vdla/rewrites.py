@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def combine_planes(graph: Graph, machine: Machine) -> Graph:
-    """Stores of 1x1 convolutions combine with operands of one value for each plane."""
+    """Fuses element-wise nodes whose other operand has one value for each plane into the stores of 1x1 convolutions."""
     return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
 
 
 def cut_products(graph: Graph, machine: Machine) -> Graph:
-    """See `split_products`."""
+    """Splits convolutions whose readers use different channels (`split_products`)."""
     from .split_products import split_products
 
     return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
 
 
 def exchange(graph: Graph, machine: Machine) -> Graph:
-    """Products whose result a Swap reads are computed transposed (`fuse_swaps`), with padded rows."""
+    """Fuses each Swap into the product before it, which is then computed transposed (`fuse_swaps`), in padded rows."""
     from ...graph.row_padding import leave_room
 
     block = Blocks.of(machine.config).block
@@ -38,45 +38,45 @@ def exchange(graph: Graph, machine: Machine) -> Graph:
 
 
 def whole_blocks(graph: Graph, machine: Machine) -> Graph:
-    """See `pad_to_blocks`."""
+    """Pads positions and lanes of products to whole blocks (`pad_to_blocks`)."""
     from .pad_to_blocks import pad_to_blocks
 
     return pad_to_blocks(graph, machine.config)
 
 
 def max_pools(graph: Graph, machine: Machine) -> Graph:
-    """See `fit_max_pools`."""
+    """Fuses max-pools into convolutions, or splits max-pools that do not fit (`fit_max_pools`)."""
     from .max_pools import fit_max_pools
 
     return fit_max_pools(graph, machine.config, machine.interleaved)
 
 
 def attention(graph: Graph, machine: Machine) -> Graph:
-    """See `fuse_attention`."""
+    """Fuses products, softmax and products into one node (`fuse_attention`)."""
     from .attention_kernels import fuse_attention
 
     return fuse_attention(machine.config, graph)
 
 
 def norms(graph: Graph, machine: Machine) -> Graph:
-    """See `fuse_norms`."""
+    """Fuses normalizations into the convolutions before them (`fuse_norms`)."""
     from .normed_kernels import fuse_norms
 
     return fuse_norms(machine.config, graph, machine.interleaved)
 
 
 def join_phases(graph: Graph, machine: Machine) -> Graph:
-    """See `fuse_phases`."""
+    """Fuses each Interleave into the convolution that computes its phases (`fuse_phases`)."""
     return fuse_phases(graph)
 
 
 def look_up(graph: Graph, machine: Machine) -> Graph:
-    """See `fuse_lookups`."""
+    """Fuses table look-ups into the nodes before them (`fuse_lookups`)."""
     return fuse_lookups(graph)
 
 
 def room_behind_positions(graph: Graph, machine: Machine) -> Graph:
-    """See `fuse_spare_positions`."""
+    """Fuses nodes that pad a tensor's positions into the 1x1 convolutions before them (`fuse_spare_positions`)."""
     return fuse_spare_positions(graph, machine.interleaved)
 
 

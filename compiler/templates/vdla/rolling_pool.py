@@ -34,8 +34,8 @@ from .workload import LayerShape, Workload
 class RollingShape:
     """Sizes of a convolution with its max-pool: `rows` x `columns` sums, pooled to `pooled` rows.
 
-    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a `ring` of rows of `width`.
-    Patches of the `layout` are in a ring of `patch_rows` rows; None: no ring.
+    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a ring of `ring` rows of
+    `width` sums, patches of the `layout` in a ring of `patch_rows` rows (None: no ring).
     """
 
     images: int

@@ -1,5 +1,5 @@
-"""Splits a convolution whose readers use different channels, some of them through a table: the store of such a part can
-then apply the table.
+"""Splits a convolution whose readers use different channels, if a reader looks them up in a table: the store of that
+reader's part can then apply the table.
 
 Queries, keys and values of attention often are one product, with one or two of them scaled. Without the split, look-up
 nodes would read and write all of them again.
@@ -125,8 +125,8 @@ def _range(
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The parts to split into: ranges that are to be `alone` (for each reader) as they are, other overlapping ranges
-    united. None if no reader is `alone` or parts overlap.
+    """The channel ranges to split into. A reader's range is a part of its own if the reader's entry in `alone` is true;
+    other overlapping ranges are united. None if no entry is true or parts overlap.
     """
     if len(alone) != len(ranges):
         return None

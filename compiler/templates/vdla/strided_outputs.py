@@ -100,8 +100,9 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """A phase along an axis: its first row (or column) inside the output, one past its last, and the output position of
-    the first. None if the phase has no output there.
+    """(first row of a phase that is inside the output, one past the last, output row of the first); columns for axis 1.
+
+    None if the phase has no output along `axis`.
     """
     outputs = [place for place, own in enumerate(phases.remainders(axis)) if own == phase]
     if not outputs:

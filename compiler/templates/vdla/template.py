@@ -169,7 +169,7 @@ class Kernel:
 
 
 def bound_tensors(node: Node) -> dict[str, str]:
-    """Tensor names by program parameter: X (input), Y (output), and R if stage B has an operand."""
+    """Tensor names by program parameter: X (input), Y (output), and R (operand of the store) if there is one."""
     tensors = {"X": node.inputs[0], "Y": node.output}
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]
@@ -177,12 +177,12 @@ def bound_tensors(node: Node) -> dict[str, str]:
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
-    """The parameters of stage A, packed: int32 `bias` of each channel, and float32 `scale` of each channel or one for
-    all.
+    """The parameters of requantization, packed: int32 `bias` of each channel; float32 `scale` of each channel, or one
+    scale for all channels.
     """
     return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
 
 
 def identity_parameters(config: Config, channels: int, zero_point: int) -> Constant:
-    """Parameters with which stage A is the identity on int8 values: bias -zero_point, scale 1."""
+    """Parameters with which requantization leaves int8 values unchanged: bias -zero_point, scale 1."""
     return parameters(config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32))

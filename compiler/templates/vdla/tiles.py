@@ -107,8 +107,8 @@ class Tiles:
         return self.vectors * self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
 
     def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
-        """For each loop "o", "y", "x" and "n" (images): bool array, true where the loop encloses a buffer filled at
-        `level`.
+        """For each loop "o" (output blocks), "y", "x" and "n" (images): bool array, true at the points where the loop
+        encloses the fill of a buffer at loop `level`.
         """
         inner = np.where(level == CHUNK, OUTERMOST, OUTERMOST - level)
         found = {letter: _PLACES[self.order, k] <= inner for k, letter in enumerate(LETTERS)}
@@ -122,7 +122,7 @@ class Tiles:
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
 
     def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of refills of a buffer: trips of the loops in `letters` that are outside of it."""
+        """Number of fills of a buffer: product of the trips of those loops in `letters` that enclose its fill."""
         count = np.ones_like(self.order)
         for letter in letters:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
@@ -182,10 +182,10 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Number of micro-ops in all sequences: the one loop of a tile (rows, columns, blocks) that is unrolled, times
-    `extra` micro-ops of the reduction.
+    """Number of micro-ops in all sequences: iterations of the one loop of a tile (rows, columns or blocks) that is
+    unrolled, times `extra` micro-ops of the reduction.
 
-    Instructions iterate over the other two: preferably loops whose length differs between tiles, then the longest.
+    Instructions count the other two loops: preferably loops whose length differs between tiles, then the longest.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)
@@ -200,8 +200,8 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
 
 
 def most_instructions(fills: float, stores: float) -> float:
-    """Instructions of the longest program worth trying.
+    """Number of instructions of the longest program that is worth a trial.
 
-    `fills`: the layer's data over the size of the scratchpads. `stores`: one for each image and block of outputs.
+    `fills`, `stores`: least numbers of scratchpad fills and of stores that any program of the layer needs.
     """
     return max(MOST_INSTRUCTIONS, LONGER * fills, EACH_STORE * stores)

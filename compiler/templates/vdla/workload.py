@@ -24,7 +24,7 @@ class Workload:
     """An operator of one shape, and the template that schedules it.
 
     Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters`: channels of the output. `operand`:
-    stage B of the store pipeline reads a second tensor. `pool_*`: the max-pool after a convolution, in
+    the store combines the output with a second tensor. `pool_*`: the max-pool after a convolution, in
     "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory, with its
     pads. `margins`: the output is in the chain memory, with pads (top, left, bottom, right) around it; None: in DRAM.
     `own_weights`: each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have
