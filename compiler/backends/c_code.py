@@ -42,8 +42,8 @@ def function_name(output: Path) -> str:
 
 def write_code(network: NetworkCode, output: Path) -> None:
     """Writes an object or a shared library, its header and a driver; no file is ever incomplete. Raises UserError."""
-    from ..codegen.cpu.ahead_of_time import write_shared_library
-    from ..codegen.cpu.c_header import driver_text
+    from ..codegen.cpu.c_driver import driver_text
+    from ..codegen.cpu.one_object import write_shared_library
     from ..runtime.network_object import emit_network
 
     code = emit_network(network, name=function_name(output))

@@ -1,7 +1,7 @@
 """Compiled kernels as a file (see `archive`).
 
 description.json    format, target, and for each kernel: function, parameters, outputs, bytes of working memory
-code.o, code.h      the object made by `codegen.cpu.ahead_of_time.emit_object`, and its C header
+code.o, code.h      the object made by `codegen.cpu.one_object.emit_object`, and its C header
 sha256              of all three, so that damage is seen before any of it runs
 """
 

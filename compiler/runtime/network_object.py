@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..codegen.cpu.ahead_of_time import ObjectCode, emit_object
+from ..codegen.cpu.ahead_of_time import ObjectCode
 from ..codegen.cpu.machine import CpuTarget
 from ..codegen.cpu.module import Module, lower
+from ..codegen.cpu.one_object import emit_object
 from ..codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from ..graph.graph import Graph, Tensor
 from ..graph.memory_plan import find_views

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler
 from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.one_object import c_compiler
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_archive import save_network

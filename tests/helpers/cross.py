@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode, write_object
+from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode
 from vdla.compiler.codegen.cpu.memory import buffer_bytes
 from vdla.compiler.codegen.cpu.module import Module
+from vdla.compiler.codegen.cpu.one_object import write_object
 
 WORKERS = 3
 _PROGRAM = """\

@@ -1,4 +1,4 @@
-"""C text for compiled kernels: the header that declares them, and a program that runs one of them on files."""
+"""The C header that declares compiled kernels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _kernel(module: Module) -> list[str]:
     each array.
     """
     name, upper = module.function, module.function.upper()
-    places = _places(module)
+    places = array_names(module)
     kinds = ["output" if p.name in module.outputs else "input" for p in module.parameters]
     arrays = list(zip(module.parameters, places, kinds, strict=True))
     order = ", ".join([f"{place} ({kind})" for _, place, kind in arrays])
@@ -97,7 +97,7 @@ def _kernel(module: Module) -> list[str]:
         f"#define {upper}_WORKSPACE_BYTES {module.workspace_bytes}",
         f"#define {upper}_SCRATCH_BYTES {module.scratch_bytes} /* for each worker */",
     ]
-    for p, size in zip(module.parameters, _sizes(module), strict=True):
+    for p, size in zip(module.parameters, size_macros(module), strict=True):
         lines.append(f"#define {size} {buffer_bytes(p)} /* {_shape(p)} */")
     lines += [
         "",
@@ -121,7 +121,7 @@ def _kernel(module: Module) -> list[str]:
     return lines
 
 
-def _places(module: Module) -> list[str]:
+def array_names(module: Module) -> list[str]:
     """Names of the parameters in C, which stay unique when converted to upper case."""
     taken = {"BUFFERS", *_OWN_PARAMETERS}
     names: list[str] = []
@@ -134,65 +134,11 @@ def _places(module: Module) -> list[str]:
     return names
 
 
-def _sizes(module: Module) -> list[str]:
+def size_macros(module: Module) -> list[str]:
     """Names of the macros with the parameters' sizes in bytes."""
-    return [f"{module.function.upper()}_{place.upper()}_BYTES" for place in _places(module)]
+    return [f"{module.function.upper()}_{place.upper()}_BYTES" for place in array_names(module)]
 
 
 def _shape(p: Buffer) -> str:
     truth = ", 0 or 1" if p.dtype is DType.BOOL else ""
     return f"{p.dtype}[{', '.join(map(str, p.shape))}]{truth}"
-
-
-_DRIVER = """\
-/* Runs @NAME@ on raw arrays: one file for each of @ORDER@; those that it writes are written back. */
-#include <stdio.h>
-#include <stdlib.h>
-#include "@HEADER@.h"
-
-static const size_t sizes[] = {@SIZES@};
-static const int written[] = {@WRITTEN@};
-static unsigned char workspace[@UPPER@_WORKSPACE_BYTES + 1] __attribute__((aligned(@ALIGNMENT@)));
-static unsigned char scratch[@UPPER@_SCRATCH_BYTES + 1] __attribute__((aligned(@ALIGNMENT@)));
-
-static void transfer(const char *path, int out, void *data, size_t bytes)
-{
-    FILE *file = fopen(path, out ? "wb" : "rb");
-    size_t done = !file ? 0 : out ? fwrite(data, 1, bytes, file) : fread(data, 1, bytes, file);
-    if (!file || done != bytes || fclose(file)) {
-        fprintf(stderr, "error: %s: %zu of %zu bytes were %s\\n", path, done, bytes, out ? "written" : "read");
-        exit(1);
-    }
-}
-
-int main(int argc, char **argv)
-{
-    void *buffers[@COUNT@];
-    if (argc != @COUNT@ + 1) {
-        fprintf(stderr, "usage: %s @ORDER@\\n", argv[0]);
-        return 2;
-    }
-    for (int i = 0; i < @COUNT@; i++)
-        transfer(argv[i + 1], 0, buffers[i] = malloc(sizes[i]), sizes[i]);
-    @NAME@(buffers, workspace, scratch, NULL, NULL);
-    for (int i = 0; i < @COUNT@; i++)
-        if (written[i])
-            transfer(argv[i + 1], 1, buffers[i], sizes[i]);
-    return 0;
-}
-"""
-
-
-def driver_text(header: str, module: Module) -> str:
-    """A C program that runs one kernel, declared in `header`.h, on arrays in files."""
-    values = {
-        "NAME": module.function,
-        "UPPER": module.function.upper(),
-        "HEADER": header,
-        "ORDER": " ".join(_places(module)),
-        "SIZES": ", ".join(_sizes(module)),
-        "WRITTEN": ", ".join([str(int(p.name in module.outputs)) for p in module.parameters]),
-        "COUNT": str(len(module.parameters)),
-        "ALIGNMENT": str(ALIGNMENT),
-    }
-    return re.sub(r"@([A-Z]+)@", lambda found: values[found[1]], _DRIVER)

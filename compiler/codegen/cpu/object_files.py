@@ -11,10 +11,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .wasm_imports import wasm_imports
+
 WASM_BY_LINKER = frozenset({"__linear_memory", "__stack_pointer", "__indirect_function_table"})
 """Symbols that a WebAssembly module imports by convention and its linker defines: memory, stack, function table."""
 _SYMBOL_TABLE = 2
-_IMPORT_SECTION, _EXTERNAL_KINDS = 2, ("function", "table", "memory", "global")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ def read_symbols(data: bytes) -> Symbols:
     if data[:4] == b"\x7fELF" and data[5] == 1:
         return _read_elf(data, wide=data[4] == 2)
     if data[:8] == b"\0asm\1\0\0\0":
-        return Symbols(defined=frozenset(), undefined=_wasm_imports(data))
+        return Symbols(defined=frozenset(), undefined=wasm_imports(data))
     raise ValueError("neither a little-endian ELF object nor a WebAssembly module")
 
 
@@ -60,52 +61,6 @@ def _read_elf(data: bytes, *, wide: bool) -> Symbols:
             elif info >> 4:
                 defined.add(name)
     return Symbols(defined=frozenset(defined), undefined=frozenset(undefined))
-
-
-def _wasm_imports(data: bytes) -> frozenset[str]:
-    at, imports = 8, set[str]()
-
-    def number() -> int:
-        nonlocal at
-        value, shift = 0, 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def text() -> str:
-        nonlocal at
-        length = number()
-        at += length
-        return data[at - length : at].decode()
-
-    def limits() -> None:
-        flags = number()
-        for _ in range(1 + (flags & 1)):
-            number()
-
-    while at < len(data):
-        section, size = number(), number()
-        if section != _IMPORT_SECTION:
-            at += size
-            continue
-        for _ in range(number()):
-            text()
-            imports.add(text())
-            match _EXTERNAL_KINDS[number()]:
-                case "function":
-                    number()
-                case "table":
-                    number()
-                    limits()
-                case "memory":
-                    limits()
-                case _:
-                    at += 2
-    return frozenset(imports)
 
 
 _MAGIC = b"!<arch>\n"

@@ -12,9 +12,9 @@ import pytest
 from campaign import representatives
 from float_networks import FloatNetwork, relative, runtime
 
-from vdla.compiler.codegen.cpu.ahead_of_time import write_shared_library
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.memory import aligned_empty
+from vdla.compiler.codegen.cpu.one_object import write_shared_library
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.graph.floating.onnx_import import import_float_model

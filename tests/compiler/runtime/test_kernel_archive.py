@@ -12,10 +12,11 @@ from archives import members, rewrite
 from dense_schedules import dense
 
 from vdla.benchmarks.harness.int8_products import dense_int8
-from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode, emit_object
+from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.one_object import emit_object
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.interp import interpret

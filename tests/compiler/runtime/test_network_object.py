@@ -9,9 +9,9 @@ import pytest
 from cross import run_elsewhere
 from float_networks import FloatNetwork, relative, runtime
 
-from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler, write_shared_library
-from vdla.compiler.codegen.cpu.c_header import driver_text
+from vdla.compiler.codegen.cpu.c_driver import driver_text
 from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.one_object import c_compiler, write_shared_library
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.pipeline import compile_kernels

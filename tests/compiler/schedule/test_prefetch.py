@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.one_object import emit_object
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.interp import interpret

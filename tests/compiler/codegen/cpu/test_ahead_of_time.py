@@ -14,17 +14,12 @@ from cross import zig
 from dense_schedules import dense
 
 from vdla.benchmarks.harness.int8_products import dense_int8
-from vdla.compiler.codegen.cpu.ahead_of_time import (
-    c_compiler,
-    emit_object,
-    write_object,
-    write_shared_library,
-)
-from vdla.compiler.codegen.cpu.c_header import driver_text
+from vdla.compiler.codegen.cpu.c_driver import driver_text
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import Module, lower
 from vdla.compiler.codegen.cpu.object_files import WASM_BY_LINKER, read_symbols
+from vdla.compiler.codegen.cpu.one_object import c_compiler, emit_object, write_object, write_shared_library
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.expr import Buffer, Call, Var, cast
 from vdla.compiler.ir.interp import interpret

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.benchmarks.harness.int8_products import dense_int8
-from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.one_object import emit_object
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, cast
 from vdla.compiler.ir.interp import interpret

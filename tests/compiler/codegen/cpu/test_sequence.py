@@ -10,9 +10,9 @@ from campaign import representatives
 from cross import run_elsewhere
 from dense_schedules import dense
 
-from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
 from vdla.compiler.codegen.cpu.module import Module, lower
 from vdla.compiler.codegen.cpu.object_files import read_symbols
+from vdla.compiler.codegen.cpu.one_object import emit_object
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from vdla.compiler.ir.expr import Buffer
