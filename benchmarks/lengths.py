@@ -35,9 +35,10 @@ from vdla.benchmarks.language import quantized
 from vdla.codesign.models.transformers import BertSizes, Gpt2Sizes, bert, gpt2, token_inputs
 from vdla.codesign.models.transformers.writer import LEAST
 from vdla.codesign.timing import LEAST_SECONDS, interleaved, ratio
-from vdla.compiler.backends.backend import CompileOptions, backend_of
+from vdla.compiler.backends.backend import CompileOptions
 from vdla.compiler.backends.length_rungs import LADDER_TOLERANCE, TOLERANCE
 from vdla.compiler.backends.lengths import compile_lengths
+from vdla.compiler.backends.registry import backend_of
 from vdla.compiler.graph.onnx_read import Source
 from vdla.compiler.graph.onnx_sizes import with_dimensions
 from vdla.compiler.runtime.executable import Executable

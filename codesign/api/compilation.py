@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vdla.compiler.backends.backend import CompileOptions, KernelBackend, backend_of
+from vdla.compiler.backends.backend import CompileOptions, KernelBackend
+from vdla.compiler.backends.registry import backend_of
 from vdla.compiler.graph.errors import NodeError, parameters_of
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable

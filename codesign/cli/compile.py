@@ -85,7 +85,8 @@ def compile_model(
         _refuse(context, ("pad", "tolerance"), "is for a range of lengths; add --length NAME=LEAST:MOST")
     pads = parse_pads(pad or ())
     with sized_model(model, dim or (), constant or ()) as model:
-        from vdla.compiler.backends.backend import CompileOptions, kernel_backend
+        from vdla.compiler.backends.backend import CompileOptions
+        from vdla.compiler.backends.registry import kernel_backend
 
         # A target that begins with llvm gets the error messages of its own parser.
         targets = Targets(llvm=target) if target.split()[:1] == ["llvm"] else parse_targets(target)

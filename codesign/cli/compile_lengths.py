@@ -31,8 +31,8 @@ def compile_for_lengths(
     if output.suffix in (".o", ".so"):
         raise UserError(f"{output}: a range of lengths is no object or library; name a FILE.tar")
     check_destination(output, inputs=(model,))
-    from vdla.compiler.backends.backend import backend_of
     from vdla.compiler.backends.lengths import compile_lengths
+    from vdla.compiler.backends.registry import backend_of
     from vdla.compiler.runtime.lengths_archive import save_lengths
 
     from ..network_run import ways_out

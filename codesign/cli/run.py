@@ -188,7 +188,8 @@ def run(
             else:
                 run_on_accelerator(model, accelerator, of_model(), options)
             return
-        from vdla.compiler.backends.backend import CompileOptions, kernel_backend
+        from vdla.compiler.backends.backend import CompileOptions
+        from vdla.compiler.backends.registry import kernel_backend
 
         from ..kernels_run import is_compiled
 

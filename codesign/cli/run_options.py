@@ -94,7 +94,7 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
     Raises UserError.
     """
-    from vdla.compiler.backends.backend import gpu_of
+    from vdla.compiler.backends.registry import gpu_of
     from vdla.compiler.runtime.gpus import GPUS
 
     compiled = model.suffix == ".tar"

@@ -25,8 +25,9 @@ from ..runtime.lengths import Lengths, LengthsExecutable, Rung
 from ..runtime.lengths_archive import Read
 from ..runtime.lengths_archive import load_lengths as read_lengths
 from ..runtime.shared_arrays import SharedArrays
-from .backend import Backend, CompileOptions, backend_of
+from .backend import Backend, CompileOptions
 from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_ratio
+from .registry import backend_of
 
 FLOAT_DIFFERENCE = 1e-5
 """Tolerance of float outputs, relative to the output's largest magnitude: kernels of different lengths round

@@ -19,7 +19,7 @@ from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import sample_inputs
 from vdla.compiler import gpu_stages
-from vdla.compiler.backends.backend import gpu_of
+from vdla.compiler.backends.registry import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.errors import CompileError
 from vdla.compiler.codegen.cuda.machine import cuda_target

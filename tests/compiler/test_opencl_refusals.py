@@ -11,7 +11,8 @@ from float_networks import FloatNetwork
 
 import vdla
 from vdla.benchmarks.harness.gpu_models import operator_cases
-from vdla.compiler.backends.backend import CompileOptions, kernel_backend
+from vdla.compiler.backends.backend import CompileOptions
+from vdla.compiler.backends.registry import kernel_backend
 from vdla.compiler.codegen.cuda.errors import LoweringError
 from vdla.compiler.runtime.cuda_device import DeviceError
 from vdla.compiler.runtime.opencl_device import open_device

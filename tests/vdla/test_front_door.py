@@ -222,7 +222,8 @@ def test_verilog_is_one_text() -> None:
 
 
 def test_targets_describe_themselves() -> None:
-    from vdla.compiler.backends.backend import BACKENDS, CompileOptions, backend_of
+    from vdla.compiler.backends.backend import CompileOptions
+    from vdla.compiler.backends.registry import BACKENDS, backend_of
 
     for name in BACKENDS:
         assert backend_of(name).name == name

@@ -19,7 +19,7 @@ from archives import members, rewrite
 from campaign import representatives
 from float_networks import FloatNetwork
 
-from vdla.compiler.backends.backend import gpu_of
+from vdla.compiler.backends.registry import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_stages import cpu_ahead

@@ -1,0 +1,52 @@
+"""All backends by the first word of their targets; each is imported at its first use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from vdla.util.errors import UserError
+
+from ..runtime.gpus import GPUS
+from .backend import Backend, KernelBackend
+
+BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "vdla": "vdla.compiler.backends.vdla",
+        "llvm": "vdla.compiler.backends.llvm",
+        "cuda": "vdla.compiler.backends.cuda",
+        "opencl": "vdla.compiler.backends.opencl",
+        "vdla,llvm": "vdla.compiler.backends.divided",
+    }
+)
+"""Names of modules with a variable `BACKEND`, by the first word of the target."""
+
+
+def gpu_of(path: Path) -> str | None:
+    """The kind of GPU (a key of `GPUS`) that an archive is for; None for other files, and for unreadable ones."""
+    from ..runtime.archive import first_member
+
+    names = {gpu.member: name for name, gpu in GPUS.items()}
+    member = first_member(path, names)
+    return None if member is None else names[member]
+
+
+def kernel_backend(target: str) -> KernelBackend:
+    """The backend of a target that runs networks kernel by kernel. Raises UserError for other targets."""
+    backend = backend_of(target)
+    if not isinstance(backend, KernelBackend):
+        raise UserError(f'target "{target}": runs whole programs, not kernels')
+    return backend
+
+
+def backend_of(target: str) -> Backend:
+    """The backend of a target as a user writes it: "vdla", "llvm -mcpu=...", "vdla,llvm". Raises UserError for unknown
+    targets.
+    """
+    name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
+    if name not in BACKENDS:
+        raise UserError(f'target "{target}": there are {", ".join(BACKENDS)}')
+    return import_module(BACKENDS[name]).BACKEND
