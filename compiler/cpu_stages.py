@@ -17,9 +17,11 @@ from .codegen.cpu.machine_code import CodeWorker
 from .codegen.cpu.memory import Constants
 from .codegen.cpu.module import Module, lower
 from .graph.graph import Graph, Node
+from .graph.int8_operators import Quantize
+from .graph_rules import GraphRules
 from .ir.stmt import Program
 from .ir.types import DType
-from .kernel_launches import Dump, Form, GraphRules, LoweredNetwork, Made, Maker
+from .kernel_forms import Dump, Form, LoweredNetwork, Made, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
@@ -37,7 +39,7 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 @dataclass(frozen=True, slots=True)
 class CpuLowering:
-    """Lowering for processors (see `kernel_launches.Lowering`)."""
+    """Lowering for processors (see `kernel_forms.Lowering`)."""
 
     target: CpuTarget
 
@@ -181,8 +183,17 @@ def network_code(
         launches=launches,
         target=target,
         modules=tuple(modules.values()),
-        quantized=network.quantized,
+        quantized=quantized_inputs(network.graph),
     )
+
+
+def quantized_inputs(graph: Graph) -> frozenset[str]:
+    """The float32 inputs of a graph that become integers."""
+    if not any(isinstance(node.operator, Quantize) for node in graph.nodes):
+        return frozenset()
+    from .graph.int8_for_processors import converted_inputs
+
+    return converted_inputs(graph)
 
 
 def cpu_network(
@@ -195,5 +206,5 @@ def cpu_network(
         launches=launches,
         target=target,
         compile_seconds=time.perf_counter() - network.started,
-        quantized=network.quantized,
+        quantized=quantized_inputs(network.graph),
     )

@@ -31,7 +31,7 @@ from .templates.vdla.lower import DoesNotFitError
 
 if TYPE_CHECKING:
     from .codegen.cpu.machine import CpuTarget
-    from .kernel_launches import Form
+    from .kernel_forms import Form
     from .records.book import RecordBook
 
 _REPEAT = 5

@@ -25,9 +25,10 @@ from .codegen.cuda.prepare import prepare
 from .cpu_stages import cpu_network, function_name, network_code
 from .graph.errors import ModelError, NodeError
 from .graph.graph import Graph, Node
+from .graph_rules import GraphRules
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_launches import Dump, Form, GraphRules, LoweredNetwork, Maker
+from .kernel_forms import Dump, Form, LoweredNetwork, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
 from .runtime.gpus import kind_of
@@ -44,7 +45,7 @@ from .templates.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class GpuLowering:
-    """Lowering for GPUs, for all languages of kernels (see `kernel_launches.Lowering`)."""
+    """Lowering for GPUs, for all languages of kernels (see `kernel_forms.Lowering`)."""
 
     target: GpuTarget
 

@@ -1,32 +1,24 @@
 """Kernels of networks, for all targets: nodes of a graph become scheduled kernels and launches with packed constants.
 
-`pipeline.compile_kernels` has the order. A target gives its rules for graphs, its lowering of nodes (`Lowering`), and
-its code for scheduled kernels (`Maker`).
+`pipeline.compile_kernels` has the order. `kernel_forms` has the values that a target gives: its lowering of nodes
+(`Lowering`), and its code for scheduled kernels (`Maker`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 
-from .codegen.cpu.memory import aligned_copy
 from .graph.cost import count_operations
-from .graph.errors import ModelError, NodeError
-from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph, Node
-from .graph.int8_operators import Quantize
-from .graph.memory_plan import StoragePlan
-from .ir.expr import Buffer
 from .ir.printer import format_node
-from .ir.stmt import Program
+from .kernel_forms import Dump, KernelT, LoweredNetwork, Lowering, Made, MadeT, Maker, Progress, Target
 from .passes.pipeline import dump_node
 from .runtime.launch import Launch
 from .schedule import Schedule
@@ -35,75 +27,6 @@ from .schedule.trace import Step
 from .templates.chosen_knobs import UNUSABLE, ChosenKnobs
 from .templates.columns import Values
 from .templates.lowered_node import LoweredNode
-from .templates.registry import Registry
-
-Dump = Callable[[str, str], None]
-Progress = Callable[[int, int], object]
-"""Progress callback: called with the number of finished kernels, and of all kernels."""
-Target = TypeVar("Target")
-MadeT = TypeVar("MadeT")
-KernelT = TypeVar("KernelT")
-Network = TypeVar("Network")
-
-
-def _same(error: NodeError) -> ModelError:
-    return error
-
-
-def _accept(label: str, graph: Graph) -> None:
-    """Every graph can be compiled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphRules:
-    """A target's demands on graphs.
-
-    `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
-    throughout are computed in floats too. `join` and `tiling` as in `graph_passes`, `recurrent` as in
-    `import_float_model`. `refused` maps an error of the import to the error to raise. `check` gets the model's label
-    and its graph, and raises ModelError if the target has no code for it.
-    """
-
-    lanes: int
-    integer_lanes: int | None = None
-    join: bool = False
-    tiling: Tiling | None = None
-    recurrent: AbstractSet[str] = frozenset({"LSTM"})
-    refused: Callable[[NodeError], ModelError] = _same
-    check: Callable[[str, Graph], None] = _accept
-
-
-class Lowering(Protocol[Target]):
-    """A target's lowering of nodes."""
-
-    @property
-    def target(self) -> Target:
-        """The target that kernels are scheduled for."""
-        ...
-
-    @property
-    def templates(self) -> Registry[Any, Any]:
-        """The templates of the nodes' workloads."""
-        ...
-
-    @property
-    def rules(self) -> GraphRules:
-        """The demands on graphs whose nodes are lowered."""
-        ...
-
-    def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
-        """A node lowered without records; None for a node that needs no kernel."""
-        ...
-
-    def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
-        """All lowerings of a node between which a tuner may choose, the `default` first; all are equally exact."""
-        ...
-
-    def at_point(
-        self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
-    ) -> LoweredNode[Target, Any]:
-        """A lowered node that has a workload, with the knobs `values` of that workload's space."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,70 +36,6 @@ class Recorded(Generic[Target]):
     knobs: ChosenKnobs[Any]
     workload: Any
     lower: Callable[[Values], LoweredNode[Target, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredNetwork:
-    """A network's graph and storage plan. `label`: the model's name in messages. `started`: when its compilation
-    began, in seconds of `time.perf_counter`."""
-
-    label: str
-    graph: Graph
-    plan: StoragePlan
-    started: float
-
-    @property
-    def quantized(self) -> frozenset[str]:
-        """The float32 inputs that become integers."""
-        if not any(isinstance(node.operator, Quantize) for node in self.graph.nodes):
-            return frozenset()
-        from .graph.int8_for_processors import converted_inputs
-
-        return converted_inputs(self.graph)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Made(Generic[Target, MadeT]):
-    """A node's kernel: `values` of recorded knobs (None: the template's choice), and `made` from its `schedule`."""
-
-    lowered: LoweredNode[Target, Any]
-    values: Values | None
-    schedule: Schedule
-    made: MadeT
-    dump: Dump | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Maker(Generic[Target, MadeT, KernelT, Network]):
-    """The functions that turn one network's scheduled programs into a target's code.
-
-    `make` compiles a program under a name, with a dump; it may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
-    which waits for work that `make` left to a thread. `kernel` gives the value stored in launches, from the node's
-    name; `parameters` gives the buffers in argument order. `placed` brings a constant to the shape of its parameter, by
-    default on a cache line; for files `np.reshape` suffices. `dumped` ends the dumps. `refused` maps the label, a
-    node's name and its UNUSABLE error to the error to raise if no recorded knobs are the cause. `made` has the kernels
-    of earlier networks by key, and gets the new ones. `link` makes the result of all launches.
-    """
-
-    make: Callable[[Program, str, Dump | None], MadeT]
-    parameters: Callable[[MadeT], tuple[Buffer, ...]]
-    kernel: Callable[[MadeT, str], KernelT]
-    link: Callable[[LoweredNetwork, tuple[Launch[KernelT], ...]], Network]
-    settle: Callable[[MadeT], object] | None = None
-    placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
-    dumped: Callable[[MadeT, Dump], object] | None = None
-    refused: Callable[[str, str, Exception], Exception] = lambda label, node, error: error
-    made: dict[str, Made[Target, MadeT]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Form(Generic[Target, Network]):
-    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` gives the
-    `Maker` of a network's code in a `with` statement, whose end frees the threads of the compilation.
-    """
-
-    lowering: Lowering[Target]
-    making: Callable[[], AbstractContextManager[Maker[Target, Any, Any, Network]]]
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]

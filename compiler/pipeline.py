@@ -37,7 +37,8 @@ from .passes.pipeline import dump_node, dump_to
 if TYPE_CHECKING:
     from vdla.isa.config import Config
 
-    from .kernel_launches import Dump, Form, GraphRules, Lowering, Progress
+    from .graph_rules import GraphRules
+    from .kernel_forms import Dump, Form, Lowering, Progress
     from .records.book import RecordBook
     from .runtime.artifact import Compiled
     from .templates.chosen_knobs import ChosenKnobs
@@ -162,7 +163,8 @@ def compile_kernels(
     and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
     """
     from .graph.memory_plan import check_plan, plan_storage
-    from .kernel_launches import LoweredNetwork, lower_nodes, make_launches
+    from .kernel_forms import LoweredNetwork
+    from .kernel_launches import lower_nodes, make_launches
 
     started = time.perf_counter()
     dump = None if dump_passes is None else dump_to(dump_passes)
@@ -193,7 +195,7 @@ def compile_kernel(
     UserError.
     """
     from .ir.regions import write_buffers
-    from .kernel_launches import LoweredNetwork
+    from .kernel_forms import LoweredNetwork
     from .runtime.one_kernel import launched_alone
 
     started = time.perf_counter()

@@ -13,7 +13,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from vdla.compiler.kernel_launches import Lowering
+from vdla.compiler.kernel_forms import Lowering
 from vdla.compiler.pipeline import network_workloads
 from vdla.compiler.records.apply import knobs_from
 from vdla.compiler.records.book import CHECKED, book_of

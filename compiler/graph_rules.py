@@ -1,0 +1,38 @@
+"""The demands of a target on the graphs whose nodes become kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from .graph.errors import ModelError, NodeError
+from .graph.floating.use_winograd import Tiling
+from .graph.graph import Graph
+
+
+def _same(error: NodeError) -> ModelError:
+    return error
+
+
+def _accept(label: str, graph: Graph) -> None:
+    """Every graph can be compiled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRules:
+    """A target's demands on graphs.
+
+    `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
+    throughout are computed in floats too. `join` and `tiling` as in `graph_passes`, `recurrent` as in
+    `import_float_model`. `refused` maps an error of the import to the error to raise. `check` gets the model's label
+    and its graph, and raises ModelError if the target has no code for it.
+    """
+
+    lanes: int
+    integer_lanes: int | None = None
+    join: bool = False
+    tiling: Tiling | None = None
+    recurrent: AbstractSet[str] = frozenset({"LSTM"})
+    refused: Callable[[NodeError], ModelError] = _same
+    check: Callable[[str, Graph], None] = _accept

@@ -1,0 +1,118 @@
+"""The values by which a target takes part in the compilation of networks into kernels (`pipeline.compile_kernels`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from .codegen.cpu.memory import aligned_copy
+from .graph.graph import Graph, Node
+from .graph.memory_plan import StoragePlan
+from .graph_rules import GraphRules
+from .ir.expr import Buffer
+from .ir.stmt import Program
+from .runtime.launch import Launch
+from .schedule import Schedule
+from .templates.columns import Values
+from .templates.lowered_node import LoweredNode
+from .templates.registry import Registry
+
+Dump = Callable[[str, str], None]
+Progress = Callable[[int, int], object]
+"""Progress callback: called with the number of finished kernels, and of all kernels."""
+Target = TypeVar("Target")
+MadeT = TypeVar("MadeT")
+KernelT = TypeVar("KernelT")
+Network = TypeVar("Network")
+
+
+class Lowering(Protocol[Target]):
+    """A target's lowering of nodes."""
+
+    @property
+    def target(self) -> Target:
+        """The target that kernels are scheduled for."""
+        ...
+
+    @property
+    def templates(self) -> Registry[Any, Any]:
+        """The templates of the nodes' workloads."""
+        ...
+
+    @property
+    def rules(self) -> GraphRules:
+        """The demands on graphs whose nodes are lowered."""
+        ...
+
+    def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
+        """A node lowered without records; None for a node that needs no kernel."""
+        ...
+
+    def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
+        """All lowerings of a node between which a tuner may choose, the `default` first; all are equally exact."""
+        ...
+
+    def at_point(
+        self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
+    ) -> LoweredNode[Target, Any]:
+        """A lowered node that has a workload, with the knobs `values` of that workload's space."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredNetwork:
+    """A network's graph and storage plan. `label`: the model's name in messages. `started`: when its compilation
+    began, in seconds of `time.perf_counter`."""
+
+    label: str
+    graph: Graph
+    plan: StoragePlan
+    started: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Made(Generic[Target, MadeT]):
+    """A node's kernel: `values` of recorded knobs (None: the template's choice), and `made` from its `schedule`."""
+
+    lowered: LoweredNode[Target, Any]
+    values: Values | None
+    schedule: Schedule
+    made: MadeT
+    dump: Dump | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Maker(Generic[Target, MadeT, KernelT, Network]):
+    """The functions that turn one network's scheduled programs into a target's code.
+
+    `make` compiles a program under a name, with a dump; it may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
+    which waits for work that `make` left to a thread. `kernel` gives the value stored in launches, from the node's
+    name; `parameters` gives the buffers in argument order. `placed` brings a constant to the shape of its parameter, by
+    default on a cache line; for files `np.reshape` suffices. `dumped` ends the dumps. `refused` maps the label, a
+    node's name and its UNUSABLE error to the error to raise if no recorded knobs are the cause. `made` has the kernels
+    of earlier networks by key, and gets the new ones. `link` makes the result of all launches.
+    """
+
+    make: Callable[[Program, str, Dump | None], MadeT]
+    parameters: Callable[[MadeT], tuple[Buffer, ...]]
+    kernel: Callable[[MadeT, str], KernelT]
+    link: Callable[[LoweredNetwork, tuple[Launch[KernelT], ...]], Network]
+    settle: Callable[[MadeT], object] | None = None
+    placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
+    dumped: Callable[[MadeT, Dump], object] | None = None
+    refused: Callable[[str, str, Exception], Exception] = lambda label, node, error: error
+    made: dict[str, Made[Target, MadeT]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Form(Generic[Target, Network]):
+    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` gives the
+    `Maker` of a network's code in a `with` statement, whose end frees the threads of the compilation.
+    """
+
+    lowering: Lowering[Target]
+    making: Callable[[], AbstractContextManager[Maker[Target, Any, Any, Network]]]
