@@ -59,8 +59,8 @@ def moved_bias(
     """The bias' of each channel, int32 (O,), for weights `rows` (O, products), where the sums with the `wanted` bias',
     int64 (O,), may leave 32 bits.
 
-    It is the nearest bias' whose sums do not, provided that stage A of `stage`, with `scale`, saturates all sums of
-    the channel with either bias. Raises AccumulatorError otherwise.
+    The result is the value nearest to the wanted bias' with which sums stay in 32 bits, provided that requantization by
+    `scale` and `stage` saturates all sums of the channel with either bias'. Raises AccumulatorError otherwise.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive

@@ -118,8 +118,8 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
     """A ModelError about a node.
 
-    Not a NodeError: a tensor that is too large for one target is too large for all, so the network is not divided at
-    this node.
+    Not a NodeError, after which the network would be partitioned at this node: a tensor that is too large for one
+    target is too large for all.
     """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 

@@ -15,10 +15,10 @@ from .operators import Convolution
 
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """The rows and columns of a window that stay, and the window of these, without outer taps that read only padding at
-    every position of an (H, W) plane.
+    """`window` without the outer taps that read only padding at every position of an (H, W) `plane`.
 
-    Windows with large dilations have such taps.
+    Returns the rows and columns of taps that remain, and the smaller window. Windows with large dilations have such
+    taps.
     """
     slices: list[slice] = []
     ends, outputs = list(window.pads), window.outputs(*plane)

@@ -14,8 +14,8 @@ from .int8_operators import Int8Convolution, Int8Elementwise, Positions, Product
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph with additions of a constant to joined positions split by part, if a convolution or product that can
-    add the constant in stage B computes most positions.
+    """The graph in which a constant is added to each part of joined positions instead of to all of them, if a
+    convolution or product whose store can add its share of the constant computes most positions.
 
     For accelerators, before `fuse_combines`.
     """

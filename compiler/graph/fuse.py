@@ -22,9 +22,11 @@ from .rewrites import Rewrite, remove_dead, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:
-    """The rewrites for every target: clamps become bounds of the node before them, element-wise operators stage B of
-    convolutions (also before joined positions), tables of tables one table; dead nodes are removed, and model inputs
-    are flattened.
+    """The graph after the rewrites for every target.
+
+    Clamps become bounds of the node before them; element-wise operators become combinations (stage B) of the store of
+    convolutions, also before positions are joined; a table of tables becomes one table; dead nodes are removed; model
+    inputs are flattened.
     """
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:
@@ -35,7 +37,9 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """Model inputs that only convolutions over the whole plane read become (N, K); their bytes are the same."""
+    """The graph in which model inputs that only convolutions over the whole plane read have the shape (N, K), with the
+    same bytes.
+    """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:
         tensor = graph.tensors[graph_input.tensor]

@@ -34,7 +34,7 @@ from .rewrites import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """An element-wise clamp becomes bounds of the node that computes its input, if nothing else reads that node."""
+    """Fuses each element-wise clamp into the node that computes its input, as bounds, if no other node reads that."""
 
     def merge(first: Node, second: Node) -> Node | None:
         if not isinstance(second.operator, Int8Elementwise) or not second.operator.combination.only_clamps:
@@ -53,7 +53,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """A Channels node that reads another Channels node reads that node's inputs instead."""
+    """Makes each Channels node that reads another Channels node read that node's inputs instead."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -79,7 +79,7 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """An element-wise node whose operands are tables of one tensor, or the tensor itself, becomes one table: for
+    """Replaces each element-wise node whose operands are tables of one tensor, or the tensor itself, by one table: for
     example, a GELU written node by node.
 
     All roundings stay. Tables with other readers stay as well.
@@ -101,7 +101,7 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """An element-wise node that reads a table and the table's input, and nothing else, becomes part of the table: for
+    """Fuses each element-wise node that reads a table and the table's input, and nothing else, into the table: for
     example x * sigmoid(x), with both roundings.
     """
 
@@ -122,10 +122,10 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """A table that is the only reader of a product, or of a convolution without stage B and pool, becomes part of its
-    store.
+    """Fuses each table that is the only reader of a product, or of a convolution without pool and without an operand of
+    its store, into that node's store.
 
-    For accelerators with look-up tables. It must be the last rewrite: nothing else merges with the resulting nodes.
+    For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -145,8 +145,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Padding positions after the result of a 1x1 convolution, or after each row of it, whose values are arbitrary,
-    become part of the convolution: its store leaves gaps.
+    """Fuses padding positions of arbitrary value, after the result of a 1x1 convolution or after each row of the
+    result, into the convolution, whose store then leaves gaps.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -184,7 +184,7 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """A Swap of the result of a 1x1 convolution becomes part of the convolution, if that reads whole blocks of `block`
+    """Fuses each Swap of the result of a 1x1 convolution into the convolution, if this reads whole blocks of `block`
     positions: then no result is moved.
 
     For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
@@ -208,7 +208,7 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
 
 
 def _of_positions(operator: Int8Convolution) -> bool:
-    """Whether a convolution has a 1x1 window and nothing that moves or looks up its results."""
+    """Whether a convolution has a 1x1 window and one group, and neither a pool, phases, gaps nor a table."""
     return (
         operator.window == Window(kernel=(1, 1))
         and operator.groups == 1
@@ -227,8 +227,8 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """The Interleave of a transposed convolution's phases becomes part of the convolution, whose kernels then write
-    each output to its final position. For accelerators, after `fuse`, which does not handle convolutions with
+    """Fuses the Interleave of a transposed convolution's phases into the convolution, whose kernels then write each
+    output to its final position. For accelerators, after `fuse`, which does not handle convolutions with
     phases."""
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -243,13 +243,13 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """An element-wise sum, product or rescaling becomes stage B of the convolution or product that computes its
-    operand.
+    """Fuses each element-wise sum, product or rescaling into the convolution or product that computes an operand, as
+    the combination (stage B) of its store.
 
-    If convolutions compute both operands, the one with more multiplies takes it (of equals the later one): the longer
-    the array works on a tile, the more of the operand's load it hides. The fused node takes the place of the
-    element-wise one, where the other operand has been computed. `planes`: whether the operand of a convolution may have
-    one value for each plane.
+    If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
+    longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
+    the element-wise one, where the other operand has been computed. `planes`: whether the operand of a convolution may
+    have one value for each plane.
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
@@ -297,7 +297,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """A max-pool that is the only reader of a convolution without stage B moves before the convolution's stage A.
+    """Fuses each max-pool that is the only reader of a convolution without an operand: it then precedes requantization.
 
     `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.

@@ -35,9 +35,7 @@ def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """`te.blocks.Window` in any number of dimensions; `pads`: first those before each dimension, then those
-    after each.
-    """
+    """`te.blocks.Window` in any number of dimensions; `pads`: pads before each dimension, then pads after each."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -53,7 +51,7 @@ class Windows:
 def automatic_pads(
     mode: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: first those before each dimension, then those after each.
+    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: before each dimension, then after each dimension.
 
     SAME_...: ceil(size / stride) outputs.
     """

@@ -41,17 +41,18 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8Convolution:
-    """Inputs: data, and the operand of stage B where `post` has one. out[n, o] = `post` of bias[o] + sum over window of
+    """Inputs: data, and the second operand of `post` if it has one. out[n, o] = `post` of bias[o] + sum over window of
     weight[o] * data, with scale[o].
 
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
     point; positions outside the input read as `pad_value` (the input's zero point), never 0.
 
-    Optional parts. `pool`: the maximum of the sums over its windows precedes stage A; pads never win. `table`: int8
-    (256,) as in `Table`, applied between the stages where `post.table` is set. `phases`: this Interleave moves the
-    result. `share`: fraction of a convolution of the model that this node is: below 1 for a subset of its filters, 0
-    for a node that only moves values. `spaced` (columns, pitch): outputs are rows of `columns` positions, each followed
+    Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
+    never win. `table`: int8 (256,) as in `Table`, applied between stages A and B where `post.table` is set. `phases`:
+    this Interleave moves the result. `share`: fraction of the model's convolution that this node computes: below 1 for
+    a subset of its filters, 0 for a node that only moves values. `spaced` (columns, pitch): outputs are rows of
+    `columns` positions, each followed
     by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of each image are read, as an input
     (N, C, `taken`, 1), and the output has as many.
     """
@@ -85,7 +86,7 @@ class Int8MaxPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Int8AveragePool:
-    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale for the window's divisor.
+    """Input: data. out = requantization by `post` of bias + sum over window, with the scale for the window's divisor.
 
     Positions outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`,
     so pads add nothing. `divisors`, int32 (OH, OW): number of positions that each window counts. `scale_by_divisor`:
@@ -231,8 +232,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Inputs: a, b and, where `post` has one, the operand of stage B, of the output's shape. For each group, with its
-    (channel, position) in each tensor, for i below `rows` and j below `columns`
+    """Inputs: a, b and, if `post` has one, its operand, of the output's shape. For each group, with its (channel,
+    position) in each tensor, for i below `rows` and j below `columns`
 
         out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])

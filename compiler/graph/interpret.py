@@ -197,7 +197,7 @@ def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:
 
 
 def apply_combination(combination: Combination, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:
-    """Stage B on int8 `values` and, except for a rescaling, an int8 `operand` that broadcasts against them."""
+    """The `combination` (stage B) of int8 `values` and, except for a rescaling, an int8 `operand` that broadcasts."""
     if operand is not None and operand.ndim != values.ndim:
         values, operand = _four(values), _four(operand)
     if operand is None:
@@ -233,7 +233,7 @@ def apply_combination(combination: Combination, values: np.ndarray, operand: np.
 
 
 def convolution_sums(operator: Int8Convolution, data: np.ndarray) -> np.ndarray:
-    """int32 sums with bias, wrapped at 32 bits, (N, O, OH, OW), before pooling and stage A."""
+    """int32 sums with bias, wrapped at 32 bits, (N, O, OH, OW), before pooling and requantization."""
     weight, groups = operator.weight, operator.groups
     windows = _windows(_pad(data, operator.window.pads, operator.pad_value), operator.window)
     batch, channels, height, width = windows.shape[:4]

@@ -56,8 +56,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Least bytes of memory for a graph's tensors: inputs and outputs, plus the most bytes of other tensors that live
-    at a time.
+    """Lower bound on the bytes of memory for a graph's tensors: its inputs and outputs, plus the largest sum of other
+    tensors that live at one step.
     """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}

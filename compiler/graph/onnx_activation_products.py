@@ -30,7 +30,7 @@ from .onnx_values import Real, Waiting
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the product of two activations of equal leading axes; returns whether this target computes the node."""
+    """Binds a MatMul of two activations with equal leading axes; returns whether this target computes the node."""
     a, b = context.value(node, 0), context.value(node, 1)
     if not (context.abilities.products and isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -117,7 +117,7 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(places: Places | None) -> list[int] | None:
-    """The image of each matrix, if every image has the same number and they follow one another; else None."""
+    """The image of each matrix, if all images have equally many matrices, image after image; else None."""
     if places is None:
         return None
     found = [image for image, _, _ in places]
@@ -126,7 +126,9 @@ def _images(places: Places | None) -> list[int] | None:
 
 
 def _leading(shape: tuple[int, ...]) -> list[int]:
-    """The image of each matrix by the leading axes: the index along the first of several, else 0."""
+    """The image of each matrix of a value of this shape: its index along the first of several leading axes; 0 if there
+    is only one.
+    """
     *lead, _, _ = shape
     images = lead[0] if len(lead) > 1 else 1
     return np.repeat(np.arange(images), prod(lead) // images).tolist()
@@ -137,8 +139,8 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _places(context: ImportContext, value: Real, step: int) -> Places | None:
-    """Places of the matrices of `value`, positions at multiples of `step`; None if the layout does not have this
-    form."""
+    """(image, first channel, first position) of each matrix of `value`; None unless rows are positions, columns are
+    channels, matrices begin at whole blocks of channels and at positions that are multiples of `step`."""
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
     elements, plane = elements_of(context, value).reshape(-1, rows, columns), height * width
@@ -155,7 +157,9 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
 
 
 def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
-    """Moved matrices: by moving positions alone, or positions and then exchanging both, or element by element."""
+    """The matrices of `value`, moved to `images`: by a move of positions, by moves of positions and an exchange with
+    channels, or else element by element.
+    """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
         value = rows_of(context, node, value).data

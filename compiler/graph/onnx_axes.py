@@ -35,8 +35,8 @@ def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], defa
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
-    """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator is along that axis alone; before opset 13
-    it is along all axes from that one on."""
+    """(axis of a Softmax, LogSoftmax or Hardmax, whether it is along this axis alone). Before opset 13 the operator is
+    along all axes from `axis` on."""
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)
     return axis, alone or prod(shape[axis + 1 :]) == 1

@@ -112,7 +112,7 @@ def evaluate_node(
 def _alone(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
-    """A model of one node."""
+    """A model of this node alone, with the given inputs and initializers."""
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])

@@ -183,7 +183,7 @@ class GraphContext(NodeErrors):
         return next((dtype for dtype in self.types(node) if dtype in HALVES), None)
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Adds a constant made at import; returns its name, with a number behind it where it is taken."""
+        """Adds a constant made at import; returns its name: `name`, with a number appended if `name` is taken."""
         unique = self._unused(name)
         # The import computes some constants in float64; the graph stores them as float32.
         dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
@@ -202,7 +202,7 @@ class GraphContext(NodeErrors):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Adds a node that computes the ONNX node's first output, or `output` on the way to it, in this type.
+        """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate `output`.
 
         Fails where ONNX inferred another shape.
         """
@@ -260,5 +260,5 @@ class GraphContext(NodeErrors):
         return self._unused(f"{stem}.{what}")
 
     def _unused(self, name: str) -> str:
-        """`name`, with a number behind it where the model or the graph has a tensor of that name."""
+        """`name`, with a number appended if the model or the graph has a tensor of that name."""
         return unused(name, self.constants, self.tensors, self.static_shapes)

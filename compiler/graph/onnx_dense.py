@@ -55,8 +55,8 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of (..., K) with `rows` (M, K): a convolution whose kernel covers the stored tensor of (N,
-    K), or a 1x1 one over a tensor whose channels are the last axis."""
+    """The pending product of (..., K) with `rows` (M, K): for data (N, K) a convolution whose kernel covers the stored
+    tensor, else a 1x1 convolution over a tensor whose channels are the last axis."""
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
             node,

@@ -61,7 +61,9 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _is_pair(operands: list[Value | None], kind: type[Known], *, viewed: bool) -> bool:
-    """Whether one operand is a number of this kind, and the other a quantized tensor (`viewed`: behind a view)."""
+    """Whether one operand is a constant of one element and class `kind`, and the other a quantized tensor (`viewed`:
+    one with a view).
+    """
     for number, tensor in (operands, operands[::-1]):
         if isinstance(number, kind) and prod(number.shape) == 1 and isinstance(tensor, Real):
             known = isinstance(number, QuantizedConstant) or number.array.dtype.kind == "f"
@@ -126,7 +128,7 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in one layout: one of them is rearranged if they differ."""
+    """The two operands in one layout: one operand is rearranged if the layouts differ."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
@@ -269,5 +271,5 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
 
 
 def round_same(context: ImportContext, same: Same, to: Rounding) -> str:
-    """Rescales or clamps the tensor to the grid."""
+    """Adds the node that rescales or clamps the tensor of `same` to the grid of `to`; returns the result's name."""
     return rescale(context, same.data, to)

@@ -83,7 +83,7 @@ class Rounding:
     high: int
 
     def post(self) -> Post:
-        """The `Post` of sums of products: stage A with this grid and these bounds."""
+        """The `Post` of sums of products: requantization to `grid`, with bounds `low` and `high`."""
         return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
 
     def append(
@@ -108,7 +108,9 @@ class Rounding:
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """`append` of an element-wise node, named after the last ONNX node, with the shape of the first input."""
+        """Adds an element-wise node, named after the last ONNX node, whose result has the first input's shape; see
+        `append`.
+        """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
 
@@ -203,8 +205,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    """The pending value as a quantized tensor on its input's grid, if that needs no new rounding (maxima and ReLUs of
-    one tensor); else None."""
+    """The pending value as a quantized tensor on its input's grid, if rounding to that grid changes nothing (maxima and
+    ReLUs of one tensor); else None."""
     operation = pending.operation
     if not isinstance(operation, Maximum | Same):
         return None

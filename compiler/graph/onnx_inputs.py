@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Tensors that lead to a product of two activations, without a product with weights between, and to no operator
-    with windows."""
+    """Names of tensors from which a path without products with weights leads to a product of two activations, and none
+    to an operator with windows."""
     known = set(constants)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -60,8 +60,8 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Tensors that reach an operator with windows in their own order of dimensions: if of rank 3 they are lines (N, C,
-    L), not rows of channels."""
+    """Names of tensors that reach an operator with windows in their own order of dimensions: such a tensor of rank 3 is
+    a line (N, C, L), not rows of channels."""
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):

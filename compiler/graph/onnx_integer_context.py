@@ -180,7 +180,7 @@ class ImportContext(GraphContext):
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """`tensor`: functions of `onnx_emit.REALIZED` tell which types they take."""
+        """The same as `tensor`; each function in `onnx_emit.REALIZED` checks the types of its operands itself."""
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
@@ -196,7 +196,7 @@ class ImportContext(GraphContext):
         return node.inputs[index]
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Binds an unused name to a constant made at import; returns it."""
+        """Binds an unused name like `name` to a constant made at import; returns that name."""
         unique = self._unused(name)
         self.values[unique] = Constant(array=array)
         return unique
@@ -212,7 +212,7 @@ class ImportContext(GraphContext):
         return isinstance(self.value(node, index), Constant | QuantizedConstant)
 
     def _unused(self, name: str) -> str:
-        """`name`, with a number behind it where the model has a tensor of that name."""
+        """`name`, with a number appended if the model has a tensor of that name."""
         return unused(name, self.values, self.static_shapes)
 
     def add(
@@ -226,7 +226,7 @@ class ImportContext(GraphContext):
         dtype: DType = DType.FLOAT32,
     ) -> str:
         """Binds the node's first output, or `output`, to what the operator becomes in an integer graph: a value of
-        `shape`. `inputs`: names of values. `dtype` is the one of the values, as operators of integer graphs keep it."""
+        `shape`. `inputs`: names of values. `dtype` has no effect: operators of integer graphs keep the inputs' type."""
         from .onnx_emit import REALIZED
 
         del dtype
@@ -290,7 +290,7 @@ class ImportContext(GraphContext):
         return unique
 
     def node_name(self, name: str) -> str:
-        """The name for a new node, with a suffix where it is taken; it is taken from now on."""
+        """A name for a new node: `name`, with a suffix if another node has it. Later calls do not return it again."""
         unique = unused(name, self.node_names)
         self.node_names.add(unique)
         return unique
@@ -305,8 +305,8 @@ class ImportContext(GraphContext):
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def lies_in_order(self, data: Real) -> bool:
-        """Whether the value's elements are in their order in a tensor of its shape; a value (N, C, L) may be a tensor
-        (N, C, L, 1)."""
+        """Whether the value is its whole tensor, with the same shape and order of elements; a value (N, C, L) may be a
+        tensor (N, C, L, 1)."""
         natural = self.tensors[data.tensor].nchw
         return data.view is None and (
             len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural

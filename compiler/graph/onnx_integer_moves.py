@@ -99,7 +99,7 @@ def _positions(runs: Runs) -> np.ndarray:
 
 
 def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
-    """For each axis, whether its elements stay where they are."""
+    """For each axis, whether `positions` are all its positions in order: no element moves along it."""
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
 
@@ -226,8 +226,8 @@ def _joined(
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the parts along which the channel changes, if each axis changes only the channel or only the position;
-    else the last axis."""
+    """Axes along which the elements of the parts change their channel; the last axis alone if an axis changes both
+    channel and position, if the batch axis changes the channel, or if no axis does."""
     of_channels: set[int] = set()
     of_places: set[int] = set()
     for part in parts:
@@ -250,8 +250,8 @@ def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) ->
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """(tensor, channels in it) of a part that is whole channels with all positions in their order: the part's own
-    tensor if possible, else a new one."""
+    """(tensor, channel numbers in it) of a part as whole channels with all positions in order: in the part's own tensor
+    if it has this form, else in a new tensor."""
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
     plane = height * width

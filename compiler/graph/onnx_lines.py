@@ -26,7 +26,7 @@ PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0
 def on_planes(
     context: GraphContext, node: OnnxNode, import_node: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
-    """Imports a node on data (N, C, W) by `import_node`, which takes (N, C, H, W), as (N, C, 1, W)."""
+    """Imports a node on lines (N, C, W) as a node on images (N, C, 1, W), by `import_node`, which takes images."""
     data = context.operand(node, 0)
     batch, channels, width = data.shape
     plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))

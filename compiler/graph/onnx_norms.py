@@ -118,7 +118,9 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The square of rows minus their mean, or a normalization with a gain or offset applied."""
+    """The value of a node that reads a pending one: the squares of centred rows, or a normalization with one more gain
+    or offset; None for other nodes.
+    """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):
         twice = node.op_type == "Mul" and node.inputs[0] == node.inputs[1]

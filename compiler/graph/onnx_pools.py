@@ -106,7 +106,7 @@ def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edge
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
-    """Fails on a pool of what is no image, and on dilation."""
+    """Fails on a pool of a tensor that is no image (N, C, H, W), and on a dilated window."""
     plane_operand(context, node, data)
     if window.dilations != (1, 1):
         context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")

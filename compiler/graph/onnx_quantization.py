@@ -49,7 +49,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """The grid of an activation of `shape`; fails for several scales."""
+    """Scale and zero point of an activation of `shape` (`rounds`: from a QuantizeLinear); fails for several scales."""
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(

@@ -129,8 +129,8 @@ def check_texts(label: str, model: Message) -> None:
 
 
 def _broken(message: Message, where: str) -> Iterator[tuple[str, bytes]]:
-    """(place, bytes) of each text that is not UTF-8, which protobuf returns as bytes. Place: `graph.node[3].op_type`,
-    say."""
+    """(place, bytes) of each text that is not UTF-8, which protobuf returns as bytes. A place is a path of fields, such
+    as `graph.node[3].op_type`."""
     texts, parts = _fields(message.DESCRIPTOR)
     for name, repeated in texts:
         value = getattr(message, name)

@@ -65,11 +65,11 @@ def _resized(
 
 
 def integer_weights(fractions: np.ndarray) -> np.ndarray:
-    """int8 weights (O, 2) of two neighbours, whose sum is the same for all, for fractions of the second one, float32
-    (O,) from 0 to 1.
+    """int8 weights (O, 2) of the two neighbours of each output, from the second neighbours' `fractions`, float32 (O,)
+    from 0 to 1.
 
-    The sum is the least that represents all fractions exactly or, if none up to MOST_WEIGHT does, that with the least
-    error.
+    All rows have the same sum: the smallest sum that represents all fractions exactly or, if none up to MOST_WEIGHT
+    does, the sum with the smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums
@@ -84,11 +84,11 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
 def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds a pass over columns, rounded to the input's grid, and then one over rows; an axis that does not change adds
-    none.
+    """Adds a node that resizes columns, rounded to the input's grid, and then a node that resizes rows; an axis that
+    does not change needs no node.
 
-    Columns are adjacent in memory and an accelerator stores them one by one: there are fewer before the rows are
-    resized.
+    Columns come first because an accelerator stores resized columns one by one, and there are fewer of them before the
+    rows are resized.
     """
     source, tensor = data.quantization, data.tensor
     passes = [

@@ -65,8 +65,8 @@ def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
 
 
 def import_resize(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". Other axes than
-    rows and columns are moved to their places before."""
+    """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". Axes other than
+    rows and columns are first transposed to the places of rows and columns."""
     data = context.operand(node, 0)
     given = data.shape
     if len(given) != 4:

@@ -11,7 +11,7 @@ from .onnx_values import FloatInput, Operation, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Softmax over channels with the table `entries` (None: that of the tensor's scale), or a normalization over
+    """Softmax over channels by the table `entries` (None: the table for the tensor's scale), or a normalization over
     channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
 
     data: Real
@@ -41,7 +41,7 @@ OF_A_NORM = ("rows less their mean", "leave what a normalization computes of the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Centred(Operation):
-    """Rows minus their mean; for a normalization alone."""
+    """Rows minus their mean, a step of a normalization; no other operator can read them."""
 
     alone = OF_A_NORM
     data: Real
@@ -49,7 +49,7 @@ class Centred(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Squared(Operation):
-    """The squares of `Centred`; for a normalization alone."""
+    """The squares of `Centred` rows, a step of a normalization; no other operator can read them."""
 
     alone = OF_A_NORM
     data: Real

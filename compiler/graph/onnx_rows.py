@@ -95,7 +95,7 @@ def _operand(value: Value | None, operator: str) -> Real | None:
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """The real step of a score for each step of its tensor's stored values; None if steps are uneven."""
+    """Difference in score between neighbouring stored values of the scores' tensor; None if it is not constant."""
     match scores:
         case Real(quantization=quantization):
             return float(quantization.scale)
@@ -113,7 +113,7 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The tensor of pending scores that have a `step_of`, in their shape and view."""
+    """The tensor from which pending scores with a `step_of` are computed, in the shape and view of the scores."""
     assert isinstance(scores.operation, Same | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
 
@@ -164,9 +164,9 @@ def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
 
 
 def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bias int32, scale float32) such that (share + bias) * scale is share * `scale` + `offset`, float64 (C,) each.
+    """(bias int32, factor float32), with (share + bias) * factor = share * `scale` + `offset` up to rounding; all (C,).
 
-    If the bias would exceed LARGEST_BIAS, the scale is increased until it does not.
+    `scale`, `offset`: float64. The factor is `scale`, of larger magnitude where the bias would exceed LARGEST_BIAS.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))
     own = np.where(np.abs(scale) < least, np.copysign(least, scale), scale)
@@ -174,8 +174,8 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """(mantissa, shift) of the addend to the integer radicand that stands for `epsilon`, for rows of `length` numbers
-    of `scale`."""
+    """(mantissa, shift) of the integer that stands for `epsilon` under the square root of a normalization: `epsilon` *
+    (`length` / `scale`)**2, for rows of `length` elements in steps of `scale`."""
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)
     return min(whole >> shift, (1 << 16) - 1), min(shift, 31)

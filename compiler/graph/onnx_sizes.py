@@ -24,7 +24,7 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """`with_dimensions` for a series of sizes: the model is read once, and its weights are not copied."""
+    """A function like `with_dimensions` for a series of sizes: the model is read once, its weights are not copied."""
     read = read_model(source)
 
     def sized(sizes: Mapping[str, int]) -> SizedModel:

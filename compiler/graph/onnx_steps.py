@@ -55,7 +55,7 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The import that steps are made for: it gives shapes of inputs, stores constants and raises errors."""
+    """The import for which nodes are written: it knows the shapes of inputs, stores constants and raises errors."""
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102
     def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
@@ -112,7 +112,7 @@ class Steps(Nodes[Storing]):
         self.context.refuse(self.node, problem, way_out)
 
     def done(self, result: str, index: int = 0) -> None:
-        """Makes `result` output `index` of the replaced node."""
+        """Makes `result` the output `index` of the replaced node, by an Identity; no effect on an omitted output."""
         if index < len(self.node.outputs) and self.node.outputs[index]:
             self.add("Identity", result, output=self.node.outputs[index])
 

@@ -172,7 +172,9 @@ def is_whole(context: ImportContext, value: Real) -> bool:
 
 
 def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real) -> Real:
-    """The value, of the shape of `other`, in a tensor with the layout of that of `other`, which is whole."""
+    """`value` in a tensor with the layout of the tensor of `other`. Both values have one shape; `other` is whole
+    (`is_whole`).
+    """
     natural, theirs = context.tensors[other.tensor].nchw, elements_of(context, other)
     elements = elements_of(context, value)
     if natural == context.tensors[value.tensor].nchw and np.array_equal(theirs, elements):
@@ -274,8 +276,8 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """The tensor of shape `shape` whose position p has channels `channel`[:, p] of position `places`[p] of the tensor
-    of `data`: a Channels node for each distinct choice of channels, then one Positions node."""
+    """Name of a tensor of shape `shape`: its position p has channels `channel`[:, p] of position `places`[p] of the
+    tensor of `data`. Adds a Channels node for each distinct choice of channels, then one Positions node."""
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}
     which = np.empty_like(places)
@@ -299,8 +301,8 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """The tensor of positions `index` (N, H, W), counted over images, and channels `taken` (first, count) of the tensor
-    of `data`; this tensor itself if nothing moves. Index -1 is a zero or, with `filled` False, arbitrary."""
+    """Name of the tensor with positions `index` (N, H, W), counted over images, and channels `taken` (first, count), of
+    the tensor of `data`; that tensor's name if nothing moves. Index -1: zeros or, with `filled` False, any values."""
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
     alike = index.shape == (batch, height, width) and count == channels
@@ -322,8 +324,8 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """The tensor whose channels are the first `positions` positions of the tensor of `data`, and whose positions, a
-    `plane`, are the channels `taken` (first, count; None: all) of it."""
+    """Name of a tensor whose channels are the first `positions` positions of the tensor of `data`, and whose positions,
+    in rows and columns of `plane`, are that tensor's channels `taken` (first, count; None: all)."""
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
     operator, key = Swap(positions=positions, channels=some), (data.tensor, (*shape, *(some or ())), b"")

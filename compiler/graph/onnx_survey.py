@@ -31,7 +31,7 @@ Kind = Literal["constant", "entry", "result", "pending", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSurvey:
-    """Result of the survey for one node, by its first output.
+    """The survey's result for one node, that is, for its first output.
 
     `kind`: constant: known at import. entry: a tensor from outside, quantized or reshaped on its way in; nothing is
     computed. result: a tensor that the accelerator computes; `quantization` is its grid if it is dequantized to

@@ -55,7 +55,9 @@ def _row(
     when: str = "",
     whole: bool = False,
 ) -> Row[Any, Any]:
-    """A row. `place`: FILE:FUNCTION without the prefix of the kind; lists of names are separated by spaces."""
+    """A row of the table. `place`: FILE:FUNCTION, FILE without the prefix that all files of this `kind` have. `reads`,
+    `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. See `Row`.
+    """
     file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located
     return Row(

@@ -112,7 +112,8 @@ Bias = Known | None
 class Operation:
     """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
 
-    `alone`: problem and way out where the operation is rounded before the operator that it is for.
+    `alone`: (problem, way out) for the error if a QuantizeLinear reads an operation that is only a step of another
+    operator; None if it may.
     """
 
     __slots__ = ()
@@ -121,8 +122,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waiting(Operation):
-    """An operation that no other operator looks into; `round` adds its integer operators and returns the name of the
-    result's tensor."""
+    """An operation that no other operator can be merged with; `round` adds its integer operators and returns the name
+    of the result's tensor."""
 
     round: Callable[[ImportContext, Rounding], str]
 

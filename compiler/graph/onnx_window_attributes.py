@@ -66,7 +66,7 @@ def read_windows(
 
 
 def on_plane(windows: Windows) -> Window:
-    """Windows over two dimensions."""
+    """`windows` over two dimensions as a `Window`."""
     top, left, bottom, right = windows.pads
     return Window(
         kernel=(windows.kernel[0], windows.kernel[1]),
@@ -100,7 +100,7 @@ def import_convolution(context: GraphContext, node: OnnxNode) -> None:
 
 
 def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str, ...]:
-    """Name of the constant bias of a node with so many filters; none where it is left out."""
+    """The name of the constant bias of a node with `filters` filters, as a tuple; empty if the bias is left out."""
     if not any(node.inputs[2:]):
         return ()
     if not context.is_constant(node, 2):

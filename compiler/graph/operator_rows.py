@@ -91,7 +91,7 @@ class Row(Generic[Context, Result]):
     when: Callable[[Context, OnnxNode], object] | None = None
 
     def needed(self, context: Context, node: OnnxNode) -> bool:
-        """Whether `when` says so."""
+        """Whether a node needs the steps of this row, by the function `when`."""
         return self.when is not None and bool(self.when(context, node))
 
     def __call__(self, context: Context, node: OnnxNode) -> Result:

@@ -27,7 +27,7 @@ def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection
 def _phases(
     accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
 ) -> tuple[int, ...]:
-    """The phase of each node if even phases are the accelerator's (`first`) or the CPU's."""
+    """The phase of each node. Phases 0, 2, ... run on the accelerator if `first`, else on the CPU."""
     phases: list[int] = []
     for on, before in zip(accelerated, predecessors, strict=True):
         parity = 0 if on == first else 1

@@ -73,8 +73,8 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Values as the fewest runs of equal steps: one run, or one for each place in a period, or runs of consecutive
-    values.
+    """`values` as few runs with equal steps between 0 and `most`: runs of consecutive places, or, if fewer, one run for
+    each place in a period.
     """
     plain = _plain_runs(values, most)
     count = len(values)
@@ -144,8 +144,8 @@ def _turned(box: Box) -> Box:
 
 
 def _line(box: Box) -> tuple[int, int, int] | None:
-    """Key of a box of one column: boxes with equal keys have equal rows and steps and may be merged. None for other
-    boxes.
+    """Key of a box of one column: boxes with equal keys have equally many rows in equal steps, and may be merged. None
+    for wider boxes.
     """
     if box.columns > 1:
         return None

@@ -62,7 +62,7 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Compulsory traffic, in bytes, of the ONNX convolution or matrix product in a node: the input elements that some
     window reads, weights, output and biases.
 
-    A node that is one part of a divided convolution counts its share of the input.
+    A node with only some of a convolution's filters (`share` below 1) counts that share of the input.
     """
     node = as_convolution(node)
     if isinstance(operator := node.operator, Attention):
@@ -87,9 +87,7 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """Two lists, for the left and the right factors of the products: every group, with the position of the first
-    element of its factor.
-    """
+    """(left, right) factors: for each group (the group, (channel, position) of the first element of its factor)."""
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
@@ -101,8 +99,8 @@ def _positions_read(plane: Pair, window: Window) -> int:
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
-    """Roofline of a node in cycles: its multiplies at full use of the array, or its bytes on the bus, whichever takes
-    longer.
+    """Roofline bound of a node in cycles: its multiplies at full use of the array, or its compulsory bytes on the bus,
+    whichever takes longer.
     """
     compute = count_macs(graph, node) / config.multiplies_per_cycle
     return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)

@@ -97,7 +97,7 @@ class State:
 
 
 def _same_order(a: Tensor, b: Tensor) -> bool:
-    """Whether two layouts of one shape put its elements in the same order in memory."""
+    """Whether two tensors of one shape have their elements in the same order in memory, in their two layouts."""
     _, channels, *rest = a.shape
     single = math.prod(rest) == 1
     whole = [t.block == 1 or channels % t.block == 0 for t in (a, b)]

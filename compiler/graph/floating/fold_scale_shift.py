@@ -132,8 +132,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """Scale and shift of an expression in one unknown; scale None if it reads no unknown. None if the expression is not
-    linear.
+    """(scale, shift) of an expression that is linear in one unknown; scale None if it reads no unknown. None for other
+    expressions.
     """
     match body:
         case Const(value=value):

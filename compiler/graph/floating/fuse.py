@@ -53,11 +53,11 @@ class _Pairs:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """Cached `with_result`."""
+        """The cached result of the function `with_result`."""
         return self._joined(with_result, graph, before, node)
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """Cached `inlined`."""
+        """The cached result of the function `inlined`."""
         return self._joined(inlined, graph, node, before)
 
     def _joined(

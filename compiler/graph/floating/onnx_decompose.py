@@ -13,12 +13,14 @@ MOST_NEIGHBOURS = 256
 
 
 def has_variables(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether an input behind the first is missing or no constant."""
+    """Whether an input after the first is missing or not constant."""
     return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
 
 
 def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether each step of a softmax rounds to 16 bits, as it does in a runtime that computes in 16 bits."""
+    """Whether each step of a softmax is to be rounded to 16 bits, as runtimes do that compute in 16 bits: if its input
+    is a 16-bit float and the model's opset at least 13.
+    """
     return context.half_type(node) is not None and context.opset >= 13
 
 

@@ -74,7 +74,7 @@ def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) ->
 
 
 def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
-    """Whether no dimension of an input is 1 and broadcast."""
+    """Whether input `index` has the full size of each of its letters: no dimension of size 1 is broadcast."""
     return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
 

@@ -233,7 +233,7 @@ def _function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether no template has the node: it has a weight that is no constant, or more than two spatial dimensions."""
+    """Whether a node has no template, because its weight is not constant or it has more than two spatial dimensions."""
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
     return len(context.tensor(node, 0).shape) > 4

@@ -78,7 +78,9 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _joined(node: OnnxNode) -> Expr:
-    """Logical operators as arithmetic on uint8: "and" and "or" of expressions would branch before they read."""
+    """The expression of Not, And, Or or Xor, in arithmetic on uint8: the logical operators of expressions would branch
+    before they read their second operand.
+    """
     a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:
         case "Not":

@@ -28,7 +28,7 @@ from .onnx_pointwise import add_elementwise
 
 
 def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Conv."""
+    """Imports a Conv without a template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape)
     windows = read_windows(context, node, data.shape[2:], weight.shape[2:])
@@ -43,7 +43,7 @@ def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
-    """Imports ConvTranspose."""
+    """Imports a ConvTranspose without a template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
     sizes, kernel = data.shape[2:], weight.shape[2:]
@@ -156,7 +156,7 @@ def global_pool_steps(s: FloatSteps) -> None:
 
 
 def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a MaxPool gives indices, or is of 8-bit integers."""
+    """Whether a MaxPool has indices as its second output, or 8-bit integers as its input."""
     return any(node.outputs[1:]) or context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
 
 

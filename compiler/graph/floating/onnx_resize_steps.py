@@ -27,7 +27,7 @@ DISPUTED = {
 
 
 def in_taps(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a Resize needs the steps of this file, as no template has it."""
+    """Whether a Resize needs the steps of this file, because no template computes it."""
     shape = context.tensor(node, 0).shape
     mode, coordinates, _ = modes_of(context, node)
     resized = {axis.axis for axis in resized_axes(context, node, shape) if axis.changes}
@@ -148,7 +148,9 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of elements up to `reach` away (`reach` / `scale` if the axis shrinks), and their scaled distances."""
+    """Indices of the elements at most `reach` (`reach` / `scale` if the axis shrinks) from each coordinate, and their
+    distances times min(`scale`, 1). A coordinate is `left` + `ratio`.
+    """
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1
     steps = np.arange(first, 2 - first)

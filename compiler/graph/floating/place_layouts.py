@@ -90,8 +90,8 @@ def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
 def _keeps_zeros(
     state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether the lanes of the output's last block that hold no channel are zeros, if these lanes of each input are
-    zeros.
+    """Whether an element-wise operator maps zeros in the spare lanes (lanes without a channel) of its inputs' last
+    blocks to zeros in those of its output.
     """
     if output.shape[1] % block == 0:
         return True

@@ -23,8 +23,8 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node with decisions of its own. `group`: the tensor whose scale its result `tensor` shares; `weighted`: it has
-    weights.
+    """A node with decisions of its own. `group`: the tensor whose scale the node's result `tensor` shares; `weighted`:
+    whether the node has weights.
 
     A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
     """
