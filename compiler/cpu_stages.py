@@ -17,7 +17,7 @@ from .codegen.cpu.machine_code import CodeWorker
 from .codegen.cpu.memory import Constants
 from .codegen.cpu.module import Module, lower
 from .graph.graph import Graph, Node
-from .graph.int8_operators import Quantize
+from .graph.int8_operators import Int8Operator, Quantize
 from .graph_rules import GraphRules
 from .ir.stmt import Program
 from .ir.types import DType
@@ -28,6 +28,7 @@ from .runtime.network_archive import NetworkCode
 from .templates.columns import Values
 from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node
+from .templates.cpu.lower_int8 import lower_int8_node
 from .templates.cpu.lowered import LoweredCpuNode
 from .templates.cpu.table import CPU
 from .templates.cpu.workload import CpuWorkload
@@ -61,11 +62,13 @@ class CpuLowering:
 
     def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
         """The node lowered with the default knobs of its processor template."""
+        if isinstance(node.operator, Int8Operator):
+            return lower_int8_node(graph, node, node.operator)
         return lower_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
         """The default lowering alone: processors have one method for each node."""
-        lowered = lower_node(self.target, graph, node)
+        lowered = self.default(graph, node)
         return () if lowered is None else (lowered,)
 
     def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:

@@ -7,7 +7,7 @@
 | fuse nodes | `graph/fuse.py` | the same, or `graph/floating/pipeline.py` |
 | legalize nodes, layouts | `templates/vdla/legalize.py` | `graph/int8_for_processors.py`, or the same |
 | plan memory | `codegen/vdla/link.py`, at the end | `graph/memory_plan.py` |
-| lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower.py`, `templates/gpu/lower.py` |
+| lower to expressions | `templates/vdla/lower.py`, `chains.py` | `templates/cpu/lower*.py`, `templates/gpu/lower.py` |
 | choose knobs | `vdla_stages.py`, `node_points.py` | `kernel_launches.py`, `templates/chosen_knobs.py` |
 | schedule loops | `templates/vdla/lower.py`: `lower_node` | `templates/cpu/table.py`, `templates/gpu/table.py` |
 | generate code | `codegen/vdla/emit.py` | `kernel_launches.py` with a form of the target |

@@ -38,7 +38,7 @@ from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.schedule import replay
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.cpu.lower import lower_node
+from vdla.compiler.templates.cpu.lower_int8 import lower_int8_node
 
 from .random_networks import builder, network
 
@@ -110,7 +110,7 @@ def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
     tensors = dict(arrays)
     tensorized = 0
     for node in ready.nodes:
-        step = lower_node(target, ready, node)
+        step = lower_int8_node(ready, node, node.operator)
         assert step is not None
         program, constants = step.program, dict(step.constants)
         if scheduled:

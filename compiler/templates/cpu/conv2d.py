@@ -20,8 +20,7 @@ from ...te.blocks import Window
 from .conv2d_default import choose_knobs, conv_waits
 from .conv2d_knobs import COPY_BYTES_CYCLE, Knobs, Taps, part_blocks, reduction_loops, taps_of
 from .loops import has_loop, parallel_loop, parts_of, peel_ragged
-from .partial_sums import named, ordered_terms, sum_in_memory, sum_in_parts, unroll_terms
-from .register_tile import PREFETCH_BYTES
+from .partial_sums import PREFETCH_BYTES, named, ordered_terms, sum_in_memory, sum_in_parts, unroll_terms
 
 
 def schedule(

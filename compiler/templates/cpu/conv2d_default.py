@@ -20,13 +20,10 @@ from ...te.blocks import Window, ceil_div
 from ..columns import Columns
 from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
 from .conv2d_knobs import Knobs, reduction_loops
-from .loops import team_times
-from .partial_sums import even_part
-from .register_tile import VECTOR_COST, choose_tile, most_steps, waits_for_weights
+from .conv2d_tile import MOST_VECTORS, choose_positions, points
+from .loops import even_part, team_times
+from .partial_sums import most_steps, waits_for_weights
 
-MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
-"""Most rows, positions and blocks of filters of a tile: more positions with few filters wait for their loads (28
-positions of one block are 20% slower than 16)."""
 MOST_BLOCKS = 64
 """Most blocks into which a row of outputs is cut: enough for any cache, and for the threads of a pool."""
 NEAR_SHARE = 2 / 3
@@ -68,7 +65,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
 
 
 def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
-    """Whether a tile waits for its weights, so that prefetches pay (`register_tile.waits_for_weights`)."""
+    """Whether a tile waits for its weights, so that prefetches pay (`partial_sums.waits_for_weights`)."""
     shapes = {b.name: b.shape for b in program.parameters}
     groups, blocks = shapes["Y"][1:3]
     weights = prod(shapes["W"]) * 4
@@ -79,41 +76,6 @@ def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
     return waits_for_weights(target, panel=panel, weights=weights, cycles=cycles)
 
 
-def choose_positions(
-    target: CpuTarget,
-    sizes: tuple[int, int, int],
-    depth: int,
-    shape: Shape | None = None,
-    vector_cost: float = VECTOR_COST,
-    most_vectors: int = MOST_VECTORS,
-) -> tuple[int, int, int]:
-    """Rows, columns and blocks of filters of the cheapest tile.
-
-    `sizes`: rows, columns and blocks of filters of the whole output. `shape`: for a convolution that may skip taps that
-    read only pads.
-    """
-    shares = None
-    if shape is not None and shape.few_taps:
-        rows, columns = shape.taps
-        shares = (
-            np.array([rows.live(n, sizes[0]) for n in range(1, min(sizes[0], MOST_ROWS) + 1)]),
-            np.array(
-                [columns.live(n, sizes[1]) for n in range(1, min(sizes[1], target.vector_registers) + 1)]
-            ),
-        )
-    most = (MOST_ROWS, MOST_POSITIONS, most_vectors)
-    return choose_tile(target, sizes, depth, most, shares, vector_cost)
-
-
-def choose_row_block(target: CpuTarget, shape: Shape, tile: tuple[int, int, int]) -> int:
-    """The number of output rows in a block with the least cost on one thread; `tile`: rows, columns and blocks of
-    filters.
-    """
-    sizes = np.arange(tile[0], shape.oh + tile[0], tile[0])
-    cost = cycles(target, shape, _points(shape, tile, sizes, np.full_like(sizes, shape.ow)))
-    return int(sizes[int(np.argmin(cost.waiting + cost.copying))])
-
-
 def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
     """The best knobs with sums in registers."""
     tile = choose_positions(target, (shape.oh, shape.ow, shape.blocks), shape.depth, shape)
@@ -121,10 +83,10 @@ def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
     if shape.oh == 1:
         count = ceil_div(shape.ow, columns)
         sizes = np.array([ceil_div(count, n) * columns for n in range(1, min(count, MOST_BLOCKS) + 1)])
-        e = _points(shape, tile, np.ones_like(sizes), sizes)
+        e = points(shape, tile, np.ones_like(sizes), sizes)
     else:
         sizes = np.arange(rows, shape.oh + rows, rows)
-        e = _points(shape, tile, sizes, np.full_like(sizes, shape.ow))
+        e = points(shape, tile, sizes, np.full_like(sizes, shape.ow))
     best = _best(target, shape, e, parallel, 0.0 if shape.oh == 1 else EQUAL)
     block = int(sizes[best[0]])
     knobs = Knobs(rows=rows, columns=columns, vectors=vectors, row_block=block)
@@ -155,7 +117,7 @@ def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None
     for count in strips:
         sizes = np.array([ceil_div(tiles, n) * step for n in pieces])
         blocks = (np.ones_like(sizes), sizes) if one_row else (sizes, np.full_like(sizes, shape.ow))
-        e = _points(shape, tile, *blocks, part=part * unit, strips=count)
+        e = points(shape, tile, *blocks, part=part * unit, strips=count)
         fitting = np.flatnonzero(cycles(target, shape, e).near <= 0.75 * target.cache_bytes[1])
         fitting = fitting[: MOST_TRIED if parallel else 1]
         if not len(fitting):
@@ -166,23 +128,6 @@ def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None
         if best is None or found[2] < best.cycles:
             best = _found(found, replace(knobs, row_block=1, column_block=block) if one_row else knobs)
     return best
-
-
-def _points(
-    shape: Shape,
-    tile: tuple[int, int, int],
-    row_blocks: np.ndarray,
-    column_blocks: np.ndarray,
-    *,
-    part: int | None = None,
-    strips: int = 0,
-) -> Columns:
-    """Points with one tile, blocks of `row_blocks` by `column_blocks` positions, and defaults for all other knobs."""
-    values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
-    values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}
-    values["part"] = shape.default_terms if part is None else part
-    fixed = {name: np.full(len(row_blocks), value, np.int64) for name, value in values.items()}
-    return {**fixed, "row_block": row_blocks, "column_block": column_blocks}
 
 
 _Best = tuple[int, float, float, float]

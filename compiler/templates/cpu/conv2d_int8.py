@@ -16,7 +16,7 @@ from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import Window, ceil_div
 from .conv2d_cost import shape_of
-from .conv2d_default import choose_positions, choose_row_block
+from .conv2d_tile import choose_positions, choose_row_block
 from .loops import parallel_loop, parts_of, peel_ragged
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ...ir.stmt import Program
 from ...te.blocks import Window
-from .partial_sums import part_size
+from .loops import part_size
 
 REMOTE_BYTES_CYCLE = 8.0
 """Bytes per cycle from beyond the second-level cache, counted where arithmetic does not hide the transfer."""

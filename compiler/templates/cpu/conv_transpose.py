@@ -15,7 +15,7 @@ from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
 from ...te.blocks import Window
-from .conv2d_default import choose_positions
+from .conv2d_tile import choose_positions
 from .loops import parallel_loop, peel_ragged
 
 FILTERS = 4

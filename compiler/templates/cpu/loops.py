@@ -1,5 +1,5 @@
 """Loops of schedules on a CPU: vectorized, divided among threads in pieces of equal work, with tiles along borders as
-separate kernels.
+separate kernels; and the lengths of partial sums.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ...ir.expr import Const, Expr
 from ...ir.stmt import For
 from ...ir.types import DType
 from ...ir.visit import free_vars, loops
+from ...passes.sum_in_blocks import BLOCK_TERMS, LONGEST
 from ...schedule import Schedule
 from ...schedule.peel import FIRST, LAST
 from ...te.blocks import ceil_div
@@ -182,3 +183,22 @@ def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) ->
 def row_partials(target: CpuTarget) -> int:
     """The argument `width` of row operators on this target: the number of partial results of a row, a few vectors."""
     return VECTORS * target.lanes(DType.FLOAT32)
+
+
+def part_size(terms: int, unit: int = 1) -> int | None:
+    """The number of units, of `unit` terms each, in a partial sum of a sum of `terms`; None if the sum is too short to
+    be cut.
+
+    Parts divide the sum evenly if such parts are more than half as long as the longest.
+    """
+    units = terms // unit
+    most = max(1, BLOCK_TERMS // unit)
+    if units <= max(most, LONGEST // unit):
+        return None
+    return even_part(units, most)
+
+
+def even_part(units: int, most: int) -> int:
+    """The largest divisor of `units` that is at most `most`, if it is more than half of `most`; else `most`."""
+    even = max(d for d in range(1, most + 1) if units % d == 0)
+    return even if even * 2 > most else most

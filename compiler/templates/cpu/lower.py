@@ -10,7 +10,6 @@ from types import MappingProxyType
 from ...codegen.cpu.machine import CpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Operator
 from ...graph.operators import (
     AveragePool,
     BatchNormalization,
@@ -73,11 +72,7 @@ have an expression are "generic".
 
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
-    """The kernel of a node; None for a view, which computes nothing."""
-    if isinstance(node.operator, Int8Operator):
-        from .lower_int8 import lower_int8_node
-
-        return lower_int8_node(graph, node, node.operator)
+    """The kernel of a node of floats (`lower_int8` has integers); None for a view, which computes nothing."""
     operator = computed(graph, node)
     match operator:
         case Reshape() | Join():

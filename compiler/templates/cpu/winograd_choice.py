@@ -13,7 +13,7 @@ from ...ir.types import DType
 from ...te.blocks import ceil_div
 from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
 from ...te.ops.winograd import OUTPUTS
-from .conv2d_default import choose_positions
+from .conv2d_tile import choose_positions
 from .register_tile import tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0

@@ -8,9 +8,9 @@ from math import prod
 from ....ir.expr import Const
 from ....ir.stmt import Copy
 from ....ir.visit import walk
-from ..loops import VECTORS
-from ..partial_sums import part_size
-from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, most_steps, row_block, written_steps
+from ..loops import VECTORS, part_size
+from ..partial_sums import most_steps, written_steps
+from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
 

@@ -11,8 +11,7 @@ from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import find_statement, free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import sum_in_parts
-from ..register_tile import ask_early, waits_for_weights
+from ..partial_sums import ask_early, sum_in_parts, waits_for_weights
 from .cost import effective_values
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (

@@ -18,8 +18,8 @@ from ....ir.stmt import Program, Reduce
 from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
 from ...space import Axis
-from ..partial_sums import part_size
-from ..register_tile import written_steps
+from ..loops import part_size
+from ..partial_sums import written_steps
 from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
