@@ -52,9 +52,8 @@ class Int8Convolution:
     never win. `table`: int8 (256,) as in `Table`, applied between stages A and B where `post.table` is set. `phases`:
     this Interleave moves the result. `share`: fraction of the model's convolution that this node computes: below 1 for
     a subset of its filters, 0 for a node that only moves values. `spaced` (columns, pitch): outputs are rows of
-    `columns` positions, each followed
-    by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of each image are read, as an input
-    (N, C, `taken`, 1), and the output has as many.
+    `columns` positions, each followed by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of
+    each image are read, as an input (N, C, `taken`, 1), and the output has as many.
     """
 
     weight: np.ndarray
@@ -204,8 +203,8 @@ class TransposedProduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resample:
-    """Input: data. Along rows (`axis` 0) or columns (1) the output at p is stage A of `post`, of bias + sum over t of
-    `weight`[p, t] * data[`first`[p] + t], with `scale`.
+    """Input: data. Along rows (`axis` 0) or columns (1) the output at p is bias + sum over t of `weight`[p, t] *
+    data[`first`[p] + t], requantized by `scale` and `post`.
 
     `first` is int64 (O,), `weight` int8 (O, taps), all of whose rows have the same sum; a tap of weight 0 reads
     nothing. `bias` is `-zero_point * sum` for the input's zero point.
@@ -254,7 +253,7 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Input: data. A row is all channels of a position. out = stage A of `post`, of bias[c] + share, with scale[c].
+    """Input: data. A row is all channels of a position. out = bias[c] + share, requantized by scale[c] and `post`.
 
     The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
     with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
