@@ -18,9 +18,16 @@ from vdla.benchmarks.harness.results import ROOT
 
 NAMES = tuple(row.name for row in BENCHMARKS)
 OPTIONS = (
-    Option("name", "run this one; other words are its own", nargs="*", metavar="NAME", known=NAMES, kind="benchmark"),
-    Option("--group", "names of its members alone", choices=(BENCH, CAMPAIGN)),
-)  # fmt: skip
+    Option(
+        "name",
+        "benchmark to run; all further words are its arguments",
+        nargs="*",
+        metavar="NAME",
+        known=NAMES,
+        kind="benchmark",
+    ),
+    Option("--group", "list only the names of the benchmarks in this group", choices=(BENCH, CAMPAIGN)),
+)
 
 
 def main(options: Given) -> None:

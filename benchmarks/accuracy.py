@@ -92,8 +92,8 @@ def measure(name: str, images: int | None) -> dict[str, Any]:
 
 
 OPTIONS = (
-    Option("--network", "one of them; else all", choices=tuple(NETWORKS)),
-    Option("--images", "held-out images; else all", int),
+    Option("--network", "network to measure (default: all)", choices=tuple(NETWORKS)),
+    Option("--images", "number of held-out images (default: all)", int),
     *OUTPUT,
 )
 

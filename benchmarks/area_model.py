@@ -6,8 +6,9 @@ with machines that were not fitted.
 The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Each machine is a
 numbered draw. The draws below HELD_OUT are the training machines. Training machines that are left out of a fit in turn
 decide the interval of predictions, and whether the structured model is used alone or with XGBoost on its residuals. The
-draws from HELD_OUT on are predicted once, and no fit may use them. They are so few that their share inside the interval
-is known to some 4% only; so fit and interval are also repeated on SPLITS random splits of the training machines.
+draws from HELD_OUT on are predicted once, and no fit may use them. They are few, so the share of them that is inside
+the interval is known to some 4% only; fit and interval are therefore also repeated on SPLITS random splits of the
+training machines.
 
 Machines share modules: `seen_in_training` is the share of the predicted machines' logic in modules that some training
 machine has too, and the number of predicted machines whose longest path some training machine has too. The difference

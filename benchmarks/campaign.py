@@ -38,7 +38,11 @@ STEPS = (
 )  # fmt: skip
 NAMES = tuple(step.name for step in STEPS)
 ABOUT = "; ".join(f"{step.name}, {step.about}" for step in STEPS)
-OPTIONS = (Option("steps", f"else all: {ABOUT}", nargs="*", metavar="STEP", known=NAMES, kind="step"),)
+OPTIONS = (
+    Option(
+        "steps", f"steps to run (default: all): {ABOUT}", nargs="*", metavar="STEP", known=NAMES, kind="step"
+    ),
+)
 
 
 def main(options: Given) -> int:

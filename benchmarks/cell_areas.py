@@ -291,7 +291,7 @@ def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
 
 OPTIONS = (
     COUNT.but(default=60),
-    Option("--draws", "these numbers, in this order", int, nargs="+", metavar="N"),
+    Option("--draws", "numbers of the draws to measure, in this order", int, nargs="+", metavar="N"),
     LIBERTY,
     WRITE,
 )

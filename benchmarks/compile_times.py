@@ -67,9 +67,14 @@ class Row:
 
 
 OPTIONS = (
-    Option("--models", "shipped models; all, unless --files is given", nargs="+", choices=MODELS),
-    Option("--files", "ONNX files of your own", Path, (), nargs="+"),
-    Option("--targets", "as for vdla compile", nargs="+", default=TARGETS),
+    Option(
+        "--models",
+        "shipped models to compile (default: all, or none with --files)",
+        nargs="+",
+        choices=MODELS,
+    ),
+    Option("--files", "ONNX files to compile instead of shipped models", Path, (), nargs="+"),
+    Option("--targets", "targets, as for vdla compile", nargs="+", default=TARGETS),
     ROUNDS.but(default=1),
     *OUTPUT,
 )

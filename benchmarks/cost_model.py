@@ -240,13 +240,13 @@ def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
 
 
 OPTIONS = (
-    ONLY.but(nargs="+", help="spaces whose names begin so"),
+    ONLY.but(nargs="+", help="only spaces whose names begin with one of these"),
     POINTS.but(default=256),
-    Option("--splits", "how often the points are split into training and held out", int, 10),
-    SAMPLES.but(default=[16, 32, 64, 128], nargs="+", help="points that models are trained on"),
+    Option("--splits", "number of random splits of the points into training and held-out points", int, 10),
+    SAMPLES.but(default=[16, 32, 64, 128], nargs="+", help="numbers of training points"),
     SEED,
     Option(
-        "--data", "folder of measurements: read where they are there, else written", Path, metavar="FOLDER"
+        "--data", "folder of measurements: existing ones are read, new ones written", Path, metavar="FOLDER"
     ),
     JSON,
 )

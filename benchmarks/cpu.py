@@ -28,7 +28,7 @@ def line(row: Row) -> str:
 
 OPTIONS = (
     ONLY.but(part=True),
-    Option("--others", "shapes of other networks than the papers'", flag=True),
+    Option("--others", "measure shapes of networks that the papers did not measure", flag=True),
     ROUNDS.but(default=9),
     *OUTPUT,
 )

@@ -130,13 +130,20 @@ def line(row: Mapping[str, Any]) -> str:
 
 OPTIONS = (
     ONLY.but(default=list(NETWORKS), group="networks"),
-    Option("--files", "ONNX files instead", Path, nargs="+", metavar="FILE", group="networks"),
     Option(
-        "--originals", "networks made here", nargs="*", choices=ORIGINALS, metavar="NAME", group="networks"
+        "--files", "measure networks from these ONNX files", Path, nargs="+", metavar="FILE", group="networks"
+    ),
+    Option(
+        "--originals",
+        "measure the networks of codesign/models/originals (default: all of them)",
+        nargs="*",
+        choices=ORIGINALS,
+        metavar="NAME",
+        group="networks",
     ),
     ROUNDS.but(default=25),
     *OUTPUT,
-    AGAIN.but(help="measure originals anew that the file has"),
+    AGAIN.but(help="measure again the originals that the results file has"),
 )
 
 

@@ -1,5 +1,5 @@
-"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and the share of layers that
-compute no products.
+"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and the share of cycles in
+layers without products.
 
     python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--chain N] [--json] [--write]
 
@@ -137,11 +137,11 @@ def table(figures: dict[str, Any]) -> Iterator[str]:
 
 
 OPTIONS = (
-    Option("--layers", "of the encoder", int, BertSizes().layers),
-    Option("--width", "numbers of a token", int, BertSizes().width),
-    Option("--heads", "of the attention", int, BertSizes().heads),
-    Option("--sequence", "tokens", int, 128),
-    Option("--chain", "bytes of the chain memory", int, CHAIN_BYTES),
+    Option("--layers", "number of layers of the encoder", int, BertSizes().layers),
+    Option("--width", "width: elements of a token", int, BertSizes().width),
+    Option("--heads", "number of attention heads", int, BertSizes().heads),
+    Option("--sequence", "number of tokens", int, 128),
+    Option("--chain", "size of the chain memory in bytes", int, CHAIN_BYTES),
     *OUTPUT,
 )
 

@@ -51,9 +51,9 @@ Rows = list[dict[str, Any]]
 
 
 OPTIONS = (
-    PROGRAMS.but(default=18, help="programs of each machine that is fitted on"),
-    Option("--rows", "replays that are there already, and the place of new ones", Path, metavar="FILE"),
-    Option("--judge", "predict the machines that no fit has used", flag=True),
+    PROGRAMS.but(default=18, help="number of programs of each machine in the fit"),
+    Option("--rows", "file of replays: existing ones are read, new ones are added", Path, metavar="FILE"),
+    Option("--judge", "also predict the machines that no fit has used", flag=True),
     WRITE,
 )
 

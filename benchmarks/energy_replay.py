@@ -21,7 +21,11 @@ from vdla.hw.activity.power import electrical, energy_of
 from vdla.hw.activity.timing_tool import as_the_tool_counts, part_of, tool_power
 from vdla.verify.energy_programs import energy_program
 
-OPTIONS = (Option("--machine", "of the energy model", choices=list(machines()), default="tiny"), SEED, WRITE)
+OPTIONS = (
+    Option("--machine", "a machine of the energy model", choices=list(machines()), default="tiny"),
+    SEED,
+    WRITE,
+)
 
 
 def main(options: Given) -> None:

@@ -87,8 +87,8 @@ def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str
 OPTIONS = (
     DESIGNS.but(default=300),
     WORKERS,
-    Option("--strategy", "as for vdla explore", default="model"),
-    FOLDER.but(help="keep the study here"),
+    Option("--strategy", "search strategy, as for vdla explore", default="model"),
+    FOLDER.but(help="folder in which the study is stored"),
     *OUTPUT,
 )
 

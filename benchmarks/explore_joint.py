@@ -5,15 +5,15 @@
 All machines (accelerator configurations) have the same DRAM (8 bytes a cycle, 100 cycles of latency) and at most the
 area of `vta` by the area model; milliseconds are cycles at the predicted clock.
 
-- "default machine, tuned": `vta` with TUNED schedules a layer tried.
-- "best machine, default schedules": a search of `--designs` machines for the latency, schedules by the templates.
-- "the same, then tuned": its best machine with TUNED schedules a layer tried.
-- "joint": a search of as many machines from the same first points, TRIALS schedules a layer tried on each; its best
-  machine then with TUNED, as the two above.
+- "default machine, tuned": `vta`, with TUNED trials of schedules for each layer.
+- "best machine, default schedules": the best of `--designs` machines in a search for latency, with default schedules.
+- "the same, then tuned": the same machine, with TUNED trials for each layer.
+- "joint": the best of equally many machines in a search with TRIALS trials for each layer on each machine, which begins
+  with the same machines; then TUNED trials for each layer, as above.
 
-Both searches are by `--strategy model`, by seed. "gain by trials" is what N schedules a layer gain in cycles over the
-templates' on machines of smaller and smaller scratchpads. A study that was ended goes on from its records in `--folder`
-(build/explore_joint). With `--write` the figures go to benchmarks/results/explore_joint.json.
+Both searches use `--strategy model` and run once for each seed. "gain by trials" is the speedup by N trials for each
+layer over default schedules, on machines of smaller and smaller scratchpads. An interrupted study continues from its
+records in `--folder` (build/explore_joint). With `--write` the figures go to benchmarks/results/explore_joint.json.
 """
 
 from __future__ import annotations

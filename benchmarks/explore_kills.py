@@ -185,7 +185,7 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
     }
 
 
-OPTIONS = (Option("--kills", "studies that are killed", int, 20), *OUTPUT)
+OPTIONS = (Option("--kills", "number of studies that are killed", int, 20), *OUTPUT)
 
 
 def main(options: Given) -> int:

@@ -133,7 +133,7 @@ def compare(networks: tuple[Network, ...], known: Known, compared: Compared, see
 OPTIONS = (
     Option(
         "--records",
-        "the whole space's study; evaluated where it is not there",
+        "folder of the study of the whole space; points without a record are evaluated",
         Path,
         metavar="DIR",
         required=True,

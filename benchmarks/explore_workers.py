@@ -168,9 +168,13 @@ def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
 
 
 OPTIONS = (
-    Option("what", "evaluations of known cost, or real ones", choices=("known", "real")),
-    DESIGNS.but(help="evaluated on the clock; 192 of known cost, 60 real ones"),
-    ROUNDS.but(help="1 of known cost, 5 real ones"),
+    Option(
+        "what",
+        "known: evaluations that sleep for a known time; real: real evaluations",
+        choices=("known", "real"),
+    ),
+    DESIGNS.but(help="number of timed evaluations (default: 192 known, 60 real)"),
+    ROUNDS.but(help="number of rounds (default: 1 known, 5 real)"),
     *OUTPUT,
 )
 

@@ -101,8 +101,8 @@ def measure(path: Path, config: str) -> dict[str, Any]:
 
 
 OPTIONS = (
-    Option("action", "with torch the files are made, without it they are run", choices=("make", "run")),
-    Option("folder", "of the ONNX files", Path),
+    Option("action", "make: write the ONNX files (needs torch); run: run them", choices=("make", "run")),
+    Option("folder", "folder of the ONNX files", Path),
     names_of(NETWORKS, "network"),
     CONFIG,
     WRITE,

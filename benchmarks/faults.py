@@ -17,7 +17,7 @@ from vdla.benchmarks.harness.output import finish
 from vdla.verify.faults.injected import run_fault
 from vdla.verify.faults.table import FAULTS
 
-OPTIONS = (PROGRAMS.but(default=200), ONLY.but(help="names of faults", part=True), *OUTPUT)
+OPTIONS = (PROGRAMS.but(default=200), ONLY.but(help="names of the faults to test", part=True), *OUTPUT)
 
 
 def main(options: Given) -> int:

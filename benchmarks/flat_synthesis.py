@@ -32,7 +32,9 @@ MACHINES = ("tiny", "4x8", "4x4 bus 16")
 
 
 OPTIONS = (
-    Option("--machine", "of the energy model", choices=list(machines()), nargs="+", default=MACHINES),
+    Option(
+        "--machine", "machines of the energy model", choices=list(machines()), nargs="+", default=MACHINES
+    ),
     LIBERTY,
     WRITE,
 )

@@ -119,7 +119,13 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
 
 OPTIONS = (
     RUNS.but(default=7),
-    Option("--network", "these alone", choices=sorted(NETWORKS), nargs="+", default=sorted(NETWORKS)),
+    Option(
+        "--network",
+        "measure only these networks",
+        choices=sorted(NETWORKS),
+        nargs="+",
+        default=sorted(NETWORKS),
+    ),
     *OUTPUT,
 )
 

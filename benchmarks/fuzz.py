@@ -48,12 +48,12 @@ takes minutes.
 
 
 OPTIONS = (
-    Option("--kinds", "of cases", choices=COUNTS, nargs="+", default=list(COUNTS)),
-    COUNT.but(help="cases of each kind; else as many as the page shows"),
-    Option("--first", "the first case", int, 0),
-    Option("--case", "this one alone", int),
+    Option("--kinds", "kinds of cases to run", choices=COUNTS, nargs="+", default=list(COUNTS)),
+    COUNT.but(help="number of cases of each kind (default: each kind's own number)"),
+    Option("--first", "index of the first case", int, 0),
+    Option("--case", "run only the case with this index", int),
     SEED,
-    WORKERS.but(help="processes that run cases"),
+    WORKERS.but(help="number of processes that run cases"),
     WRITE,
 )
 

@@ -56,13 +56,13 @@ RESULTS = Path(__file__).parent / "results"
 
 
 OPTIONS = (
-    Option("--device", "a GPU, or cuda:emulated", default="cuda:0"),
-    Option("--arch", "what cuda:emulated emulates", default="sm_90"),
-    Option("--check-only", "time nothing", flag=True),
-    ONLY.but(help="rows and groups of this name"),
-    Option("--update", "write these rows into the card's file, and leave its others", flag=True),
+    Option("--device", "a GPU (cuda:0), or cuda:emulated", default="cuda:0"),
+    Option("--arch", "architecture that cuda:emulated emulates", default="sm_90"),
+    Option("--check-only", "check outputs, and time nothing", flag=True),
+    ONLY.but(help="check and time only the rows and groups with these names"),
+    Option("--update", "replace these rows in the card's results file, and leave its other rows", flag=True),
     ROUNDS.but(default=15),
-    Option("--library-convolutions", "torch.compile has cuDNN's convolutions only", flag=True),
+    Option("--library-convolutions", "torch.compile uses only cuDNN's convolutions", flag=True),
     JSON,
 )
 

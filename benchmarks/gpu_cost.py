@@ -29,9 +29,15 @@ TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.jso
 
 
 OPTIONS = (
-    Option("records", "records of the tuner", Path, nargs="*", metavar="RECORDS.jsonl"),
-    Option("--arch", "the architecture of the records' card", default="sm_90a"),
-    Option("--all", "a line for every workload", flag=True),
+    Option(
+        "records",
+        "files of tuning records (default: the committed candidates)",
+        Path,
+        nargs="*",
+        metavar="RECORDS.jsonl",
+    ),
+    Option("--arch", "architecture of the card on which the records were measured", default="sm_90a"),
+    Option("--all", "print a line for every workload", flag=True),
     JSON,
 )
 

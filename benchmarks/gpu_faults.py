@@ -17,7 +17,7 @@ from vdla.benchmarks.harness.command_line import ONLY, WRITE, Given, run_script
 from vdla.benchmarks.harness.results import write_results
 from vdla.verify.faults.gpu import FAULTS, run_fault
 
-OPTIONS = (ONLY.but(help="names of faults", part=True), WRITE)
+OPTIONS = (ONLY.but(help="names of the faults to test", part=True), WRITE)
 
 
 def main(options: Given) -> int:

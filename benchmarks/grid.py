@@ -230,14 +230,22 @@ def shown(row: dict[str, Any], names: Sequence[str]) -> str:
 
 OPTIONS = (
     Option(
-        "--arrays", "inputs x outputs, with commas between", default=",".join(f"{i}x{o}" for i, o in ARRAYS)
+        "--arrays",
+        "sizes of arrays, block_in x block_out, separated by commas",
+        default=",".join(f"{i}x{o}" for i, o in ARRAYS),
     ),
-    Option("--networks", f"with commas between; else {','.join(NETWORKS)}"),
-    Option("--mobilenets", " and ".join(MOBILENETS), flag=True),
-    Option("--extensions", "of --mobilenets, taps and more", default=",".join(FOR_DEPTHWISE)),
-    Option("--buses", "bytes a cycle, with commas between", default=",".join(map(str, BUSES))),
-    Option("--latencies", "cycles of a read, with commas between", default=",".join(map(str, LATENCIES))),
-    Option("--large", "128x128, one image and eight", flag=True),
+    Option("--networks", f"networks, separated by commas (default: {','.join(NETWORKS)})"),
+    Option("--mobilenets", "measure " + " and ".join(MOBILENETS), flag=True),
+    Option(
+        "--extensions",
+        "extensions of the machines of --mobilenets, separated by commas",
+        default=",".join(FOR_DEPTHWISE),
+    ),
+    Option("--buses", "bytes per cycle of the buses, separated by commas", default=",".join(map(str, BUSES))),
+    Option(
+        "--latencies", "read latencies in cycles, separated by commas", default=",".join(map(str, LATENCIES))
+    ),
+    Option("--large", "measure ResNet-50 on an array of 128x128, for one image and for eight", flag=True),
     *OUTPUT,
 )
 

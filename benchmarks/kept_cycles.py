@@ -138,8 +138,8 @@ def _of_encoder(document: Mapping[str, Any], chain: int) -> int:
 
 
 OPTIONS = (
-    ONLY.but(metavar="FILE", help="files of results"),
-    Option("--quick", "those that take seconds", flag=True),
+    ONLY.but(metavar="FILE", help="results files to compare"),
+    Option("--quick", "only networks that take seconds to quantize and compile", flag=True),
 )
 
 

@@ -209,11 +209,18 @@ def line(row: dict[str, Any]) -> str:
 OPTIONS = (
     names_of(MODELS, "model"),
     SIMULATE,
-    Option("--layers", "print each layer", flag=True),
+    Option("--layers", "print the figures of each layer", flag=True),
     WRITE,
     AGAIN,
-    Option("--base", "time the compilation of BERT-base's encoder", flag=True),
-    Option("--file", "quantized files", Path, [], nargs="*", metavar="PATH"),
+    Option("--base", "also time the compilation of BERT-base's encoder", flag=True),
+    Option(
+        "--file",
+        "also measure these quantized ONNX files, which start at token ids",
+        Path,
+        [],
+        nargs="*",
+        metavar="PATH",
+    ),
 )
 
 

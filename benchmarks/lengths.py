@@ -214,7 +214,11 @@ def _write(row: Mapping[str, Any]) -> None:
 
 OPTIONS = (
     names_of(CASES, "model"),
-    Option("--tolerance", "else the compiler's own", float),
+    Option(
+        "--tolerance",
+        "largest allowed slowdown of a length against a network of its own (default: the compiler's)",
+        float,
+    ),
     ROUNDS.but(default=15),
     *OUTPUT,
 )

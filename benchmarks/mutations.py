@@ -1,4 +1,4 @@
-"""Mutations of the RTL, made by Yosys: how many co-simulation catches, and which survive.
+"""Mutations of the RTL, made by Yosys: the number that co-simulation catches, and the survivors.
 
     python benchmarks/mutations.py [--machine tiny] [--seeds 2 3 4] [--count 200] [--programs 500] [--jobs 2] [--json]
                                    [--write]
@@ -166,12 +166,12 @@ def line(campaign: dict[str, Any]) -> str:
 
 
 OPTIONS = (
-    Option("--machine", f"a preset, or {EIGHT!r}", default="tiny"),
-    SEEDS.but(default=[2, 3, 4], nargs="+", help="of the mutations; a campaign each"),
+    Option("--machine", f"machine: a preset, or {EIGHT!r}", default="tiny"),
+    SEEDS.but(default=[2, 3, 4], nargs="+", help="seeds of the mutations, one campaign for each"),
     COUNT.but(default=200),
     PROGRAMS.but(default=500),
     JOBS,
-    Option("--seconds", "of a comparison, once it is prepared", float, 40.0),
+    Option("--seconds", "seconds of a comparison, without its preparation", float, 40.0),
     *OUTPUT,
 )
 

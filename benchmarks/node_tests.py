@@ -111,9 +111,9 @@ def text(document: dict[str, Any]) -> str:
 
 
 OPTIONS = (
-    Option("names", "operators or cases; else all", nargs="*", metavar="NAME", part=True),
+    Option("names", "operators or cases (default: all cases)", nargs="*", metavar="NAME", part=True),
     *OUTPUT,
-    Option("--messages", "print what became of each case that is not right", flag=True),
+    Option("--messages", "print the message of each case that is not right", flag=True),
 )
 
 

@@ -46,9 +46,9 @@ OTHERS = ("small_cnn", "mlp", "dqn")
 
 
 OPTIONS = (
-    Option("model", "an ONNX file", Path),
-    Option("--machine", "a preset or a TOML file", default="vta"),
-    Option("--share", "of the program that is looked at", float, 0.005),
+    Option("model", "ONNX file of the network", Path),
+    Option("--machine", "machine: a preset or a TOML file", default="vta"),
+    Option("--share", "share of the program's operations whose operands are sampled", float, 0.005),
     WRITE,
 )
 

@@ -136,21 +136,28 @@ def size_of(name: str, wanted: int | None) -> int:
 OPTIONS = (
     names_of(NAMES, "network"),
     Option(
-        "--size", "rows and columns of images, or the least that a network takes; else the original's", int
+        "--size",
+        "rows and columns of images, at least the smallest size that a network accepts (default: the original size)",
+        int,
     ),
     SIMULATE,
-    WRITE.but(help="keep the rows in benchmarks/results/NAME.json, NAME by --results"),
-    Option("--results", f"else {RESULTS_NAME}", default=RESULTS_NAME, metavar="NAME"),
+    WRITE.but(help="write the rows to benchmarks/results/NAME.json, with NAME from --results"),
+    Option(
+        "--results",
+        f"name of the results file, without .json (default: {RESULTS_NAME})",
+        default=RESULTS_NAME,
+        metavar="NAME",
+    ),
     AGAIN,
     Option(
         "--extensions",
-        f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
+        f"extensions of the machine in addition to vta's (default: {', '.join(NEEDED)})",
         nargs="*",
         default=NEEDED,
         choices=EXTENSIONS,
         metavar="NAME",
     ),
-    Option("--chain", "of the chain memory, which vta has not; else 0", int, 0, metavar="BYTES"),
+    Option("--chain", "size of the chain memory (default: 0, no chain memory)", int, 0, metavar="BYTES"),
 )
 
 

@@ -141,9 +141,9 @@ def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
 
 
 OPTIONS = (
-    Option("folder", "of the ONNX files", Path),
+    Option("folder", "folder to which the ONNX files are written", Path),
     names_of(NAMES, "network"),
-    Option("--quantize", "quantized ones too, in FOLDER/q", flag=True),
+    Option("--quantize", "also make quantized files, in FOLDER/q", flag=True),
 )
 
 

@@ -4,7 +4,7 @@
 
 The parts, in this order:
 
-    results    files of results whose cycles are not today's: their own command is run again
+    results    files of results with other cycles than the simulator gives now: the file's own command is run again
     tables     tables and pictures of the pages (benchmarks/readme.py)
     tutorials  outputs of docs/tutorials (tests/helpers/tutorials.py)
     notebooks  outputs of notebooks, those of cells that measure apart (notebooks/run_notebooks.py)
@@ -35,7 +35,14 @@ PARTS = {
 
 OPTIONS = (
     CHECK,
-    Option("--without", "parts", nargs="+", default=[], choices=("results", *PARTS), metavar="PART"),
+    Option(
+        "--without",
+        "leave out these parts",
+        nargs="+",
+        default=[],
+        choices=("results", *PARTS),
+        metavar="PART",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""One-line mutants of the Python sources, on lines drawn at random: how many the tests notice, and which survive.
+"""One-line mutants of the Python sources, on random lines: the number that the tests notice, and the survivors.
 
     python benchmarks/python_mutants.py [--count 100] [--seed 1] [--jobs 2] [--limit 240] [--covering FILE] [--write]
 
@@ -233,8 +233,10 @@ OPTIONS = (
     COUNT.but(default=100),
     SEED.but(default=1),
     JOBS,
-    Option("--limit", "seconds of one mutant's tests, without it", float, 240),
-    Option("--covering", "file of the coverage by test: read, or made", Path, metavar="FILE"),
+    Option("--limit", "most seconds of the tests of one mutant, as measured without the mutant", float, 240),
+    Option(
+        "--covering", "file of the coverage by test; read if it exists, else written", Path, metavar="FILE"
+    ),
     WRITE,
 )
 

@@ -193,7 +193,7 @@ def show(row: dict[str, object]) -> None:
 
 OPTIONS = (
     ONLY.but(nargs="+", choices=NETWORKS, default=NETWORKS, metavar=None),
-    Option("--budget", "decisions that each search tries", int, 60),
+    Option("--budget", "number of decisions that each search tries", int, 60),
     SAMPLES.but(default=16),
     *OUTPUT,
 )

@@ -1,5 +1,5 @@
-"""The RTL against the simulator on one machine: ResNet-18 on Verilator, on the simulator with data, and timing alone.
-And how long `vdla rtl` takes on small and large machines.
+"""The RTL against the simulator on one machine: times of ResNet-18 on Verilator, on the simulator with data, and on the
+simulator without data; and the duration of `vdla rtl` on small and large machines.
 
     python benchmarks/rtl.py [--part run emission] [--config vta] [--model resnet18] [--rounds 3] [--json] [--write]
 
@@ -126,9 +126,15 @@ def print_figures(figures: dict[str, object]) -> None:
 
 OPTIONS = (
     CONFIG,
-    Option("--model", "resnet18, small_cnn or mlp", default="resnet18"),
-    Option("--part", "these alone", nargs="+", choices=("run", "emission"), default=["run", "emission"]),
-    ROUNDS.but(default=3, least=1, help="processes for each time of `emission`"),
+    Option("--model", "network to run: resnet18, small_cnn or mlp", default="resnet18"),
+    Option(
+        "--part",
+        "measure only these parts",
+        nargs="+",
+        choices=("run", "emission"),
+        default=["run", "emission"],
+    ),
+    ROUNDS.but(default=3, least=1, help="number of processes for each time of the part emission"),
     *OUTPUT,
 )
 

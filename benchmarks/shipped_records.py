@@ -1,5 +1,5 @@
-"""Makes the tuning records that ship with the package, on the preset configurations: of the papers' layers each alone,
-and of ResNet-18's layers inside the whole network.
+"""Makes the tuning records that ship with the package, on the preset configurations: records of the papers' single
+layers, and of ResNet-18's layers inside the whole network.
 
     python benchmarks/shipped_records.py [--configs vta osdi18 edge8 tiny] [--trials 96] [--in-place 1500]
                                          [--jobs 2] [--write]
@@ -102,12 +102,18 @@ def measured(config: str, folder: Path) -> list[Record]:
 
 
 OPTIONS = (
-    Option("--configs", "presets", nargs="+", default=["vta", "osdi18", "edge8", "tiny"], metavar="NAME"),
-    TRIALS.but(default=96, help="of each layer"),
-    Option("--in-place", "trials in the whole of ResNet-18", int, 1500, metavar="N"),
-    JOBS.but(help="configurations at a time"),
-    WRITE.but(help="replace these configurations' records"),
-    Option("--measure", "the same schedules again, without a search", flag=True),
+    Option(
+        "--configs",
+        "presets whose records are made",
+        nargs="+",
+        default=["vta", "osdi18", "edge8", "tiny"],
+        metavar="NAME",
+    ),
+    TRIALS.but(default=96, help="number of trials of each layer"),
+    Option("--in-place", "number of trials in the whole network ResNet-18", int, 1500, metavar="N"),
+    JOBS.but(help="number of configurations that are tuned at the same time"),
+    WRITE.but(help="replace the records of these configurations in the shipped file"),
+    Option("--measure", "measure the shipped schedules again, without a search", flag=True),
 )
 
 

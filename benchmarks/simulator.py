@@ -149,8 +149,8 @@ def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
 
 
 OPTIONS = (
-    Option("program", "a saved program; without it, convolution tiles on vta", nargs="?"),
-    Option("--tiles", "of convolution, without a program", int, 1000),
+    Option("program", "file of a saved program (default: convolution tiles on vta)", nargs="?"),
+    Option("--tiles", "number of convolution tiles, if no program is given", int, 1000),
     RUNS.but(default=REPEAT),
     *OUTPUT,
 )

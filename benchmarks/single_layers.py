@@ -20,7 +20,7 @@ from vdla.benchmarks.harness.single_layers import layers, single_layer_case
 
 OPTIONS = (
     ONLY.but(default=list(layers()), choices=list(layers()), metavar=None),
-    Option("--threads", "of both sides", int, 1),
+    Option("--threads", "number of threads of either side", int, 1),
     ROUNDS.but(default=25),
     WRITE,
 )

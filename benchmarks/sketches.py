@@ -161,7 +161,12 @@ def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) ->
     )
 
 
-OPTIONS = (ONLY.but(nargs="+", help="programs whose names begin so"), POINTS.but(default=64), SEED, JSON)
+OPTIONS = (
+    ONLY.but(nargs="+", help="only programs whose names begin with one of these"),
+    POINTS.but(default=64),
+    SEED,
+    JSON,
+)
 
 
 def main(options: Given) -> None:

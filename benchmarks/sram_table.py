@@ -104,7 +104,7 @@ def macro(cacti: Path, words: int, width: int, defaults: str) -> dict[str, float
 
 
 OPTIONS = (
-    Option("--cacti", "folder of the program and its tech_params", Path, metavar="DIR", required=True),
+    Option("--cacti", "folder of the program cacti and its tech_params", Path, metavar="DIR", required=True),
     WRITE.but(help="write hw/synthesis/cells/sram.json"),
 )
 

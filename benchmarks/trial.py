@@ -98,7 +98,7 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
 
 OPTIONS = (
     LAYERS.but(default=[f"conv2d:{name}" for name in CONVOLUTIONS]),
-    Option("--candidates", "of each layer", int, 20),
+    Option("--candidates", "number of candidates of each layer", int, 20),
     CONFIG,
     SEED,
     *OUTPUT,

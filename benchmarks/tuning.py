@@ -337,11 +337,13 @@ def table(figures: dict[str, Any]) -> str:
 
 OPTIONS = (
     LAYERS.but(choices=list(CONVOLUTIONS), default=list(CONVOLUTIONS), metavar=None),
-    Option("--searches", "these alone", nargs="+", choices=list(SEARCHES), default=list(SEARCHES)),
+    Option(
+        "--searches", "run only these searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES)
+    ),
     SEEDS,
     JOBS,
-    Option("--no-transfer", "no runs with transfer", flag=True),
-    AGAIN.but(help="repeat the runs that the results have"),
+    Option("--no-transfer", "leave out the searches that transfer from other layers", flag=True),
+    AGAIN.but(help="repeat the runs that the results file has"),
     *OUTPUT,
 )
 

@@ -177,16 +177,16 @@ OPTIONS = (
     LAYERS.but(choices=CONVOLUTIONS, metavar=None),
     SEEDS.but(default=3),
     TRIALS.but(default=128),
-    Option("--random", "legal points that are drawn for the quantiles; 0: none", int, 64),
+    Option("--random", "number of random legal points for the quantiles (0: no quantiles)", int, 64),
     Option(
         "--strategies",
-        "of the searches",
+        "strategies of the searches",
         nargs="*",
         choices=list(SEARCHES),
         default=[FULL, "genetic", "random"],
     ),
-    Option("--features", "of the model", choices=["account", "program"], default="account"),
-    Option("--count", "the number of distinct programs instead", flag=True),
+    Option("--features", "features of the learned model", choices=["account", "program"], default="account"),
+    Option("--count", "print only the number of distinct programs of each space", flag=True),
     *OUTPUT,
 )
 

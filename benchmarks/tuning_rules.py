@@ -102,10 +102,10 @@ def print_row(task: dict[str, Any]) -> None:
 
 
 OPTIONS = (
-    ONLY.but(nargs="+", help="programs whose names begin so"),
+    ONLY.but(nargs="+", help="only programs whose names begin with one of these"),
     TRIALS.but(default=64),
     SEED,
-    Option("--no-network", "programs alone", flag=True),
+    Option("--no-network", "measure only single programs, not the network", flag=True),
     *OUTPUT,
 )
 

@@ -130,8 +130,8 @@ def examine(config_name: str, name: str, trials: int, seed: int) -> dict[str, An
 
 OPTIONS = (
     CONFIG,
-    Option("--workload", "as for vdla tune; may be given several times", repeated=True),
-    TRIALS.but(default=200, help="random points that are simulated"),
+    Option("--workload", "workload, as for vdla tune; may be given several times", repeated=True),
+    TRIALS.but(default=200, help="number of random points that are simulated"),
     SEED,
     JSON,
 )

@@ -110,7 +110,7 @@ def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) 
 
 
 OPTIONS = (
-    Option("--batch", "trials of a batch", int, [16, 64], nargs="+", metavar="N"),
+    Option("--batch", "numbers of trials in a batch", int, [16, 64], nargs="+", metavar="N"),
     ROUNDS.but(default=5),
     JSON,
 )

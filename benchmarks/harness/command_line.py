@@ -62,34 +62,36 @@ def names_of(known: Iterable[str], kind: str) -> Option:
     all cases.
     """
     known = tuple(known)
-    about = f"of {', '.join(known)}; else all"
+    about = f"names from {', '.join(known)} (default: all)"
     return Option("names", about, nargs="*", metavar="NAME", known=known, kind=kind)
 
 
-AGAIN = Option("--again", "measure rows anew that the file of results has", flag=True)
-CHECK = Option("--check", "write nothing; exit 1 where something differs", flag=True)
-CONFIG = Option("--config", "a preset or a TOML file", default="vta")
-COUNT = Option("--count", "how many are drawn", int)
-DESIGNS = Option("--designs", "machines that are evaluated", int)
-FOLDER = Option("--folder", "keep the study here, and use its records again", Path, metavar="DIR")
-JOBS = Option("--jobs", "processes that work at a time", int, 2)
+AGAIN = Option("--again", "measure again the rows that the results file has", flag=True)
+CHECK = Option("--check", "write nothing; exit with 1 if anything differs", flag=True)
+CONFIG = Option("--config", "machine: a preset or a TOML file", default="vta")
+COUNT = Option("--count", "number of random draws", int)
+DESIGNS = Option("--designs", "number of machines to evaluate", int)
+FOLDER = Option("--folder", "folder of the study; records in it are reused", Path, metavar="DIR")
+JOBS = Option("--jobs", "number of processes that run at the same time", int, 2)
 JSON = Option("--json", "print the figures as JSON", flag=True)
-LAYERS = Option("--layers", "these layers alone", nargs="+", metavar="NAME")
+LAYERS = Option("--layers", "measure only these layers", nargs="+", metavar="NAME")
 LIBERTY = Option(
-    "--liberty", "a library of cells, by its file or its name; else the default", metavar="FILE|NAME"
+    "--liberty", "cell library: its file or its name (default: the default library)", metavar="FILE|NAME"
 )
-ONLY = Option("--only", "these alone", nargs="*", default=(), metavar="NAME")
-POINTS = Option("--points", "random legal points of each space", int)
+ONLY = Option("--only", "measure only the rows with these names", nargs="*", default=(), metavar="NAME")
+POINTS = Option("--points", "number of random legal points of each space", int)
 PROGRAMS = Option("--programs", "number of random programs", int)
-RUNS = Option("--repeat", "runs whose median counts", int)
-ROUNDS = Option("--rounds", "how often each is measured in turns; medians count", int)
-SAMPLES = Option("--samples", "inputs to calibrate on, and as many others to measure on", int)
-SEED = Option("--seed", "of everything that is drawn", int, 0)
-SEEDS = Option("--seeds", "searches of each kind, by seed", int, 5)
-SIMULATE = Option("--run", "simulate what compiles whole", flag=True)
-TRIALS = Option("--trials", "trials of each search", int)
-WORKERS = Option("--workers", "processes that evaluate at a time", int, 2)
-WRITE = Option("--write", "keep the figures in benchmarks/results", flag=True)
+RUNS = Option("--repeat", "number of runs; results are their medians", int)
+ROUNDS = Option(
+    "--rounds", "number of rounds, in each of which every row is measured once; results are medians", int
+)
+SAMPLES = Option("--samples", "number of calibration inputs, and of other inputs to measure errors on", int)
+SEED = Option("--seed", "seed of all random numbers", int, 0)
+SEEDS = Option("--seeds", "number of searches of each kind, one for each seed", int, 5)
+SIMULATE = Option("--run", "also simulate the networks that run entirely on the accelerator", flag=True)
+TRIALS = Option("--trials", "number of trials of each search", int)
+WORKERS = Option("--workers", "number of processes that evaluate at the same time", int, 2)
+WRITE = Option("--write", "write the figures to benchmarks/results", flag=True)
 OUTPUT = (JSON, WRITE)
 """The options that `harness.output.finish` reads."""
 
