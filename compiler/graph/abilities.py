@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Abilities:
     """Nodes of an integer graph that only some targets compute.
 
-    `processor`: the operators that follow `Table` in `int8_operators`. `tables`: look-up tables of one tensor
+    `processor`: the operators defined after `Table` in `int8_operators.py`. `tables`: look-up tables of one tensor
     (extension `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`:
     softmax and normalization over channels (extension `rows`). `products`: matrix products of two activations, on
     square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors. Rows and

@@ -69,7 +69,7 @@ def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
-    """The model with inferred shapes of its tensors; with `follow` shapes also follow from values.
+    """The model with inferred shapes of its tensors; with `follow`, ONNX's inference also propagates values.
 
     Raises InferenceError and ValueError.
     """
@@ -91,7 +91,7 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes that need the shape of an input which may come from an operator of another domain."""
+    """Indices of the nodes that need the shape of an input, if an operator of another domain may compute this input."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []

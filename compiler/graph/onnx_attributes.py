@@ -109,7 +109,7 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnnxNode:
-    """One node of the file, with attributes as Python values and a name that is never empty."""
+    """A node of an ONNX file, with attributes as Python values. A node without a name gets one."""
 
     name: str
     op_type: str

@@ -98,7 +98,7 @@ class ImportContext(GraphContext):
     """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
 
     def expand(self, node: OnnxNode) -> bool:
-        """False: no node is replaced. Fails on unknown domains."""
+        """Returns False: an integer import replaces no node by others. Fails on unknown domains."""
         from .onnx_import import refuse_foreign
 
         refuse_foreign(self, node)
@@ -225,7 +225,7 @@ class ImportContext(GraphContext):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Binds the node's first output, or `output`, to what the operator becomes in an integer graph: a value of
+        """Binds the node's first output, or `output`, to the value of `operator` in an integer graph, of shape
         `shape`. `inputs`: names of values. `dtype` has no effect: operators of integer graphs keep the inputs' type."""
         from .onnx_emit import REALIZED
 

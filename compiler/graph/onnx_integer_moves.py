@@ -1,4 +1,4 @@
-"""Moves of elements in integer graphs: what Permute, Remap, Gather and Concatenate become there.
+"""Moves of elements in integer graphs: Permute, Remap, Gather and Concatenate of quantized values.
 
 The values are unchanged. Moves of whole channels of images become a node; all other moves become a view of a tensor.
 """

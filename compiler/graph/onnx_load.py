@@ -212,7 +212,7 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and the weights still outside of it. `follow`: shapes also follow from values.
+    """The model with shapes inferred, and the weights still outside of it. `follow`: as for `infer_shapes`.
 
     Raises InferenceError and ValueError.
     """

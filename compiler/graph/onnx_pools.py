@@ -79,7 +79,7 @@ def _image(context: GraphContext, node: OnnxNode) -> Tensor:
 
 
 def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Edges) -> Pending | Integer:
-    """The maximum of a dequantized or an integer tensor."""
+    """The maximum over windows of a dequantized or an integer tensor."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
     value = context.values[edges.inputs[0]]
@@ -99,7 +99,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
 
 
 def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edges: Edges) -> Pending:
-    """The average of a dequantized tensor."""
+    """The average over windows of a dequantized tensor, which waits for its QuantizeLinear."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
     return pending_result(node, Waiting(round=partial(round_average, data=data, pool=operator)), edges.shape)

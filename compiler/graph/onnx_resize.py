@@ -26,8 +26,8 @@ IN_ORDER: Order = (0, 1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizedAxis:
-    """An axis that a Resize has a scale or a size for: number of elements of input and output, and the scale (None: the
-    node gives the size)."""
+    """An axis for which a Resize gives a scale or a size: its numbers of elements in input and output, and the scale
+    (None: the node gives the size)."""
 
     axis: int
     size: int

@@ -36,7 +36,9 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses a QuantizeLinear or DequantizeLinear whose axis `shape` does not have; common unused axes pass."""
+    """Refuses a QuantizeLinear or DequantizeLinear whose axis `shape` does not have, unless the axis is one of
+    UNUSED_AXES.
+    """
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")

@@ -24,7 +24,7 @@ Side = Literal["accelerator", "cpu"]
 
 
 class RegionOrderError(Exception):
-    """Regions that cannot run one after another, because of a defect of the division."""
+    """Regions that cannot run one after another, because the partition is wrong (a bug)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -100,7 +100,7 @@ WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
 
 
 def _written(write: Callable[[_Steps], None]) -> WriteSteps:
-    """The function for the operator table that returns the nodes which `write` adds for a node."""
+    """A function, for the operator table, that returns the nodes that `write` adds in place of a node."""
 
     @wraps(write)
     def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -184,7 +184,7 @@ def blocked_steps(steps: _Steps) -> None:
 
 @_written
 def refuse_weights(steps: _Steps) -> None:
-    """Fails: the weights of a convolution in blocks of channels are in blocks, too."""
+    """Fails for a convolution in blocks of channels: its weights are in blocks, too, which no importer reads."""
     steps.context.fail(
         steps.node,
         "has weights in ONNX Runtime's own block format, which no standard describes",

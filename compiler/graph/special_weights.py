@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB is the products of an
-    output.
+    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors
+    that an output reads.
 
     `cut` is int [5], the arguments of `PatchLayout.of`: apart, count, columns, and the window's two strides. The taps
     of the window come before the channels, as in a patch of an interleaved image. Where several columns of outputs

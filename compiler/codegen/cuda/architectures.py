@@ -56,9 +56,9 @@ class Card:
 class Architecture:
     """An architecture (`-arch` of NVRTC), and the limits of a multiprocessor.
 
-    `float32_lanes`: multiply-adds of float32 per clock cycle. `tensor_rates`: multiply-adds per clock cycle of dense
-    matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on this
-    compute capability only.
+    For each multiprocessor and clock cycle: `float32_lanes`, multiply-adds of float32; `tensor_rates`, multiply-adds of
+    dense matrices on tensor cores, for inputs of tf32, 16-bit floats (sums in float32) and int8. `exact`: code runs on
+    this compute capability only.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Operations of a warp's tensor cores and moves of fragments: what each computes, for `tensorize`.
+"""Declarations, for `tensorize`, of the operations of a warp's tensor cores and of the moves of fragments.
 
 All operations work on fragments (see `mma_fragments`), by whole warps: a use is inside loops over warps (thread.y,
 thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the order in which sums

@@ -29,7 +29,7 @@ _MOST_KEYS = 1 << 31
 
 
 def pick(column: Column, rows: NDArray[Any]) -> Column:
-    """The column without the rows that are not in `rows`: ascending row numbers, or a bool for each row."""
+    """The values of a column in the rows that `rows` selects, by ascending row numbers or by a bool for each row."""
     return column[rows] if isinstance(column, np.ndarray) else column
 
 

@@ -211,7 +211,7 @@ def _fold_weights(
     config: Config, layers: Sequence[LoweredLayer]
 ) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
     """The layers with weights rearranged for the extension `fold`, and each kernel's `FoldedWeights` by (layer number,
-    kernel number). Without the extension the layers are unchanged, and there are none."""
+    kernel number). Without the extension: the layers unchanged, and an empty mapping."""
     if config.tile_parts == 1:
         return layers, {}
     found: dict[tuple[int, int], FoldedWeights] = {}

@@ -197,8 +197,8 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes of a 3 x 3 convolution of images of `sizes` for weights with a fourth column of zeros, which no
-    target computes by Winograd's method."""
+    """The attributes with which a 3 x 3 convolution of images of `sizes` takes weights with a fourth column of zeros,
+    so that no target computes it by Winograd's method."""
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]
     others = {name: value for name, value in node.attributes.items() if name != "auto_pad"}

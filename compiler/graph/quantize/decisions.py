@@ -172,8 +172,8 @@ WORDS = (*_OPPOSITES, *_OPPOSITES.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """Decisions `chosen` by the user, and what they apply to: float or integer for the layers `places`, the activation
-    type of `groups`, the weight scales of the layers `weights`.
+    """Decisions `chosen` by the user, and the names to which they apply: `places`, layers whose choice of float or
+    integers is fixed; `groups`, groups of tensors with a fixed type; `weights`, layers with fixed weight scales.
     """
 
     chosen: Decisions = field(default_factory=Decisions)

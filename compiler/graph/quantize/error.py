@@ -20,7 +20,9 @@ class Error:
     rows_agreeing: int = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Adds one pair of float32 arrays of equal shape (N, ...): float, and quantized."""
+        """Adds a pair of float32 arrays of equal shape (N, ...): `expected` by the float model, `got` by the quantized
+        model.
+        """
         if not expected.size:
             return
         reference = expected.astype(np.float64)

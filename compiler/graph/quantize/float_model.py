@@ -25,7 +25,7 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 
 @dataclass(slots=True, kw_only=True)
 class FloatModel(NodeErrors):
-    """A model in parts: `header` has its inputs, outputs and operator sets, the other fields the rest.
+    """A model in parts: `header` has its inputs, outputs and operator sets, the other fields its nodes and constants.
 
     All `nodes` have names. `types`: ONNX's element types of activations by name. `static_shapes`: known shapes by name.
     """

@@ -171,8 +171,8 @@ def fold_biases(model: FloatModel) -> None:
 
 
 def fold_batch_norms(model: FloatModel) -> None:
-    """Folds BatchNormalization into the product before it; if there is none, and for (N, C, H, W), replaces it by a 1x1
-    depthwise Conv.
+    """Folds each BatchNormalization into the product before it; without a product, replaces BatchNormalization of (N,
+    C, H, W) by a 1x1 depthwise Conv.
     """
     uses, producers = model.uses(), model.producers()
     for proto in list(model.nodes):

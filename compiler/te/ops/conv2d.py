@@ -1,4 +1,4 @@
-"""Convolution over blocked activations."""
+"""Convolution of the accelerator, over activations in blocks of channels."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A move of whole blocks: output blocks `first` ... are blocks `source` ... of part `part`, `blocks` of them."""
+    """A move of `blocks` whole blocks: from part `part`, blocks `source` and following, to the output's blocks `first`
+    and following.
+    """
 
     first: int
     blocks: int

@@ -36,8 +36,8 @@ def rings_of(
     most_filters: int,
     acc_depth: int,
 ) -> tuple[Ring, ...]:
-    """Candidate rings for a pool over convolution `outputs` (height, width), in `acc_depth` accumulators, fewest rows
-    first; none if the pool does not fit.
+    """Candidate rings for a pool over convolution `outputs` (height, width), in `acc_depth` accumulators, by ascending
+    number of rows; none if the pool does not fit.
 
     A ring holds rows of several of the `filter_blocks` blocks of filters: a multiple of `together`, at most
     `most_filters`. It has at least one row more than a window, so that the array can compute while a window is read;

@@ -54,7 +54,7 @@ def rows_declaration(
     """The intrinsic for a tile: out int8[count, positions, 1, co] computed from acc (int32, same shape), par
     int32[count or 1, 2, co] and, if shares look up, table int8[768].
 
-    With `kept` out is in the chain memory, and par in the parameter table.
+    With `kept`, out is in the chain memory, and par in the parameter table.
     """
     lanes = (count, positions, blocks.batch, blocks.block_out)
     entries = (count if shares.own else 1, 2, blocks.block_out)

@@ -73,7 +73,7 @@ def _step(
     states: tuple[Buffer, Buffer, Buffer],
     tile: tuple[int, int, int],
 ) -> Stmt:
-    """One step of all directions."""
+    """The statements of step `t` for all directions; `label` begins their names."""
     gates, weight, _, _, y, _, _ = parameters
     before, after, cell = states
     count, batch, hidden = cell.shape

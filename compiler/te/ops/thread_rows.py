@@ -66,7 +66,7 @@ class _Rows:
     def fold(
         self, name: str, op: Operator, value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]]
     ) -> Fold:
-        """`te.threads.fold` of every row."""
+        """The reduction of every row by `te.threads.fold`: `op` over the `value` of each element."""
         return fold(self.threads, self.grid[1], name, op, value, unroll=self.kept)
 
     def program(

@@ -39,7 +39,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """(block, position) at which the matrix begins whose loop indices are `digits`."""
+        """(block, position) at which the matrix with loop indices `digits` begins."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -84,7 +84,8 @@ class Arithmetic:
 def attention_program(
     config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
 ) -> Program:
-    """The program of tiles of `tile` queries; the last tile of a matrix ends with it and may overlap its neighbour.
+    """The program of attention by tiles of `tile` queries. The last tile of a matrix ends where the matrix ends and may
+    overlap the tile before it.
 
     Parameters: Q, K, V and Y int8, tensors in their memory layout (K and V as weight tiles); P int32[3, 2, co],
     post-processing of scores, shares and context; U int8[1, co, ci], the unit matrix; T int8[768], the softmax's table;

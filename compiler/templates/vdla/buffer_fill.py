@@ -42,7 +42,7 @@ class Side:
 
 
 def transfers(sides: Sequence[Side]) -> np.ndarray:
-    """Instructions that fill a buffer once, on average; `sides`: the dimensions, outermost first.
+    """Average number of load instructions that fill a buffer once; `sides`: the dimensions, outermost first.
 
     An instruction transfers rows and columns: columns are contiguous in DRAM and scratchpad, rows in the scratchpad
     only. Neighbouring dimensions merge where every box covers the inner one from end to end, by the same rule as in

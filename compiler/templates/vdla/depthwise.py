@@ -179,7 +179,7 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
 
     A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
     memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
-    bus, so outputs wait for as many beats of loads as they have beats themselves.
+    bus, so each beat of outputs waits for a beat of loads.
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))

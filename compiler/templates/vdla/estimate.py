@@ -216,7 +216,7 @@ def store_cycles(
 
 
 def store_latency(config: Config, shape: LayerShape) -> float:
-    """Cycles from a store's last accumulator read to the store's end that `store_cycles` does not include."""
+    """Cycles, not included in `store_cycles`, from the last accumulator read of a store to the end of the store."""
     return 0.0 if shape.operand else way_of_a_vector(config, shape)
 
 

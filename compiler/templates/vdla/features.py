@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def features(work: TiledWork, more: Columns) -> Columns:
-    """Features of the points, float64 arrays of one length, `more` included."""
+    """Features, for a learned cost model, of the points that `work` describes: float64 arrays of one length by name,
+    `more` included.
+    """
     tiles = work.tiles
     found: dict[str, np.ndarray | float] = {
         "compute cycles": work.compute,

@@ -59,7 +59,8 @@ def normed_program(
     tiles: NormedTiles,
     name: str,
 ) -> Program:
-    """The program; the last tile of an image ends with it and may overlap its neighbour.
+    """The program of a product and its normalization, tile by tile. The last tile of an image ends where the image ends
+    and may overlap the tile before it.
 
     Parameters, with CB and OB the blocks of channels and filters: X int8[images * CB, positions, 1, ci]; W int8[OB, CB,
     co, ci]; P int32[OB, 2, co], the product's parameters; N int32[OB or 1, 2, co], the normalization's; U int8[1, co,

@@ -20,7 +20,7 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
-    """The parts of tiles that hold weights in a workload's dense matrix (all filters by all channels, no zeros).
+    """The used parts of weight tiles if a workload's weights are a dense matrix (filters x channels) without zeros.
 
     None for templates without GEMM weights, for activations as weights, and on machines that do not fold.
     """

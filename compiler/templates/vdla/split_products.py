@@ -90,8 +90,8 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses; None if it uses all, or is another
-    operator.
+    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, also through a table. None if it uses
+    all channels, or cannot read a part of them.
     """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []

@@ -154,9 +154,9 @@ class Kernel:
     `workload` alone.
 
     `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
-    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: for
-    one of a run of equal kernels, the workload of the run as one kernel with as many images; kernels of a run overlap,
-    so they use the knobs of the series.
+    workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: if
+    equal kernels run one after another, the workload of one kernel with all of their images; as the equal kernels
+    overlap in time, their knobs are those of this workload.
     """
 
     workload: Workload
