@@ -22,18 +22,9 @@ from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
 from .machine import CpuTarget
 from .memory import Storage
+from .strided_memory import spread_store, strided_load
 from .text import Block, Value, constant, memory_type, type_text
-from .vector_memory import (
-    from_memory,
-    gather,
-    masked_load,
-    masked_store,
-    pointers,
-    scatter,
-    spread_store,
-    strided_load,
-    to_memory,
-)
+from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
 """Distances in elements between lanes at which one masked store of the whole range of elements replaces a scatter."""

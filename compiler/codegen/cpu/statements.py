@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ...ir.expr import Binary, Buffer
+from ...ir.expr import Binary, Buffer, Load, Select
 from ...ir.printer import summarize
 from ...ir.stmt import AXES, Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
@@ -17,7 +17,7 @@ from .intrinsics import emission_of
 from .machine import CpuTarget
 from .memory import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
 from .text import Block, Value, constant, first_lanes, memory_type
-from .vector_memory import transposed_move
+from .transposed_moves import transposed_move
 
 MAXIMUM_LANES = 128
 """Most iterations of a vectorized loop. More would make too much code: split the loop first."""
@@ -106,7 +106,7 @@ class StatementEmitter:
         count = self.values.known(loop.extent)
         if count is not None and count <= 0:
             return
-        if isinstance(count, int) and loop.kind == "unroll" and transposed_move(self.values, loop, count):
+        if isinstance(count, int) and loop.kind == "unroll" and self.transposed(loop, count):
             return
         if isinstance(count, int) and (count == 1 or loop.kind == "unroll"):
             for i in range(count):
@@ -193,6 +193,13 @@ class StatementEmitter:
         )
         block.jump(done)
         block.begin(done, scope)
+
+    def transposed(self, loop: For, count: int) -> bool:
+        """Emits an unrolled loop as a transposition if its body moves elements so; False, without code, otherwise."""
+        match loop.body:
+            case For(kind="vectorize", body=Assign(value=Load() | Select()) as move) as inner:
+                return transposed_move(self.values, loop, inner, move, count)
+        return False
 
     def iteration(self, loop: For, value: int | Value) -> None:
         """Emits the loop's body with its variable set to `value`."""

@@ -37,7 +37,8 @@ from ...graph.operators import (
 from ...schedule import Schedule
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of
-from ..lowered_node import fused_expression, lowered_node
+from ..fused_program import fused_expression
+from ..lowered_node import lowered_node
 from .loops import row_partials
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, scheduled, sketched

@@ -22,7 +22,8 @@ from ...te.blocks import ceil_div
 from ...te.ops.blocked_convolution import QuantizedSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.quantization import biases_of_unsigned, load_activation, store_activation
-from ..lowered_node import Fused, lowered_node
+from ..fused_program import Fused
+from ..lowered_node import lowered_node
 from . import conv2d_int8 as conv2d_int8_cpu
 from .conv2d_knobs import flattened
 from .lowered import LoweredCpuNode, scheduled

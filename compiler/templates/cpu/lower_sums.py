@@ -14,7 +14,8 @@ from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocke
 from ...te.ops.product import Matrices, product
 from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
-from ..lowered_node import fused, lowered_node
+from ..fused_program import fused
+from ..lowered_node import lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
 from .lowered import LoweredCpuNode, scheduled, sketched
 from .table import CPU

@@ -12,7 +12,8 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import Window
 from ..expressions import Expression
-from ..lowered_node import LoweredNode, fused_expression, lowered_node
+from ..fused_program import fused_expression
+from ..lowered_node import LoweredNode, lowered_node
 from . import generic
 from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of

@@ -1,0 +1,60 @@
+"""Accesses of a vectorized loop to elements at small equal distances, by accesses to the whole range and shuffles."""
+
+from __future__ import annotations
+
+from ...ir.types import DType
+from .text import Block, Value, memory_type
+from .vector_memory import masked_load, masked_store, to_memory
+
+
+def strided_load(
+    block: Block,
+    pointer: str,
+    stride: int,
+    dtype: DType,
+    lanes: int,
+    mask: Value | None,
+) -> str:
+    """Loads lanes from every `stride`th element, by whole loads and shuffles, many times faster than by a gather.
+
+    Pieces overlap so that none reaches beyond the last lane's element.
+    """
+    wide = memory_type(dtype, lanes)
+    reach = (lanes - 1) * stride + 1
+    result, taken = "poison", 0
+    while taken < lanes:
+        start = min(taken * stride, reach - lanes)
+        at = block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
+        spread = None
+        if mask is not None:
+            # Lane i of the piece is element start + i, used if it is the element of an active lane.
+            sources = [divmod(start + i, stride) for i in range(lanes)]
+            order = ", ".join(f"i32 {lanes if rest else lane}" for lane, rest in sources)
+            spread = block.define(
+                f"shufflevector {mask.typed}, {mask.type} zeroinitializer, <{lanes} x i32> <{order}>",
+                DType.BOOL,
+                lanes,
+            )
+        piece = masked_load(block, at, dtype, lanes, spread)
+        end = min(lanes, (start + lanes - 1) // stride + 1)
+        chosen = [i if i < taken else lanes + i * stride - start if i < end else -1 for i in range(lanes)]
+        order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in chosen)
+        result = block.assign(f"shufflevector {wide} {result}, {wide} {piece}, <{lanes} x i32> <{order}>")
+        taken = end
+    return result
+
+
+def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
+    """Stores all lanes to every `stride`th element by one store of the whole range, masked to their elements.
+
+    Many times faster than a scatter on processors with masked stores, and no slower on others if the stride is a power
+    of two, so that LLVM splits the range into whole registers.
+    """
+    lanes, dtype = value.lanes, value.dtype
+    span = lanes * stride
+    narrow = memory_type(dtype, lanes)
+    order = ", ".join(f"i32 {'poison' if i % stride else i // stride}" for i in range(span))
+    text = to_memory(block, value)
+    spread = block.assign(f"shufflevector {narrow} {text}, {narrow} poison, <{span} x i32> <{order}>")
+    ours = ", ".join(f"i1 {'false' if i % stride else 'true'}" for i in range(span))
+    masked_store(block, pointer, spread, dtype, span, Value(f"<{ours}>", DType.BOOL, span))
