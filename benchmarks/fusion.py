@@ -28,6 +28,7 @@ from vdla.benchmarks.harness.peer import session
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.pipeline import compile_kernels
+from vdla.compiler.runtime.kernel_times import time_kernels
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
@@ -272,12 +273,14 @@ def measure(name: str, rounds: int | None) -> dict[str, object]:
         for net in (got, apart)
         for out, array in expected.items()
     )
-    once = unfused.time_kernels(feeds)
+    once = time_kernels(unfused, feeds)
     count = rounds or max(15, min(2000, int(SECONDS / max(once, 1e-6))))
     kernels: list[tuple[float, float]] = []
     runs: list[tuple[float, float]] = []
     for _ in range(count):
-        pair = [net.time_kernels(feeds, clock=time.thread_time, counted=computes) for net in (fused, unfused)]
+        pair = [
+            time_kernels(net, feeds, clock=time.thread_time, counted=computes) for net in (fused, unfused)
+        ]
         kernels.append((pair[0], pair[1]))
         pair = []
         for net in (fused, unfused):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import groupby
-from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vdla.util.machine_memory import memory_problem
 
-from ..codegen.cpu.errors import KernelArgumentError, MachineMemoryError, TargetError
+from ..codegen.cpu.errors import MachineMemoryError, TargetError
 from ..codegen.cpu.kernel import BoundKernel, Kernel, working_room
 from ..codegen.cpu.machine import CpuTarget
 from ..codegen.cpu.machine_code import assembly_of
@@ -35,16 +32,8 @@ from .network_inputs import (
 )
 from .readable import Texts
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchTime:
-    """Median time of one kernel over the runs; `gflops` is 0 if the kernel only moves data."""
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    milliseconds: float
-    gflops: float
+if TYPE_CHECKING:
+    from .kernel_times import LaunchTime
 
 
 class CpuNetwork(GraphNetwork):
@@ -83,7 +72,7 @@ class CpuNetwork(GraphNetwork):
         if problem := memory_problem(plan.bytes):
             raise MachineMemoryError(f"network '{graph.name}' {problem}; run it on a larger one")
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._pools: dict[int, Pool] = {}
         self._bound: dict[int, list[BoundKernel]] = {}
         # For each tensor that may be in the caller's array: the kernels that access it, and the parameter's position.
@@ -103,9 +92,9 @@ class CpuNetwork(GraphNetwork):
         inputs, TargetError for less than one thread.
         """
         self._check(inputs)
-        with self._lock:
-            bound = self._ready(threads)
-            outputs = self._enter(threads, inputs)
+        with self.lock:
+            bound = self.ready(threads)
+            outputs = self.enter(threads, inputs)
             if threads == 1:
                 for kernel in bound:
                     kernel.run_in_turn()
@@ -130,63 +119,13 @@ class CpuNetwork(GraphNetwork):
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
         """Wall-clock time of each kernel, in the order of execution; arguments and errors as in `run`."""
-        check_inputs(self.name, self.inputs, inputs, self.quantized)
-        if repeat < 1:
-            raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")
-        with self._lock:
-            bound = self._ready(threads)
-            times: list[list[float]] = [[] for _ in bound]
-            for _ in range(repeat):
-                held = self._enter(threads, inputs)
-                for kernel, seconds in zip(bound, times, strict=True):
-                    start = time.perf_counter()
-                    kernel()
-                    seconds.append(time.perf_counter() - start)
-                del held
-        return tuple(
-            LaunchTime(
-                name=launch.name,
-                operator=launch.operator,
-                members=launch.members,
-                milliseconds=median(seconds) * 1e3,
-                gflops=launch.operations / median(seconds) / 1e9,
-            )
-            for launch, seconds in zip(self.launches, times, strict=True)
-        )
+        from .kernel_times import launch_times
 
-    def time_kernels(
-        self,
-        inputs: Mapping[str, np.ndarray],
-        *,
-        clock: Callable[[], float] = time.perf_counter,
-        counted: Callable[[Launch[Kernel]], bool] = lambda launch: True,
-    ) -> float:
-        """Seconds by `clock` of the `counted` kernels on one thread, without storing inputs and fetching outputs.
-
-        Arguments and errors as in `run`.
-        """
-        check_inputs(self.name, self.inputs, inputs, self.quantized)
-        with self._lock:
-            bound = self._ready(1)
-            groups = [
-                (timed, [kernel for _, kernel in group])
-                for timed, group in groupby(
-                    zip(self.launches, bound, strict=True), lambda pair: counted(pair[0])
-                )
-            ]
-            held = self._enter(1, inputs)
-            seconds = 0.0
-            for timed, kernels in groups:
-                start = clock()
-                for kernel in kernels:
-                    kernel.run_in_turn()
-                seconds += clock() - start if timed else 0.0
-            del held
-        return seconds
+        return launch_times(self, inputs, threads=threads, repeat=repeat)
 
     def close(self) -> None:
         """Ends the threads. The network may still run; it then starts new ones."""
-        with self._lock:
+        with self.lock:
             for threads in list(self._pools):
                 self._pools.pop(threads).close()
                 self._bound.pop(threads, None)
@@ -207,7 +146,7 @@ class CpuNetwork(GraphNetwork):
         names = {id(launch.kernel): launch.name for launch in reversed(self.launches)}
         return self.text_of(kind, [(names[id(kernel)], text(kernel.module)) for kernel in self.kernels])
 
-    def _ready(self, threads: int) -> list[BoundKernel]:
+    def ready(self, threads: int) -> list[BoundKernel]:
         """The launches bound to their arrays and, for more than one thread, to a pool."""
         if not isinstance(threads, int):
             raise TargetError(f"{self.name}: threads is {threads!r}; give a number of at least 1")
@@ -243,7 +182,7 @@ class CpuNetwork(GraphNetwork):
         flat = self._arena[start : start + tensor.bytes].view(tensor.dtype.numpy)
         return flat.reshape(tensor.storage)
 
-    def _enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Points the kernels for `threads` threads to inputs and outputs; returns the output arrays by tensor.
 
         Kernels read contiguous inputs in the caller's arrays; other inputs are copied into the arena.

@@ -18,7 +18,7 @@ from vdla.codesign.cli.targets import parse_targets
 from vdla.codesign.network_run import DIVIDE
 from vdla.compiler.divided import compile_divided
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.runtime.cpu_network import LaunchTime
+from vdla.compiler.runtime.kernel_times import LaunchTime
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 

@@ -22,8 +22,9 @@ from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
 from .machine import CpuTarget
 from .memory import Storage
+from .selects import selected
 from .strided_memory import spread_store, strided_load
-from .text import Block, Value, constant, memory_type, type_text
+from .text import Block, Value, constant, memory_type
 from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
@@ -110,7 +111,10 @@ class ExpressionEmitter:
             case Cast(value=value):
                 return convert(self.block, self.expr(value), dtype)
             case Select():
-                return self.select(expr)
+                chosen = self.known(expr.condition)
+                if chosen is not None:
+                    return self.expr(expr.then if chosen else expr.otherwise)
+                return selected(self, expr)
             case Call(
                 function="erf", arguments=(Call(function="divide", arguments=(a, Const(value=by))),)
             ) if by:
@@ -237,46 +241,6 @@ class ExpressionEmitter:
                 f"{text}: only division of integers by positive constants has code on this target"
             )
         return floor_divide(self.block, op, self.expr(a), divisor)
-
-    def select(self, expr: Select) -> Value:
-        """The value of a Select. A side with loads is evaluated only where it is chosen, unless the condition performs
-        the same loads.
-        """
-        chosen = self.known(expr.condition)
-        if chosen is not None:
-            return self.expr(expr.then if chosen else expr.otherwise)
-        condition = self.expr(expr.condition)
-        loads = _loaded(expr.then) | _loaded(expr.otherwise)
-        if not loads or loads <= _always_loaded(expr.condition):
-            return self.block.select(condition, self.expr(expr.then), self.expr(expr.otherwise))
-        if condition.lanes > 1:
-            then = self.under(condition, expr.then)
-            negated = self.block.binary("xor", condition, constant(True, DType.BOOL))
-            return self.block.select(condition, then, self.under(negated, expr.otherwise))
-        # Under a condition on lanes, loads are vectors even if all lanes read the same element.
-        varies = self.guarded or self.varies(expr.then) or self.varies(expr.otherwise)
-        lanes = self.vector.lanes if self.vector is not None and varies else 1
-        labels = [self.block.name("L") for _ in range(3)]
-        self.block.branch(condition, labels[0], labels[1])
-        scope = self.block.scope()
-        incoming: list[str] = []
-        for label, side in zip(labels, (expr.then, expr.otherwise), strict=False):
-            self.block.begin(label, scope)
-            value = self.block.splat(self.expr(side), lanes)
-            incoming.append(f"[ {value.text}, %{self.block.label} ]")
-            self.block.jump(labels[2])
-        self.block.begin(labels[2], scope)
-        dtype = dtype_of(expr)
-        return self.block.define(f"phi {type_text(dtype, lanes)} {', '.join(incoming)}", dtype, lanes)
-
-    def under(self, condition: Value, expr: Expr) -> Value:
-        """The value of `expr`, accessing memory only in the lanes in which `condition` is true."""
-        mask, guarded = self.mask, self.guarded
-        self.mask = condition if mask is None else self.block.binary("and", mask, condition)
-        self.guarded = True
-        value = self.expr(expr)
-        self.mask, self.guarded = mask, guarded
-        return value
 
     # Memory
 
@@ -478,21 +442,6 @@ class _Access:
 
 def _loads(expr: Expr) -> bool:
     return any(isinstance(e, Load) for e in walk_expr(expr))
-
-
-def _loaded(expr: Expr) -> set[Expr]:
-    return {e for e in walk_expr(expr) if isinstance(e, Load)}
-
-
-def _always_loaded(condition: Expr) -> set[Expr]:
-    """The loads that evaluating a condition always performs; empty if the condition contains a select, "and" or
-    "or".
-    """
-    decides = any(
-        isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
-        for e in walk_expr(condition)
-    )
-    return set() if decides else _loaded(condition)
 
 
 def weighted_sum(weighted: Mapping[Expr, int]) -> LinearForm:
