@@ -39,7 +39,7 @@ class Abilities:
         """The abilities of an accelerator with this configuration.
 
         If a block is several output vectors, one value for each plane is not one repeated vector: `planes` and `rows`
-        are off.
+        are False.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1

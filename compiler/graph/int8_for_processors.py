@@ -77,7 +77,7 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """The graph under construction. `names`: names here of the integer graph's tensors."""
+    """The graph under construction. `names`: for each tensor of the integer graph, its name in the new graph."""
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph

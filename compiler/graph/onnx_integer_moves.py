@@ -132,7 +132,7 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
 
 
 def gathered(context: ImportContext, node: OnnxNode, operator: Gather, edges: Edges) -> Value:
-    """Elements at constant indices along an axis."""
+    """The elements of a value at constant indices along an axis."""
     data, axis = _movable(context, node, edges.inputs[0]), operator.axis
     indices = np.array(operator.indices, np.int64)
     elements = np.take(elements_of(context, data), indices, axis)

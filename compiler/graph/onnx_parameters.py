@@ -33,8 +33,8 @@ def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str
 def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
     """The model's inputs on which a tensor depends, if each may become a constant at compilation; else none.
 
-    An input may if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the input is the
-    tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
+    An input may become a constant if it has one element, or at most `MOST_PARAMETERS` integers or booleans. If the
+    input is the tensor itself, `MOST_PARAMETERS` is the limit for any dtype."""
     makers = {output: node for node in context.nodes for output in (node.output, *node.more_outputs)}
     found: dict[str, None] = {}
     waiting, seen = [name], {name}

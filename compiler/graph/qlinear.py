@@ -126,8 +126,8 @@ def matmul_steps(steps: _Steps) -> None:
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """Steps of QGemm. The unit of its bias is alpha times the product of both scales, so alpha multiplies the weights'
-    scale.
+    """Steps of QGemm. Its bias counts multiples of alpha times the product of both scales, so alpha multiplies the
+    weights' scale.
     """
     attributes = steps.attributes("alpha")
     alpha = float(steps.node.attributes.get("alpha", 1.0))

@@ -64,8 +64,8 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
     """int8 (C, kh, kw) packed by `pack_depthwise_weight`, with the taps grouped by `TapGroups`.
 
-    `dilation`: int [1], the dilation of columns. A kernel row is its groups, a group TAPS rows, in T tiles. On a
-    machine that sweeps over the window the order is that of `Sweep.packed`.
+    `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, TAPS
+    rows of weights a group, in T tiles in all. On a machine with sweeps the order is that of `Sweep.packed`.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))

@@ -95,8 +95,8 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The names of the loops that affect an access: loops of owners, of indices, of variable extents, and the loops on
-    which these depend.
+    """The names of the loops that determine an access: loops over owners, loops whose variables occur in its indices,
+    loops with variable extents, and the loops on which these depend.
     """
     needed = set(names)
     for expr in (*access.starts, *access.extents):

@@ -88,7 +88,7 @@ def _simplify_boxes(program: Program) -> Program:
 
 
 class _Block:
-    """The emulation of one kernel."""
+    """Rewrites one kernel to its emulation."""
 
     def __init__(self, kernel: Kernel, names: Names, order: Order) -> None:
         self.kernel = kernel

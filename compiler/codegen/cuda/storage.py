@@ -20,7 +20,7 @@ MOST_VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A buffer in a kernel: the C name before an index, and the stride of each index in elements (0: distributed over
+    """A buffer in a kernel: its C identifier, and the stride in elements of each of its indices (0: distributed over
     threads).
 
     `elements`: number of elements that are stored. `scalar`: accesses need no index. `alignment`: of the first element,

@@ -106,8 +106,8 @@ def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -
 def of_device(
     target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
 ) -> OpenClTarget:
-    """The target `text` for a device: limits that the text leaves open are the device's own, as far as kernels use
-    them.
+    """The target that `text` describes (parsed: `target`), for a device with the given properties. Limits that `text`
+    does not set are the device's own, but at most 1,024 work-items and 48 KiB.
     """
     given = {word.partition("=")[0] for word in text.split()}
     work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))

@@ -50,8 +50,8 @@ X: LoopKind = "thread.x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """The layout of a factor: the dimension of its buffer that is the tile's rows or columns (`data`), and the one that
-    is the `depth`.
+    """The layout of a factor: the dimension of its buffer along the tile's rows or columns (`data`), and the dimension
+    along which products are summed (`depth`).
     """
 
     name: str

@@ -217,7 +217,7 @@ def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -
 
 
 def precision(dtype: DType) -> Precision:
-    """The key of products of a type in the target's tables of peaks."""
+    """The key, in the target's tables of peak rates, of products with factors of type `dtype`."""
     if dtype.is_integer:
         return "int8"
     return "tf32" if dtype is DType.FLOAT32 else "float16"

@@ -80,7 +80,7 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
 
 def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
     """Lower bound on the number of input rows (`axis` 0) or columns (1) that tiles of `size` outputs read, summed over
-    the tiles and over `cuts` parts of the kernel. Pads, at both ends of the axis, are subtracted as often as possible.
+    the tiles and over `cuts` parts of the kernel. Pads, which are at both ends of the axis, do not count.
     """
     out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
     kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]

@@ -28,8 +28,8 @@ from .attention_program import apart_by, element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """Sizes: `images` of `positions` with `channels`; the product has `filters`; the normalized output has planes of
-    `plane` positions.
+    """Sizes: numbers of `images`, of `positions` of an image, of `channels` of the input and of `filters` of the
+    product, and of positions in a `plane` of the normalized output.
     """
 
     images: int

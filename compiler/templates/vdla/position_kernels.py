@@ -92,8 +92,8 @@ def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The source or the output of a copy: its first position in the plane, and its strides as rows and columns of any
-    length.
+    """The source or the output of a copy: its first position in the plane, and the strides of the copy's rows and
+    columns there (`spread`).
     """
 
     start: int

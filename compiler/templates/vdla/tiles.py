@@ -39,8 +39,8 @@ def divide(extent: int, size: np.ndarray) -> np.ndarray:
 
 
 def _once_outermost_table(images: bool) -> np.ndarray:
-    """Table of the orders with loops that run once moved outermost: index of TILE_ORDERS, int [order, set of such loops
-    as bits].
+    """Table, int [order, set of loops that run once (as bits)], of the orders with these loops moved outermost. Orders
+    are indices of TILE_ORDERS.
 
     With several `images`, the loop over images is inside of a first loop over output blocks, and the loops over
     positions stay inside both.
