@@ -50,8 +50,8 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points of a space, and the legal points whose knobs equal their own `effective` values: exactly
-    one point of each program does.
+    """Counts the legal points of a space, and its distinct programs: legal points whose knobs equal their own
+    `effective` values, of which every program has exactly one.
     """
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS

@@ -36,7 +36,7 @@ def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
     """Runs one call and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns the
     verdict.
 
-    Case `index` runs the call of this number in CALLS, cyclically.
+    Case `index` runs call number `index` modulo the number of CALLS.
     """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)

@@ -164,7 +164,9 @@ class ImportContext(GraphContext):
         self.bind(node, Constant(array=array))
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a tensor of the model's, not of the graph's; fails where it is missing."""
+        """An input as a Tensor with the model's name and shape, which may be no tensor of the graph, and with the dtype
+        of its integers or float32; fails where it is missing.
+        """
         value = self.present(node, index)
         match value:
             case Integer(dtype=dtype):
