@@ -26,7 +26,7 @@ from vdla.codesign.evaluate import (
 from vdla.codesign.network_run import compile_network
 from vdla.codesign.timing import median_seconds
 from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.records.book import shipped_book

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from vdla.compiler.graph.abilities import EVERYTHING, Abilities
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Quantization
+from vdla.compiler.graph.int8_convolution import Quantization
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import is_quantized, read_model

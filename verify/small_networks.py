@@ -8,15 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, Tensor, quantized_tensor
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
 from vdla.compiler.graph.int8_operators import (
     Group,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
     Products,
-    Quantization,
     Rows,
 )
 from vdla.compiler.ir.types import DType

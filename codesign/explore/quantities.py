@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vdla.compiler.graph.cost import as_convolution, convolution_shape, count_macs
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.traffic import input_bytes
 from vdla.isa.config import Config
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.compiler.graph.int8_operators import Quantization
+from vdla.compiler.graph.int8_convolution import Quantization
 from vdla.compiler.graph.quantize.scales import (
     activation_quantization,
     bias_scales,

@@ -10,9 +10,9 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from vdla.compiler.graph.graph import Graph, Node
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import (
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     TransposedProduct,

@@ -12,10 +12,10 @@ from math import prod
 from ..ir.visit import walk_expr
 from ..te.ops.recurrent import GATES
 from .graph import Graph, Node
+from .int8_convolution import Int8Convolution
 from .int8_operators import (
     Attention,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Normed,

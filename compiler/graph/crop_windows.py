@@ -10,7 +10,7 @@ from vdla.isa.arithmetic import wrap_int32
 
 from ..te.blocks import Pair, Window
 from .graph import Graph, Node, unused, with_tensors
-from .int8_operators import Int8Convolution
+from .int8_convolution import Int8Convolution
 from .operators import Convolution
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from .graph import Graph, Node, Tensor, unused
-from .int8_operators import Int8Convolution, Int8Elementwise, Positions, Products
+from .int8_convolution import Int8Convolution
+from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:

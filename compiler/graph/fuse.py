@@ -11,13 +11,8 @@ from dataclasses import replace
 
 from .fuse_pairs import compose_tables, fuse_channels, fuse_clamps, fuse_combines, fuse_tables
 from .graph import Graph, Node, Tensor
-from .int8_operators import (
-    Channels,
-    Int8Convolution,
-    Int8Elementwise,
-    Positions,
-    Table,
-)
+from .int8_convolution import Int8Convolution
+from .int8_operators import Channels, Int8Elementwise, Positions, Table
 from .rewrites import Rewrite, remove_dead, run_rewrites
 
 

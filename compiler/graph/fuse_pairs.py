@@ -15,14 +15,13 @@ from ..te.blocks import Pair, Window
 from ..te.post import Combination
 from .cost import count_macs
 from .graph import Graph, Node
+from .int8_convolution import Int8Convolution, Interleave
 from .int8_operators import (
     Channels,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
-    Interleave,
     Positions,
     Products,
     Swap,

@@ -20,7 +20,8 @@ from ..ir.types import DType
 from ..ir.visit import free_vars
 from ..te.merge import broadcast
 from ..te.scalars import argument
-from .int8_operators import Int8Operator, Quantization
+from .int8_convolution import Quantization
+from .int8_operators import Int8Operator
 from .operators import Operator
 
 Shape = tuple[int, ...]

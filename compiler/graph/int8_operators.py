@@ -10,69 +10,12 @@ tensor expressions alike. The dataclasses here carry an operator's constants and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from ..te.blocks import Pair, Window
 from ..te.post import Combination, Post
-
-ActivationType = Literal["int8", "uint8"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
-    """real = scale * (integer - zero_point), with integers and zero point in the model's own type `dtype`."""
-
-    scale: np.float32
-    zero_point: int
-    dtype: ActivationType
-
-    @property
-    def offset(self) -> int:
-        """The difference between the model's integer and the stored int8 value: 128 for uint8, 0 for int8."""
-        return 128 if self.dtype == "uint8" else 0
-
-    @property
-    def stored_zero_point(self) -> int:
-        """The zero point of the stored int8 values."""
-        return self.zero_point - self.offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Int8Convolution:
-    """Inputs: data, and the second operand of `post` if it has one. out[n, o] = `post` of bias[o] + sum over window of
-    weight[o] * data, with scale[o].
-
-    `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
-    and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
-    point; positions outside the input read as `pad_value` (the input's zero point), never 0.
-
-    Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
-    never win. `table`: int8 (256,) as in `Table`, applied between stages A and B where `post.table` is set. `phases`:
-    this Interleave moves the result. `share`: fraction of the model's convolution that this node computes: below 1 for
-    a subset of its filters, 0 for a node that only moves values. `spaced` (columns, pitch): outputs are rows of
-    `columns` positions, each followed by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of
-    each image are read, as an input (N, C, `taken`, 1), and the output has as many.
-    """
-
-    weight: np.ndarray
-    bias: np.ndarray
-    scale: np.ndarray
-    window: Window
-    pad_value: int
-    post: Post
-    groups: int = 1
-    pool: Window | None = None
-    table: np.ndarray | None = None
-    phases: Interleave | None = None
-    share: float = 1.0
-    spaced: Pair | None = None
-    taken: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.weight.shape[2:] != self.window.kernel:
-            raise ValueError(f"weights {self.weight.shape} do not have the kernel {self.window.kernel}")
+from .int8_convolution import Int8Convolution, Interleave, Quantization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,33 +82,6 @@ class Channels:
     splits and shuffles of channels."""
 
     sources: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interleave:
-    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
-    a transposed convolution, whose phases are convolutions.
-
-    `factors`: (sy, sx); `before`: (top, left); `outputs`: (channels, rows, columns); `kernel`: kernel of the transposed
-    convolution; phase = (y + top) % sy * sx + (x + left) % sx.
-    """
-
-    factors: Pair
-    before: Pair
-    stride: int
-    outputs: tuple[int, int, int]
-    kernel: Pair
-
-    def taps(self, axis: int) -> tuple[int, ...]:
-        """Number of kernel rows (`axis` 0) or columns (1) that contribute to an output, for each phase."""
-        return tuple(
-            [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
-        )
-
-    def remainders(self, axis: int) -> tuple[int, ...]:
-        """The phase of each output along one axis: rows (`axis` 0) or columns (1)."""
-        before, factor = self.before[axis], self.factors[axis]
-        return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,14 +19,13 @@ from ..te.blocks import Pads, Pair, Window
 from ..te.post import Combination
 from .geometry import window_extent
 from .graph import Graph, Node
+from .int8_convolution import Int8Convolution, Interleave
 from .int8_operators import (
     Attention,
     Channels,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
-    Interleave,
     Normed,
     Positions,
     Products,

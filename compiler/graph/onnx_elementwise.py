@@ -13,7 +13,7 @@ from vdla.isa.arithmetic import add_constants, multiply_ratio
 from ..te.post import Combination
 from .abilities import needs
 from .graph import Tensor
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, on_input_grid, real_operand, rescale
 from .onnx_integer_context import ImportContext, pending_result

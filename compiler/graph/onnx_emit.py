@@ -13,7 +13,8 @@ from vdla.isa.scales import ScaleError, quantize
 from ..te.post import Combination, Post
 from .accumulators import AccumulatorError, whole_steps
 from .graph import Node
-from .int8_operators import Int8Elementwise, Int8Operator, Quantization
+from .int8_convolution import Quantization
+from .int8_operators import Int8Elementwise, Int8Operator
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_values import Bias, Constant, Maximum, Pending, Real, Same, Waiting

@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import ArrayLike, DTypeLike
 from onnx import helper, numpy_helper
 
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank

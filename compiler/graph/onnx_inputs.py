@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.types import DType
 from .errors import ModelError
 from .graph import GraphInput
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_strided_views import natural_of

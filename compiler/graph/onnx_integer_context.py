@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .graph import GraphInput, Shape, Tensor, quantized_tensor, unused
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext

@@ -15,7 +15,8 @@ from onnx import TensorProto
 from ..te.blocks import Pair
 from ..te.ops.movement import Runs
 from .graph import Shape
-from .int8_operators import Channels, Positions, Quantization
+from .int8_convolution import Quantization
+from .int8_operators import Channels, Positions
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, real_operand, rescale_all
 from .onnx_integer_context import Edges, ImportContext, pending_result

@@ -21,7 +21,8 @@ import numpy as np
 
 from vdla.isa.rows import ENTRY_BITS
 
-from .int8_operators import Channels, Quantization
+from .int8_convolution import Quantization
+from .int8_operators import Channels
 from .onnx_attributes import OnnxNode
 from .onnx_axes import softmax_axis
 from .onnx_elementwise import pairwise, stored_operand

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vdla.isa.scales import INT8_LOW, requantize_scale
 
 from ..te.post import Post
-from .int8_operators import Int8Convolution
+from .int8_convolution import Int8Convolution
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import QUANTIZE, Edges, ImportContext, pending_result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input

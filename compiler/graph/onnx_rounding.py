@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper
 
-from .int8_operators import ActivationType
+from .int8_convolution import ActivationType
 from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 

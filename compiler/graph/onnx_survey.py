@@ -17,7 +17,7 @@ import onnx
 
 from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_emit import on_input_grid
 from .onnx_import import begin, bind_input

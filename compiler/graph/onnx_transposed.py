@@ -15,7 +15,7 @@ from ..te.ops.convolution import transposed_outputs
 from ..te.ops.sums import Epilogue
 from .geometry import Windows, window_extent
 from .graph import Shape
-from .int8_operators import Int8Convolution, Interleave
+from .int8_convolution import Int8Convolution, Interleave
 from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 import numpy as np
 
 from ..te.blocks import Window
-from .int8_operators import ActivationType, Quantization
+from .int8_convolution import ActivationType, Quantization
 
 if TYPE_CHECKING:
     from .onnx_emit import Rounding

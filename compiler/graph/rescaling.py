@@ -10,7 +10,7 @@ import numpy as np
 from vdla.isa.arithmetic import rescale, rescale_ratio
 from vdla.isa.scales import dequantize, quantize
 
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 # The ratio that equals a multiplication by one scale and a division by the other is within two steps of their

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from ..te.blocks import Window, ceil_div
 from .graph import Graph, Node
-from .int8_operators import Int8Convolution, Rows, Swap
+from .int8_convolution import Int8Convolution
+from .int8_operators import Rows, Swap
 
 EXCHANGE = 4
 """Cycles of an exchange of channels and positions for each vector: it is a matrix product with a store, and the bus is

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from .errors import ModelError
 from .fold_sizes import with_sizes_folded
 from .graph import unused
-from .int8_operators import Quantization
+from .int8_convolution import Quantization
 from .onnx_load import load_model
 from .onnx_read import Source, model_label
 from .onnx_survey import Survey

@@ -15,14 +15,8 @@ from ..te.blocks import Pair, Window
 from .cost import as_convolution, convolution_shape, count_macs
 from .geometry import plane_read
 from .graph import Graph, Node
-from .int8_operators import (
-    Attention,
-    Group,
-    Int8AveragePool,
-    Int8Convolution,
-    Int8MaxPool,
-    Products,
-)
+from .int8_convolution import Int8Convolution
+from .int8_operators import Attention, Group, Int8AveragePool, Int8MaxPool, Products
 
 if TYPE_CHECKING:
     from vdla.isa.config import Config

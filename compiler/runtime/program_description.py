@@ -19,7 +19,7 @@ from vdla.isa.program_file import config_from_dict
 from vdla.util.machine_memory import memory_problem
 
 from ..graph.graph import Graph, GraphInput, GraphOutput, Tensor, quantized_tensor
-from ..graph.int8_operators import ActivationType, Quantization
+from ..graph.int8_convolution import ActivationType, Quantization
 from ..graph.layout import Layout, activation_bytes
 from ..ir.types import DType
 from .archive_fields import Field

@@ -18,14 +18,13 @@ from vdla.compiler.graph.graph import (
     Tensor,
     quantized_tensor,
 )
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
 from vdla.compiler.graph.int8_operators import (
     Channels,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
-    Quantization,
 )
 from vdla.compiler.graph.interpret import convolution_sums, evaluate
 from vdla.compiler.ir.types import DType

@@ -25,8 +25,9 @@ from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_for_processors import for_processors
-from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir import interp

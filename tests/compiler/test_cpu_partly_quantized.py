@@ -15,7 +15,8 @@ from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Channels, Interleave, Table
+from vdla.compiler.graph.int8_convolution import Interleave
+from vdla.compiler.graph.int8_operators import Channels, Table
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.pipeline import compile_kernels

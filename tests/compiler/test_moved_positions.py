@@ -14,7 +14,8 @@ from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Positions, Resample, Swap
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Interleave
+from vdla.compiler.graph.int8_operators import Positions, Resample, Swap
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of

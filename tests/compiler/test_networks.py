@@ -21,7 +21,8 @@ from vdla.codesign import models
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
-from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool
+from vdla.compiler.graph.int8_convolution import Int8Convolution
+from vdla.compiler.graph.int8_operators import Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import input_image, read_tensor, run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
-from vdla.compiler.graph.int8_operators import Int8Convolution, Quantization
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType

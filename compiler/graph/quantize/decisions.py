@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from vdla.util.errors import UserError
 
 from ..errors import ModelError
-from ..int8_operators import ActivationType, Quantization
+from ..int8_convolution import ActivationType, Quantization
 from .float_model import FloatModel, names_read
 from .plan import PRODUCTS, VIEWS, Plan, plan_quantization
 from .write_qdq import QuantizedModel, write_qdq

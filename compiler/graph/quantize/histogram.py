@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..int8_operators import ActivationType
+from ..int8_convolution import ActivationType
 from .scales import activation_quantization
 
 Method = Literal["minmax", "percentile", "mse"]

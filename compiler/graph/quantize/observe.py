@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from ..errors import ModelError
-from ..int8_operators import ActivationType, Quantization
+from ..int8_convolution import ActivationType, Quantization
 from .float_model import FloatModel, assemble, constant_protos
 from .histogram import Histogram, Method, Range, choose_range
 from .plan import Plan

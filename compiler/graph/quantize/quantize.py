@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 
-from ..int8_operators import ActivationType, Quantization
+from ..int8_convolution import ActivationType, Quantization
 from .decisions import ACTIVATION_TYPES, Calibrated, check_products, fix, layers_of, uniform
 from .error import Error
 from .float_model import FloatModel, read_float_model

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vdla.isa.scales import checked_scales
 
-from ..int8_operators import ActivationType, Quantization
+from ..int8_convolution import ActivationType, Quantization
 
 RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
 """A function that rounds ideal scales to the float32 scales that are stored."""

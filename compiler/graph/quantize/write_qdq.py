@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from vdla.isa.scales import quantize
 
-from ..int8_operators import Quantization
+from ..int8_convolution import Quantization
 from ..onnx_attributes import read_node
 from ..onnx_graph import OnnxGraph
 from .float_model import FloatModel, assemble, input_name

@@ -10,12 +10,8 @@ import numpy as np
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import (
-    Dequantize,
-    Int8Convolution,
-    Int8Operator,
-    Quantize,
-)
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Dequantize, Int8Operator, Quantize
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...te.blocks import ceil_div

@@ -11,12 +11,12 @@ import numpy as np
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ...graph.graph import Graph, Node, Tensor
+from ...graph.int8_convolution import Interleave
 from ...graph.int8_operators import (
     Channels,
     Int8AveragePool,
     Int8Elementwise,
     Int8MaxPool,
-    Interleave,
     Positions,
     Resample,
     Swap,

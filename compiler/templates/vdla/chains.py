@@ -15,7 +15,8 @@ from vdla.isa.config import Config
 
 from ...codegen.vdla.placement import ChainBuffer
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Attention, Int8Convolution
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Attention
 from ...graph.layout import blocked_shape
 from ...graph.memory_plan import Buffer, lifetimes, plan_memory
 from ...te.blocks import Pads

@@ -11,7 +11,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution
+from ...graph.int8_convolution import Int8Convolution
 from ...graph.layout import Constant, Layout, pack_weight, unpacked
 from ...graph.special_weights import (
     pack_depthwise_weight,

@@ -13,7 +13,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution
+from ...graph.int8_convolution import Int8Convolution
 from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, ceil_div
 from .conv2d import CONV2D

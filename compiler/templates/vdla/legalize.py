@@ -15,12 +15,11 @@ from ...graph.abilities import Abilities, is_broadcast, needs
 from ...graph.crop_windows import crop_taps
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
+from ...graph.int8_convolution import Int8Convolution, Interleave
 from ...graph.int8_operators import (
     Channels,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
-    Interleave,
     Positions,
     Products,
     Rows,

@@ -14,11 +14,11 @@ from vdla.util.errors import UserError
 from ...codegen.vdla.link import LoweredKernel, LoweredLayer
 from ...codegen.vdla.machine import kernel_fields, scratchpad_depths
 from ...graph.graph import Graph, Node
+from ...graph.int8_convolution import Int8Convolution
 from ...graph.int8_operators import (
     Attention,
     Channels,
     Int8AveragePool,
-    Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Normed,

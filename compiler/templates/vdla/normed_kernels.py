@@ -11,7 +11,8 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution, Normed, Rows
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Normed, Rows
 from ...graph.layout import Constant, pack_weight, unpacked
 from ...te.blocks import Window, ceil_div
 from ..columns import ESTIMATE, one_point

@@ -13,15 +13,8 @@ from vdla.isa.config import Config
 
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node, unused
-from ...graph.int8_operators import (
-    Group,
-    Int8Convolution,
-    Int8Operator,
-    Positions,
-    Products,
-    Rows,
-    Swap,
-)
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Group, Int8Operator, Positions, Products, Rows, Swap
 from ...te.blocks import Blocks, Pair, Window
 from ...te.post import Post
 

@@ -16,7 +16,8 @@ from vdla.isa.config import Config
 
 from ...graph.errors import node_error
 from ...graph.graph import Node
-from ...graph.int8_operators import Int8Convolution, Positions, Resample
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Positions, Resample
 from ...graph.position_boxes import Box, Steps, boxes_of
 from ...ir.limits import MOST_RUNS
 from ...te.blocks import Blocks, Pair, Window, ceil_div

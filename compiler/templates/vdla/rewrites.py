@@ -9,7 +9,7 @@ from vdla.isa.config import Config
 
 from ...graph.fuse_pairs import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution
+from ...graph.int8_convolution import Int8Convolution
 from ...graph.rewrites import remove_dead
 from ...te.blocks import Blocks, Window
 

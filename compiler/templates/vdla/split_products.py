@@ -14,7 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from ...graph.graph import Graph, Node, unused
-from ...graph.int8_operators import Int8Convolution, Positions, Products, Swap, Table
+from ...graph.int8_convolution import Int8Convolution
+from ...graph.int8_operators import Positions, Products, Swap, Table
 from ...graph.row_padding import reads_whole_blocks
 from ...te.blocks import Pair, ceil_div
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node, with_tensors
-from ...graph.int8_operators import Int8Convolution, Interleave
+from ...graph.int8_convolution import Int8Convolution, Interleave
 from ...graph.layout import Constant, unpacked
 from ...te.blocks import Blocks, Window
 from ...te.ops.common import Area, Spread

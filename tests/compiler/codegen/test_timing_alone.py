@@ -9,7 +9,7 @@ import pytest
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 from vdla.isa.config import Config, load_config

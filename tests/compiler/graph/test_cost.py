@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from vdla.compiler.graph.cost import count_macs
 from vdla.compiler.graph.geometry import output_plane
 from vdla.compiler.graph.graph import Graph, Node, quantized_tensor
-from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool, Int8Operator, Quantization
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
+from vdla.compiler.graph.int8_operators import Int8MaxPool, Int8Operator
 from vdla.compiler.graph.traffic import compulsory_bytes, input_bytes, input_read
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post

@@ -7,7 +7,8 @@ import pytest
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Int8Convolution, Int8Elementwise, Positions
+from vdla.compiler.graph.int8_convolution import Int8Convolution
+from vdla.compiler.graph.int8_operators import Int8Elementwise, Positions
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.post import Combination

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
-from vdla.compiler.graph.int8_operators import (
-    Int8AveragePool,
-    Int8Convolution,
-    Int8Elementwise,
-    Int8MaxPool,
-    Int8Operator,
-    Quantization,
-)
+from vdla.compiler.graph.int8_convolution import Int8Convolution, Quantization
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Int8Operator
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.types import DType

@@ -9,8 +9,9 @@ import pytest
 
 from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import GraphInput
+from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_for_processors import converted_inputs, for_processors
-from vdla.compiler.graph.int8_operators import Dequantize, Int8Convolution, Quantize
+from vdla.compiler.graph.int8_operators import Dequantize, Quantize
 from vdla.compiler.graph.operators import Permute
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from vdla.codesign.evaluate import kernels_saturate
-from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
+from vdla.compiler.graph.int8_convolution import Int8Convolution
+from vdla.compiler.graph.int8_operators import Int8AveragePool
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.quantize.error import Error
 from vdla.compiler.graph.quantize.float_model import assemble, constant_protos

@@ -12,7 +12,8 @@ from onnx.reference import ReferenceEvaluator
 from runtime_integers import WEIGHTS
 
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
+from vdla.compiler.graph.int8_convolution import Int8Convolution
+from vdla.compiler.graph.int8_operators import Int8AveragePool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 

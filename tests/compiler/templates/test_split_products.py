@@ -8,7 +8,8 @@ import numpy as np
 
 from vdla.compiler.graph.cost import count_macs
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Group, Int8Convolution, Products, Table
+from vdla.compiler.graph.int8_convolution import Int8Convolution
+from vdla.compiler.graph.int8_operators import Group, Products, Table
 from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.te.blocks import Window
