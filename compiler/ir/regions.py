@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
-from .bounds import Interval, Ranges, form_interval, interval, loop_range
+from .bounds import Interval, Ranges, interval, loop_range
 from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
 from .simplify import simplify
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq, Stmt
 from .visit import children, expressions, free_vars, loads_in, map_expr, map_expressions, walk
 
-_NO_RANGES: dict[str, Interval | Expr] = {}
+NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
 
 Box = tuple[list[Expr], list[Expr]]
@@ -26,8 +26,8 @@ Box = tuple[list[Expr], list[Expr]]
 
 def read_regions(
     node: Node,
-    over: Ranges = _NO_RANGES,
-    ranges: Ranges = _NO_RANGES,
+    over: Ranges = NO_RANGES,
+    ranges: Ranges = NO_RANGES,
     *,
     targets: bool = True,
     only: str | None = None,
@@ -41,7 +41,7 @@ def read_regions(
     return _collect(node, over, ranges, reads=True, targets=targets, only=only)
 
 
-def write_regions(node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RANGES) -> dict[Buffer, Region]:
+def write_regions(node: Node, over: Ranges = NO_RANGES, ranges: Ranges = NO_RANGES) -> dict[Buffer, Region]:
     """The box of every buffer that `node` writes; see `read_regions`."""
     return _collect(node, over, ranges, reads=False, targets=True)
 
@@ -84,7 +84,7 @@ def _touched(node: Node, *, reads: bool) -> frozenset[Buffer]:
     return frozenset([buffer for buffer in found if buffer.name not in hidden])
 
 
-def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[Expr, Expr] | None:
+def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = NO_RANGES) -> tuple[Expr, Expr] | None:
     """Least and greatest value of an index over the loops `over`, in terms of the other variables.
 
     None if they are unknown (an index read from memory).
@@ -114,49 +114,6 @@ def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[
     return rest, rest if low == high else form_to_expr(LinearForm(terms, high))
 
 
-def clamp(region: Region, ranges: Ranges = _NO_RANGES) -> Region:
-    """The part of a region inside its buffer's shape."""
-    starts: list[Expr] = []
-    extents: list[Expr] = []
-    for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
-        low = simplify(maximum(start, 0), ranges)
-        high = simplify(minimum(binary("+", start, extent), size), ranges)
-        starts.append(low)
-        extents.append(simplify(binary("-", high, low), ranges))
-    return Region(buffer=region.buffer, starts=tuple(starts), extents=tuple(extents))
-
-
-def union(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> Region:
-    """The least box that contains both regions of one buffer."""
-    return _region(a.buffer, _hull(_box(a), _box(b), ranges), ranges)
-
-
-def disjoint(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
-    """Whether two regions provably share no element while all loops of `ranges` run."""
-    if a.buffer.name != b.buffer.name:
-        return True
-    for p, n, q, m in zip(a.starts, a.extents, b.starts, b.extents, strict=True):
-        for first, extent, second in ((p, n, q), (q, m, p)):
-            gap = linear_form(second).plus(linear_form(first), -1).plus(linear_form(extent), -1)
-            low = form_interval(gap, ranges).low
-            if low is not None and low >= 0:
-                return True
-    return False
-
-
-def contains(outer: Region, inner: Region, ranges: Ranges = _NO_RANGES) -> bool:
-    """Whether `inner` is provably within `outer` while all loops of `ranges` run."""
-    if outer.buffer.name != inner.buffer.name:
-        return False
-    for p, n, q, m in zip(outer.starts, outer.extents, inner.starts, inner.extents, strict=True):
-        below = form_interval(linear_form(q).plus(linear_form(p), -1), ranges).low
-        end = linear_form(p).plus(linear_form(n)).plus(linear_form(q), -1).plus(linear_form(m), -1)
-        above = form_interval(end, ranges).low
-        if below is None or below < 0 or above is None or above < 0:
-            return False
-    return True
-
-
 def _collect(
     node: Node, over: Ranges, ranges: Ranges, *, reads: bool, targets: bool, only: str | None = None
 ) -> dict[Buffer, Region]:
@@ -178,7 +135,7 @@ def _collect(
             box[0].append(low)
             box[1].append(high)
         held = boxes.get(buffer)
-        boxes[buffer] = box if held is None else _hull(held, box, ranges)
+        boxes[buffer] = box if held is None else hull(held, box, ranges)
 
     def loads(exprs: tuple[Expr, ...], around: Ranges) -> None:
         for expr in exprs:
@@ -209,7 +166,7 @@ def _collect(
                 region = source if reads else destination
                 add(region.buffer, region.starts, region.extents, around)
             case Intrinsic(declaration=declaration, operands=operands):
-                formal = _collect(declaration.body, _NO_RANGES, _NO_RANGES, reads=reads, targets=targets)
+                formal = _collect(declaration.body, NO_RANGES, NO_RANGES, reads=reads, targets=targets)
                 for parameter, region in zip(declaration.parameters, operands, strict=True):
                     if parameter in formal:
                         add(region.buffer, region.starts, region.extents, around)
@@ -218,19 +175,21 @@ def _collect(
                     visit(child, around)
 
     visit(node, over)
-    return {b: _region(b, box, ranges) for b, box in boxes.items() if b.name not in hidden}
+    return {b: region_of(b, box, ranges) for b, box in boxes.items() if b.name not in hidden}
 
 
 def _last(start: Expr, extent: Expr) -> Expr:
     return binary("-", binary("+", start, extent), 1)
 
 
-def _box(region: Region) -> Box:
+def box_of(region: Region) -> Box:
+    """The first and the last index of a region along each axis."""
     last = [_last(s, e) for s, e in zip(region.starts, region.extents, strict=True)]
     return list(region.starts), last
 
 
-def _hull(a: Box, b: Box, ranges: Ranges) -> Box:
+def hull(a: Box, b: Box, ranges: Ranges) -> Box:
+    """The least box that contains two boxes."""
     low = [_pick(x, y, ranges, minimum, -1) for x, y in zip(a[0], b[0], strict=True)]
     high = [_pick(x, y, ranges, maximum, 1) for x, y in zip(a[1], b[1], strict=True)]
     return low, high
@@ -244,7 +203,8 @@ def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr
     return simplify(combine(x, y), ranges)
 
 
-def _region(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
+def region_of(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
+    """The region of `buffer` that is a box."""
     extents: list[Expr] = []
     for low, high in zip(box[0], box[1], strict=True):
         difference = constant_difference(high, low)

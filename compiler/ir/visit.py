@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TypeVar, overload
 
-from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Operand, Select, Var, binary, cast, select
+from .expr import Binary, Call, Cast, Const, Expr, Load, Operand, Select, Var, binary, cast, select
 from .stmt import (
     Alloc,
     Assign,
     Copy,
     For,
     Intrinsic,
-    NamedStmt,
     Node,
     Program,
     Reduce,
@@ -295,39 +294,6 @@ def substitute(node: N, values: Mapping[str, Expr]) -> N:
     return map_children(node, visit) if isinstance(node, Program) else visit(node)  # type: ignore[return-value]
 
 
-def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
-    """A tree with buffers replaced by name, in accesses, regions and allocations (ranks must agree)."""
-
-    def expr(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer.name in buffers:
-            return Load(buffers[e.buffer.name], e.indices)
-        return e
-
-    def box(r: Region) -> Region:
-        new = buffers.get(r.buffer.name)
-        return r if new is None else Region(buffer=new, starts=r.starts, extents=r.extents)
-
-    def visit(statement: Stmt) -> Stmt:
-        statement = map_expressions(map_children(statement, visit), lambda e: map_expr(e, expr))
-        match statement:
-            case Alloc(buffer=buffer) | Assign(buffer=buffer) | Reduce(buffer=buffer) if (
-                buffer.name in buffers
-            ):
-                return replace(statement, buffer=buffers[buffer.name])
-            case Copy(destination=d, source=s) if d.buffer.name in buffers or s.buffer.name in buffers:
-                return replace(statement, destination=box(d), source=box(s))
-            case Intrinsic(operands=regions) if any(r.buffer.name in buffers for r in regions):
-                return replace(statement, operands=tuple(box(r) for r in regions))
-        return statement
-
-    if isinstance(node, Program):
-        parameters, body = tuple([buffers.get(p.name, p) for p in node.parameters]), visit(node.body)
-        if body is node.body and parameters == node.parameters:
-            return node
-        return Program(name=node.name, parameters=parameters, body=body)  # type: ignore[return-value]
-    return visit(node)  # type: ignore[return-value]
-
-
 @overload
 def free_vars(node: Expr) -> frozenset[str]: ...
 @overload
@@ -387,40 +353,3 @@ def _path(node: Node, name: str, kinds: frozenset[type]) -> tuple[Node, ...] | N
         if below is not None:
             return (*path, *below)
     return None
-
-
-def find_loop(node: Node, name: str) -> For:
-    """The loop called `name`; raises LookupError if there is none."""
-    for loop in loops(node):
-        if loop.var.name == name:
-            return loop
-    raise LookupError(f"no loop named {name!r}; there are: {', '.join(loop.name for loop in loops(node))}")
-
-
-def find_statement(node: Node, name: str) -> NamedStmt:
-    """The first Assign, Reduce, Copy or Intrinsic called `name`; raises LookupError if there is none."""
-    known: list[str] = []
-    for s in walk(node):
-        if isinstance(s, Assign | Reduce | Copy | Intrinsic):
-            if s.name == name:
-                return s
-            known.append(s.name)
-    raise LookupError(f"no statement named {name!r}; there are: {', '.join(known)}")
-
-
-def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
-    """The loops around the loop or statement called `name` (without itself), outermost first."""
-    return tuple(n for n in path_to(node, name)[:-1] if isinstance(n, For))
-
-
-def rewrite_at(node: N, name: str, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """`node` with the loop or statement called `name` replaced by `rewrite` of it; only the nodes on the
-    path are new.
-    """
-    path: Sequence[Node] = path_to(node, name)
-    old, new = path[-1], rewrite(path[-1])  # type: ignore[arg-type]
-    for parent in reversed(path[:-1]):
-        target, replacement = old, new
-        new = map_children(parent, lambda s, t=target, r=replacement: r if s is t else s)  # type: ignore[type-var]
-        old = parent
-    return new  # type: ignore[return-value]

@@ -1,17 +1,15 @@
-"""Primitives on loops: split, fuse, reorder, tile."""
+"""Primitives on loops: split, reorder, tile."""
 
 from __future__ import annotations
 
 from ..ir.affine import quotient
-from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
-from ..ir.simplify import simplify, simplify_node
+from ..ir.simplify import simplify
 from ..ir.stmt import AXES, For, Node, Program, Reduce, Stmt
 from ..ir.visit import free_vars, substitute, walk
 from .errors import LegalityError
 from .legality import (
     CONCURRENT,
-    check_bounds,
     check_grid,
     check_verified,
     order_obstacle,
@@ -59,41 +57,6 @@ def split(program: Program, loop: str, factor: int) -> Program:
     # Bounds of pieces of pieces cannot always be proven.
     ragged = not isinstance(old.extent, Const) and not isinstance(extent, Const)
     return check_verified(result, program, loop) if ragged else result
-
-
-def fuse(program: Program, outer: str, inner: str) -> Program:
-    """Makes one loop of two directly nested ones.
-
-    rewrite:
-        for i in range(6):             for i_j in range(24):
-            for j in range(4):   ->        body(i_j // 4, i_j % 4)
-                body(i, j)
-    Indices are simplified: 4*i + j becomes i_j. Legal if `inner` is the whole body of `outer`, both have constant
-    extents (the inner one above 0), and both are of one kind, which is also the new loop's kind: iterations and order
-    stay.
-    """
-    path, a = locate_loop(program, outer)
-    b = a.body
-    if not isinstance(b, For) or b.name != inner:
-        raise LegalityError(f"cannot fuse: the body of {outer} is not the loop {inner} alone", program, outer)
-    for loop in (a, b):
-        if not isinstance(loop.extent, Const):
-            reason = f"cannot fuse: the extent of {loop.name} is not constant (peel takes a ragged end out)"
-            raise LegalityError(reason, program, loop.name)
-    assert isinstance(b.extent, Const)
-    if b.extent.value < 1:
-        raise LegalityError(f"cannot fuse: {inner} has no iteration", program, inner)
-    if a.kind != b.kind:
-        reason = f"cannot fuse: {outer} is {a.kind} and {inner} is {b.kind}; fuse first, then annotate"
-        raise LegalityError(reason, program, inner)
-    fused, size = Var(f"{outer}_{inner}"), b.extent
-    if fused.name in names_in(program):
-        raise LegalityError(f"cannot fuse: the name {fused.name} is taken", program, fused.name)
-    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
-    ranges[fused.name] = loop_range(a.extent * size)
-    body = simplify_node(substitute(b.body, {outer: fused // size, inner: fused % size}), ranges)
-    new = rebuild(path, For(var=fused, extent=a.extent * size, body=body, kind=a.kind))
-    return check_bounds(new, program, inner)
 
 
 def reorder(program: Program, *names: str) -> Program:

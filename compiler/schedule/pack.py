@@ -11,9 +11,10 @@ import numpy as np
 
 from ..ir.bounds import Ranges, loop_range
 from ..ir.expr import Buffer, Const, Expr, Load, Var, binary
+from ..ir.replace_buffers import replace_buffers
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
-from ..ir.visit import map_operands, replace_buffers
+from ..ir.visit import map_operands
 from .errors import LegalityError
 from .legality import check_bounds, touches
 from .tree import (

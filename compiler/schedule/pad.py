@@ -10,8 +10,9 @@ from dataclasses import replace
 from ..ir.affine import linear_form
 from ..ir.bounds import interval, loop_range, loop_ranges
 from ..ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
+from ..ir.replace_buffers import replace_buffers
 from ..ir.stmt import Copy, For, Program, Reduce, Region, Stmt
-from ..ir.visit import children, free_vars, loads_in, map_stmt, replace_buffers, substitute_expr
+from ..ir.visit import children, free_vars, loads_in, map_stmt, substitute_expr
 from .errors import LegalityError
 from .legality import check_bounds, touches
 from .tree import locate_alloc, locate_loop, loops_around

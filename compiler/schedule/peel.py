@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
+from ..ir.replace_buffers import replace_buffers
 from ..ir.simplify import simplify_node
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt, seq
-from ..ir.visit import map_children, map_expressions, replace_buffers, substitute, substitute_expr, walk
+from ..ir.visit import map_children, map_expressions, substitute, substitute_expr, walk
 from .errors import LegalityError
 from .tree import locate_loop, names_in, rebuild, without_dead_loops
 

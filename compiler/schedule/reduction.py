@@ -1,4 +1,4 @@
-"""Primitives on reductions: a separate statement for the initial value, and partial sums."""
+"""Primitives on reductions: a separate statement for the initial value; and the checks that `rfactor` shares."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ..ir.bounds import loop_ranges, provably_at_least
-from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, equal
+from ..ir.expr import Const, Expr, Load, Var
 from ..ir.simplify import simplify
-from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Seq, Stmt, seq
+from ..ir.stmt import Assign, For, Node, Program, Reduce, Stmt, seq
 from ..ir.types import DType
-from ..ir.visit import free_vars, map_expressions, substitute_expr, walk_expr
+from ..ir.visit import free_vars, substitute_expr, walk_expr
 from .errors import LegalityError
 from .legality import single, starting_loops
-from .tree import locate, names_in, rebuild, unused
+from .tree import locate, names_in, rebuild
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
@@ -30,14 +30,14 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
     condition that all its reduction loops are at 0, these are `loop` or inside it, and the extents of the other loops
     do not depend on reduction loops.
     """
-    path, reduce = _reduce_named(program, name)
+    path, reduce = reduce_named(program, name)
     chain = [n for n in path if isinstance(n, For)]
     position = next((i for i, n in enumerate(chain) if n.name == loop), None)
     if position is None:
         raise LegalityError(f"cannot decompose {name}: it is not inside {loop}", program, loop)
     inner = chain[position:]
-    _check_perfect(program, inner, reduce)
-    own = _reduction_loops(program, reduce, chain, inner)
+    check_perfect(program, inner, reduce)
+    own = reduction_loops(program, reduce, chain, inner)
     if outside := sorted(own - {n.name for n in inner}):
         reason = f"cannot decompose {name} at {loop}: its sum also runs over {outside[0]}, which is outside"
         raise LegalityError(reason, program, outside[0])
@@ -62,96 +62,9 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
         extent = substitute_expr(n.extent, values)
         start = For(var=Var(names[n.name]), extent=extent, body=start, kind=n.kind)
     adding = Reduce(name=name, op=reduce.op, buffer=reduce.buffer, indices=reduce.indices, value=reduce.value)
-    body = _nest(inner, adding)
+    body = nested(inner, adding)
     top = path.index(inner[0])
     return rebuild(path[: top + 1], seq(start, body))
-
-
-def rfactor(program: Program, name: str, loop: str) -> Program:
-    """Makes a partial sum for each iteration of one of the reduction loops of `name`, then adds the partial sums.
-
-    rewrite:
-                                                     alloc C.rf: [m, n]
-        for i in range(n):                           for i.rf in range(n):
-            for k in range(m):                           for k.rf in range(m):
-                for j in range(4):         ->                for j in range(4):
-                    C[i] += A[i, k, j]                           C.rf[k.rf, i.rf] += A[i.rf, k.rf, j] first j == 0
-                        first k == 0 and j == 0      for i in range(n):
-                                                         for k in range(m):
-                                                             C[i] += C.rf[k, i] first k == 0
-    The partial sums' statement is called `name`.rf, their buffer has the target's name with .rf. Legal if all loops
-    around the Reduce, from the allocation of its target on, are one perfect nest of no other statement, `loop` is one
-    of its reduction loops, `first` is the condition that all reduction loops are at 0, and the extents of the other
-    loops do not depend on reduction loops.
-    """
-    path, reduce = _reduce_named(program, name)
-    around = [n for n in path if isinstance(n, For)]
-    inside = max(
-        (i for i, n in enumerate(path) if isinstance(n, Alloc) and n.buffer.name == reduce.buffer.name),
-        default=0,
-    )
-    chain = [n for n in path[inside:] if isinstance(n, For)]
-    _check_perfect(program, chain, reduce)
-    own = _reduction_loops(program, reduce, around, chain)
-    if loop not in own or any(n.name in own for n in around if n not in chain):
-        raise LegalityError(f"cannot factor {name}: {loop} is none of its reduction loops", program, loop)
-    factored = next(n for n in chain if n.name == loop)
-    if not isinstance(factored.extent, Const):
-        raise LegalityError(f"cannot factor {name}: the extent of {loop} is not constant", program, loop)
-    shared = [n for n in chain if n.name == loop or n.name not in own]
-    for n in shared:
-        if bad := sorted(free_vars(n.extent) & own):
-            reason = f"cannot factor {name}: the extent of {n.name} depends on {bad[0]}"
-            raise LegalityError(reason, program, n.name)
-    values: dict[str, Expr] = {n.name: Var(f"{n.name}.rf") for n in shared}
-    partial = Buffer(
-        name=unused(program, f"{reduce.buffer.name}.rf"),
-        shape=(int(factored.extent.value), *reduce.buffer.shape),
-        dtype=reduce.buffer.dtype,
-        scope=reduce.buffer.scope,
-    )
-    taken = names_in(program)
-    for new in (*(f"{n.name}.rf" for n in shared), f"{name}.rf"):
-        if new in taken:
-            raise LegalityError(f"cannot factor {name}: the name {new} is taken", program, new)
-    rest = [equal(n.var, 0) for n in chain if n.name in own and n.name != loop]
-    summing = Reduce(
-        name=f"{name}.rf",
-        op=reduce.op,
-        buffer=partial,
-        indices=(factored.var, *reduce.indices),
-        value=reduce.value,
-        first=all_of(*rest),
-    )
-    renamed = map_expressions(summing, lambda e: substitute_expr(e, values))
-    first_nest = _nest(
-        [
-            For(
-                var=Var(f"{n.name}.rf") if n.name in values else n.var,
-                extent=substitute_expr(n.extent, values),
-                body=n.body,
-                kind=n.kind,
-            )
-            for n in chain
-        ],
-        renamed,
-    )
-    adding = Reduce(
-        name=name,
-        op=reduce.op,
-        buffer=reduce.buffer,
-        indices=reduce.indices,
-        value=Load(partial, (factored.var, *reduce.indices)),
-        first=equal(factored.var, 0),
-    )
-    top = path.index(chain[0])
-    both = (first_nest, _nest(shared, adding))
-    if top == 0 or not isinstance(parent := path[top - 1], Seq):
-        return rebuild(path[: top + 1], Alloc(buffer=partial, body=seq(*both)))
-    # The allocation encloses all following statements, so that producers and users are in one sequence.
-    position = next(i for i, s in enumerate(parent.statements) if s is path[top])
-    before, after = parent.statements[:position], parent.statements[position + 1 :]
-    return rebuild(path[:top], seq(*before, Alloc(buffer=partial, body=seq(*both, *after))))
 
 
 def identity(op: str, dtype: DType) -> Const:
@@ -161,7 +74,8 @@ def identity(op: str, dtype: DType) -> Const:
     return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
 
 
-def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]:
+def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]:
+    """The path to the sum `name`, and the sum; raises LegalityError if it is none that may be regrouped."""
     path = locate(program, name)
     reduce = path[-1]
     if not isinstance(reduce, Reduce):
@@ -177,14 +91,15 @@ def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce
     return path, reduce
 
 
-def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> None:
+def check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> None:
+    """Raises LegalityError unless each loop of `chain` holds the next one alone, and the last one `reduce` alone."""
     for n, inside in pairwise((*chain, reduce)):
         if isinstance(n, For) and n.body is not inside:
             reason = f"{n.name} holds more than the nest of {reduce.name}"
             raise LegalityError(reason, program, n.name)
 
 
-def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
+def reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
     """The loops over which a sum runs, if `first` is true exactly when all of them are at 0.
 
     `chain`: all loops around the sum; `nest`: the loops in which the sum must not start again.
@@ -214,7 +129,8 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
     return own
 
 
-def _nest(chain: Sequence[For], body: Stmt) -> Stmt:
+def nested(chain: Sequence[For], body: Stmt) -> Stmt:
+    """`body` in copies of the loops `chain`, outermost first."""
     for n in reversed(chain):
         body = For(var=n.var, extent=n.extent, body=body, kind=n.kind)
     return body

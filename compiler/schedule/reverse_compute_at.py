@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from ..ir.bounds import Ranges, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
-from ..ir.regions import expr_bounds, read_regions, union, write_regions
+from ..ir.region_operations import union
+from ..ir.regions import expr_bounds, read_regions, write_regions
 from ..ir.stmt import Alloc, Assign, For, NamedStmt, Program, Reduce, Region, Seq, Stmt, seq
 from ..ir.visit import free_vars, map_expressions, substitute_expr
 from .compute_at import greatest_extent, intersect, lies_inside

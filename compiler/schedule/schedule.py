@@ -17,6 +17,7 @@ from . import cache_write as writes
 from . import compute_at as producers
 from . import compute_early as early
 from . import expand_copy as expansion
+from . import fuse as fusing
 from . import guard as guarding
 from . import inline, loops, memory, reduction
 from . import pack as layout
@@ -25,6 +26,7 @@ from . import peel as peeling
 from . import pipeline as pipelining
 from . import prefetch as hints
 from . import reverse_compute_at as consumers
+from . import rfactor as partial_sums
 from . import share_copy as sharing
 from . import skip_pads as skipping
 from . import split_copy as pieces
@@ -36,11 +38,11 @@ from .trace import Argument, Step, Trace, step_obstacle
 class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
-    Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `skip_pads`,
-    `pack`, `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `cache_write`,
-    `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose docstring has its rewrite
-    and legality; all raise LegalityError and then leave the schedule unchanged. Methods that make new names return
-    them.
+    Every method is the function of its name in `loops`, `fuse`, `annotate`, `peel`, `guard`, `pipeline`, `pad`,
+    `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`,
+    `memory`, `cache_write`, `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose
+    docstring has its rewrite and legality; all raise LegalityError and then leave the schedule unchanged. Methods that
+    make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -74,8 +76,8 @@ class Schedule:
         return f"{loop}.0", f"{loop}.1"
 
     def fuse(self, outer: str, inner: str) -> str:
-        """See `loops.fuse`; returns the new loop's name."""
-        self._apply(loops.fuse, "fuse", outer, inner)
+        """See `fuse.fuse`; returns the new loop's name."""
+        self._apply(fusing.fuse, "fuse", outer, inner)
         return f"{outer}_{inner}"
 
     def reorder(self, *names: str) -> None:
@@ -168,8 +170,8 @@ class Schedule:
         self._apply(reduction.decompose_reduction, "decompose_reduction", name, loop)
 
     def rfactor(self, name: str, loop: str) -> None:
-        """See `reduction.rfactor`; the partial sums' statement is called `name`.rf."""
-        self._apply(reduction.rfactor, "rfactor", name, loop)
+        """See `rfactor.rfactor`; the partial sums' statement is called `name`.rf."""
+        self._apply(partial_sums.rfactor, "rfactor", name, loop)
 
     def compute_at(self, name: str, loop: str) -> None:
         """See `compute_at.compute_at`."""

@@ -31,10 +31,11 @@ from ..ir.expr import (
     wrap,
 )
 from ..ir.expr import cast as convert
+from ..ir.replace_buffers import replace_buffers
 from ..ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ..ir.types import DType
 from ..ir.verify import VerifyError, verify
-from ..ir.visit import free_vars, loads_in, replace_buffers, substitute_expr
+from ..ir.visit import free_vars, loads_in, substitute_expr
 
 
 class ExpressionError(UserError):

@@ -10,9 +10,9 @@ import numpy as np
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.regions import write_regions
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import Alloc, Program, Seq
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.visit import replace_buffers
 from vdla.compiler.te.blocks import Blocks, Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import (

@@ -22,6 +22,7 @@ from vdla.compiler.codegen.cuda.wgmma import ARCHITECTURE
 from vdla.compiler.codegen.cuda.wgmma_emit import has_products
 from vdla.compiler.ir.expr import Binary, Const, Expr, Var
 from vdla.compiler.ir.kernels import is_block_loop, is_thread_loop, phase_at
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import (
     AXES,
     Alloc,
@@ -46,7 +47,6 @@ from vdla.compiler.ir.visit import (
     map_children,
     map_expr,
     map_stmt,
-    replace_buffers,
     substitute_expr,
     walk,
 )

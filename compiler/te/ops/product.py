@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...ir.expr import Buffer, Expr, Load, Var, cast
+from ...ir.named_nodes import rewrite_at
 from ...ir.stmt import Copy, Program, Reduce, Region, Stmt, nest, region, whole
 from ...ir.types import DType
-from ...ir.visit import map_expr, rewrite_at
+from ...ir.visit import map_expr
 from ..merge import Shape, merge_broadcast
 from ..scalars import round_tf32
 from .sums import Epilogue, program_of, stored, summed

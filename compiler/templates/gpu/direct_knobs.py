@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ...ir.affine import linear_form
 from ...ir.expr import Const, Expr, Var
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import Program, Reduce
-from ...ir.visit import find_loop, loads_in, path_to
+from ...ir.visit import loads_in, path_to
 from ...te.blocks import Pair
 
 

@@ -20,9 +20,10 @@ from ...codegen.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_
 from ...codegen.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
 from ...ir.expr import Load, Var
 from ...ir.kernels import WARP
+from ...ir.named_nodes import find_statement
 from ...ir.stmt import LoopKind, Program, Reduce
 from ...ir.types import DType
-from ...ir.visit import find_statement, loads_in
+from ...ir.visit import loads_in
 from ...schedule import LegalityError, Schedule
 from ..columns import Columns, one_point
 from ..space import Account, Axis

@@ -12,8 +12,9 @@ import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
-from ...ir.visit import find_loop, loops, walk
+from ...ir.visit import loops, walk
 from ...schedule import LegalityError, Schedule
 from ..columns import Columns
 from ..space import Account, Axis

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import For, Program
-from ...ir.visit import find_loop, loops
+from ...ir.visit import loops
 from ...schedule import Schedule
 from ...te.blocks import ceil_div
 from ...te.ops.lstm import Direction

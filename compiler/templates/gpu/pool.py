@@ -9,8 +9,9 @@ import numpy as np
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import Copy, Program
-from ...ir.visit import find_loop, walk
+from ...ir.visit import walk
 from ...schedule import Schedule
 from ..columns import Columns, one_point
 from ..space import Account, Axis

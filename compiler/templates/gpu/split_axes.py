@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.expr import Buffer, Const
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import Alloc, For
-from ...ir.visit import find_loop, path_to, walk
+from ...ir.visit import path_to, walk
 from ...schedule import Schedule
 from ..cpu.loops import has_loop
 

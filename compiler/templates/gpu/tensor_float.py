@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Call
+from ...ir.named_nodes import find_loop, find_statement
 from ...ir.stmt import Program, Reduce
-from ...ir.visit import find_loop, find_statement, walk_expr
+from ...ir.visit import walk_expr
 from ...te.ops.product import round_factors
 
 LEAST = 8

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.expr import Const
+from ...ir.named_nodes import find_loop
 from ...ir.stmt import Program
-from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...te.ops.convolution import Convolution, suits_winograd
 from . import gemm

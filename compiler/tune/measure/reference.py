@@ -13,8 +13,9 @@ import numpy as np
 from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance
 from ...ir.evaluate import evaluate
 from ...ir.expr import Const
+from ...ir.named_nodes import enclosing_loops
 from ...ir.stmt import Program, Reduce
-from ...ir.visit import enclosing_loops, free_vars, walk
+from ...ir.visit import free_vars, walk
 from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 

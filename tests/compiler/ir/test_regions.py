@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from vdla.compiler.ir.bounds import Interval
 from vdla.compiler.ir.expr import FIRST, Buffer, Cast, Const, Expr, Var, equal, minimum, select
 from vdla.compiler.ir.printer import format_region
+from vdla.compiler.ir.region_operations import clamp, contains, disjoint, union
 from vdla.compiler.ir.regions import (
-    clamp,
-    contains,
-    disjoint,
     expr_bounds,
     operand_access,
     read_buffers,
     read_regions,
-    union,
     write_buffers,
     write_regions,
 )

@@ -6,7 +6,9 @@ import pytest
 
 from vdla.compiler.ir.expr import FIRST, Buffer, Call, Cast, Const, Var, equal, minimum, select
 from vdla.compiler.ir.hash import structural_equal, structural_hash
+from vdla.compiler.ir.named_nodes import enclosing_loops, find_loop, find_statement, rewrite_at
 from vdla.compiler.ir.printer import format_node, summarize, underline
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.simplify import simplify_node
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -28,20 +30,7 @@ from vdla.compiler.ir.stmt import (
     whole,
 )
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.visit import (
-    children,
-    enclosing_loops,
-    find_loop,
-    find_statement,
-    free_vars,
-    map_expr,
-    map_stmt,
-    path_to,
-    replace_buffers,
-    rewrite_at,
-    substitute,
-    walk,
-)
+from vdla.compiler.ir.visit import children, free_vars, map_expr, map_stmt, path_to, substitute, walk
 
 I8, I32 = DType.INT8, DType.INT32
 

@@ -19,8 +19,9 @@ from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.expr import Call, Const, maximum
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.named_nodes import rewrite_at
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.visit import loops, rewrite_at
+from vdla.compiler.ir.visit import loops
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window

@@ -18,8 +18,9 @@ from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.verify import verify
-from vdla.compiler.ir.visit import loops, replace_buffers
+from vdla.compiler.ir.visit import loops
 from vdla.compiler.schedule import LegalityError, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.functions import FUNCTIONS

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ....ir.expr import Call, Select
+from ....ir.named_nodes import find_statement
 from ....ir.stmt import Assign, Copy, Program, Reduce
-from ....ir.visit import find_statement, free_vars, walk, walk_expr
+from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import ask_early, sum_in_parts, waits_for_weights

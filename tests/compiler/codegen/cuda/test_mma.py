@@ -227,7 +227,7 @@ def test_what_the_hardware_has_not_is_refused():
 
 def widened(program: Program, buffer: Buffer) -> Program:
     """The program with another buffer for the one of its name."""
-    from vdla.compiler.ir.visit import replace_buffers
+    from vdla.compiler.ir.replace_buffers import replace_buffers
 
     return replace_buffers(program, {buffer.name: buffer})
 

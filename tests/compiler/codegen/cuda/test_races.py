@@ -10,9 +10,10 @@ from gpu_kernels import allocate, assign, blocks, buffer, loop, moving_window, r
 from vdla.compiler.codegen.cuda.errors import LoweringError
 from vdla.compiler.codegen.cuda.races import RaceError, check_races
 from vdla.compiler.ir.expr import Binary, Const, Var, minimum
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import Alloc, Barrier, Commit, Copy, Program, Wait, region, seq
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.visit import map_all_expressions, map_expr, replace_buffers
+from vdla.compiler.ir.visit import map_all_expressions, map_expr
 from vdla.compiler.passes.insert_barriers import insert_barriers
 
 X, Y = buffer("X", 64), buffer("Y", 64)

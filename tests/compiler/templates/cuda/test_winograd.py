@@ -18,7 +18,7 @@ from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.cuda.tolerances import tolerance, winograd_amplification
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.expr import Const
-from vdla.compiler.ir.visit import find_loop
+from vdla.compiler.ir.named_nodes import find_loop
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te.blocks import Window
