@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,9 @@ from .decode import decode
 from .errors import CycleLimitError, DeadlockError
 from .execute import Scratchpads, execute, trace_uops
 from .machine import run_timing, token_queues
+from .result import SimulationResult, Traffic
 from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
-from .timeline import BUSY_CATEGORIES, CATEGORIES, unit_segments
+from .timeline import unit_segments
 
 
 def discard_stale_code() -> None:
@@ -42,109 +41,6 @@ discard_stale_code()
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
 """Number of cycles after which a run is abandoned: three hours at 100 MHz."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """Bus traffic of one kind of transfer: requested data bytes, and bus beats."""
-
-    bytes: int
-    beats: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitCounters:
-    """Cycles of one unit by activity (`busy`) and by cause of stall (`stalls`); their sum is the number of cycles of
-    the run.
-
-    `busy` has the single key busy for the load and the store unit, and gemm, alu, load_uop, load_acc, other and drain
-    for compute. Categories without cycles are left out.
-    """
-
-    busy: dict[str, int]
-    stalls: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """Intervals of one unit's activities and stalls, in order and without gaps over the whole run.
-
-    All arrays are int64 (m,). The interval [start, stop) has the cycles start + 1 .. stop. `category`: index in
-    CATEGORIES. `instruction`: index of the instruction that was busy or waited, -1 after the unit's last instruction.
-    """
-
-    start: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    category: NDArray[np.int64]
-    instruction: NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SimulationResult:
-    """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
-
-    `cycles`: number of the cycle in which FINISH retires. `begin`, `end` int64 (n,): cycles of each instruction, -1 if
-    it never began (instructions after FINISH); a STORE ends with its last write response. `dispatch` int64 (n,): cycle
-    in which fetch moved the instruction to its command queue, -1 if it never did. `traffic`: by kind (`sim.TRAFFIC`).
-    `memory` (uint8) and `scratchpads` are None in a run of timing alone. `segments`: for each unit, int64 (m, 4), the
-    columns of its Timeline.
-    """
-
-    config: Config
-    cycles: int
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    dispatch: NDArray[np.int64]
-    traffic: dict[str, Traffic]
-    memory: NDArray[np.uint8] | None
-    scratchpads: Scratchpads | None
-    segments: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-
-    @cached_property
-    def units(self) -> dict[str, UnitCounters]:
-        """The counters of each unit, by its name: load, compute, store."""
-        return {unit.name.lower(): _count(self.segments[unit]) for unit in Unit}
-
-    @property
-    def dram_read_bytes(self) -> int:
-        """Data bytes read from memory, instructions and micro-ops included."""
-        return sum(item.bytes for kind, item in self.traffic.items() if kind != "out")
-
-    @property
-    def dram_write_bytes(self) -> int:
-        """Data bytes written to memory."""
-        return self.traffic["out"].bytes
-
-
-def _count(segments: NDArray[np.int64]) -> UnitCounters:
-    cycles = np.zeros(len(CATEGORIES), np.int64)
-    np.add.at(cycles, segments[:, 2], segments[:, 1] - segments[:, 0])
-    named = {name: int(value) for name, value in zip(CATEGORIES, cycles, strict=True) if value}
-    return UnitCounters(
-        busy={name: value for name, value in named.items() if name in BUSY_CATEGORIES},
-        stalls={name: value for name, value in named.items() if name not in BUSY_CATEGORIES},
-    )
-
-
-def timeline(result: SimulationResult, unit: Unit) -> Timeline:
-    """The timeline of `unit` over the whole run."""
-    start, stop, category, instruction = result.segments[unit].T
-    return Timeline(start=start, stop=stop, category=category, instruction=instruction)
-
-
-def compute_timeline(result: SimulationResult) -> Timeline:
-    """The timeline of the compute unit, by which reports attribute cycles to layers."""
-    return timeline(result, Unit.COMPUTE)
-
-
-def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, int]:
-    """Numbers of cycles in [start, stop) by category, together stop - start. Categories without cycles are left out."""
-    first = int(np.searchsorted(timeline.stop, start, side="right"))
-    last = int(np.searchsorted(timeline.start, stop, side="left"))
-    inside = np.minimum(timeline.stop[first:last], stop) - np.maximum(timeline.start[first:last], start)
-    cycles = np.zeros(len(CATEGORIES), np.int64)
-    np.add.at(cycles, timeline.category[first:last], inside)
-    return {name: int(value) for name, value in zip(CATEGORIES, cycles, strict=True) if value}
 
 
 def simulate(

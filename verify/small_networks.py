@@ -20,7 +20,8 @@ from vdla.compiler.graph.int8_operators import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.isa.rows import exponentials
 
 QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")

@@ -14,7 +14,7 @@ from vdla.isa.fields import extract
 from vdla.isa.layout import Unit, formats, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
-from vdla.sim.simulate import timeline as unit_timeline
+from vdla.sim.result import timeline as unit_timeline
 
 from .perfetto_trace import Counter, Slice, Track, write_trace
 from .split import layer_boundaries

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..te.blocks import Pair, Window
-from ..te.post import Combination
+from ..te.combination import Combination
 from .cost import count_macs
 from .graph import Graph, Node
 from .int8_convolution import Int8Convolution, Interleave

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..te.blocks import Pair, Window
-from ..te.post import Combination, Post
+from ..te.combination import Combination
+from ..te.post import Post
 from .int8_convolution import Int8Convolution, Interleave, Quantization
 
 

@@ -16,7 +16,7 @@ from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, req
 from vdla.isa.rows import normalized_shares, softmax_shares
 
 from ..te.blocks import Pads, Pair, Window
-from ..te.post import Combination
+from ..te.combination import Combination
 from .geometry import window_extent
 from .graph import Graph, Node
 from .int8_convolution import Int8Convolution, Interleave

@@ -25,8 +25,9 @@ from .int8_operators import Group, Products
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_operations import Waiting
 from .onnx_strided_views import elements_of, moved_positions, rows_of, seen_as, swapped
-from .onnx_values import Real, Waiting
+from .onnx_values import Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:

@@ -17,8 +17,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
+from .onnx_operations import Product
 from .onnx_strided_views import line_of
-from .onnx_values import Constant, Pending, Product
+from .onnx_values import Constant, Pending
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from vdla.isa.scales import ScaleError, quantize
 
-from ..te.post import Combination, Post
+from ..te.combination import Combination
+from ..te.post import Post
 from .accumulators import AccumulatorError, whole_steps
 from .graph import Node
 from .int8_convolution import Quantization
 from .int8_operators import Int8Elementwise, Int8Operator
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
-from .onnx_values import Bias, Constant, Maximum, Pending, Real, Same, Waiting
+from .onnx_operations import Maximum, Same, Waiting
+from .onnx_values import Bias, Constant, Pending, Real
 from .operator_rows import Located
-from .rescaling import fitted_ratio
 
 ROUNDED: Mapping[str, Located] = MappingProxyType(
     {
@@ -114,39 +115,6 @@ class Rounding:
         """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
-
-
-def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
-    """`rescale` of each of `parts`, to tensors named after the output with a number."""
-    return tuple(
-        [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
-    )
-
-
-def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the grid of `to` and clamps it; returns the tensor's name. Adds no node where no value can
-    change."""
-    source = data.quantization
-    if same_integers(source, to.grid):
-        if (to.low, to.high) == (-128, 127):
-            return data.tensor
-        ratio = np.float32(1)
-    else:
-        ratio = fitted_ratio(source, to.grid)
-    combination = Combination(
-        kind="rescale",
-        ratio_self=float(ratio),
-        zero_point_self=source.stored_zero_point,
-        zero_point=to.grid.stored_zero_point,
-        low=to.low,
-        high=to.high,
-    )
-    return to.append_elementwise(context, (data.tensor,), combination)
-
-
-def same_integers(a: Quantization, b: Quantization) -> bool:
-    """Whether the same stored integers represent the same numbers on both grids."""
-    return a.scale == b.scale and a.stored_zero_point == b.stored_zero_point
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:

@@ -16,11 +16,11 @@ from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext
+from .onnx_operations import Operation
 from .onnx_values import (
     Constant,
     FloatInput,
     Integer,
-    Operation,
     Pending,
     QuantizedConstant,
     Real,

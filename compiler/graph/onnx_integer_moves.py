@@ -18,8 +18,9 @@ from .graph import Shape
 from .int8_convolution import Quantization
 from .int8_operators import Channels, Positions
 from .onnx_attributes import OnnxNode
-from .onnx_emit import Rounding, real_operand, rescale_all
+from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
+from .onnx_operations import Waiting
 from .onnx_rounding import activation_type
 from .onnx_strided_views import (
     arranged,
@@ -31,8 +32,9 @@ from .onnx_strided_views import (
     seen_as,
     settled,
 )
-from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real, Value, Waiting
+from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 from .operators import Concatenate, Gather, Permute, Remap
+from .rescaling import rescale_all
 
 SHUFFLE = (0, 2, 1, 3, 4)
 """The permutation of (N, groups, channels, H, W) that moves channels only."""

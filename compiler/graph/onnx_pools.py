@@ -19,12 +19,14 @@ from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_context import GraphContext
-from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand, rescale, same_integers
+from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
+from .onnx_operations import Maximum, Waiting
 from .onnx_strided_views import elements_of, rows_of, seen_as, settled
-from .onnx_values import Integer, Maximum, Pending, Real, Waiting
+from .onnx_values import Integer, Pending, Real
 from .onnx_window_attributes import PerDimension, on_plane, read_windows
 from .operators import AveragePool, MaxPool
+from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
 """Number of pads that an average counts, without `count_include_pad`."""

@@ -13,12 +13,14 @@ from ..te.ops.resize import AxisTable, axis_table
 from ..te.post import Post
 from .int8_operators import Resample
 from .onnx_attributes import OnnxNode
-from .onnx_emit import Rounding, emit, plane_operand, real_operand, rescale
+from .onnx_emit import Rounding, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_integer_moves import moved_to
+from .onnx_operations import Waiting
 from .onnx_strided_views import check_size, settled
-from .onnx_values import Integer, Pending, Real, Waiting
+from .onnx_values import Integer, Pending, Real
 from .operators import Resize
+from .rescaling import rescale
 
 MOST_WEIGHT = 127
 """Largest sum of two neighbours' int8 weights."""

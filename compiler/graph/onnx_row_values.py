@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .onnx_values import FloatInput, Operation, Real
+from .onnx_operations import Operation
+from .onnx_values import FloatInput, Real
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

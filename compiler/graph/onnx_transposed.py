@@ -11,8 +11,8 @@ import numpy as np
 from vdla.isa.scales import requantize_scale
 
 from ..te.blocks import Pair, Window
-from ..te.ops.convolution import transposed_outputs
 from ..te.ops.sums import Epilogue
+from ..te.ops.transposed_convolution import transposed_outputs
 from .geometry import Windows, window_extent
 from .graph import Shape
 from .int8_convolution import Int8Convolution, Interleave
@@ -20,8 +20,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_operations import Product, Waiting
 from .onnx_products import bias_operand, fitted_bias, weight_operand
-from .onnx_values import Pending, Product, Waiting
+from .onnx_values import Pending
 from .onnx_window_attributes import (
     AUTOMATIC,
     PerDimension,

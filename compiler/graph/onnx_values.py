@@ -6,18 +6,15 @@ operation that waits for the QuantizeLinear that defines its rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from ..te.blocks import Window
 from .int8_convolution import ActivationType, Quantization
 
 if TYPE_CHECKING:
-    from .onnx_emit import Rounding
-    from .onnx_integer_context import ImportContext
+    from .onnx_operations import Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,60 +104,6 @@ class Real:
 Known = Constant | QuantizedConstant
 
 Bias = Known | None
-
-
-class Operation:
-    """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
-
-    `alone`: (problem, way out) for the error if a QuantizeLinear reads an operation that is only a step of another
-    operator; None if it may.
-    """
-
-    __slots__ = ()
-    alone: ClassVar[tuple[str, str] | None] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Waiting(Operation):
-    """An operation that no other operator can be merged with; `round` adds its integer operators and returns the name
-    of the result's tensor."""
-
-    round: Callable[[ImportContext, Rounding], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Product(Operation):
-    """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
-
-    data: Real
-    weight: np.ndarray
-    weight_scale: np.ndarray
-    bias: Bias
-    window: Window
-    groups: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maximum(Operation):
-    """A maximum over windows, on the grid of its input."""
-
-    data: Real
-    window: Window
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Same(Operation):
-    """The input itself, to be clamped or rescaled."""
-
-    data: Real
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Function(Operation):
-    """A function of one tensor, element by element: `values`, float32 (256,), by stored value from -128."""
-
-    data: Real
-    values: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

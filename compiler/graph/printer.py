@@ -8,7 +8,7 @@ import numpy as np
 
 from vdla.util.printable import printable
 
-from ..ir.printer import format_expr
+from ..ir.expression_printer import format_expr
 from .graph import Graph, Node, Tensor
 from .memory_plan import StoragePlan
 from .operators import Elementwise, operator_class

@@ -1,16 +1,25 @@
-"""The ratio of a rescaling that equals DequantizeLinear followed by QuantizeLinear, value by value.
+"""Rescaling to the grid of a result, with the ratio that equals DequantizeLinear followed by QuantizeLinear, value by
+value.
 
 An int8 operand has 256 values, so equality is tested on all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from vdla.isa.arithmetic import rescale, rescale_ratio
+from vdla.isa import arithmetic
+from vdla.isa.arithmetic import rescale_ratio
 from vdla.isa.scales import dequantize, quantize
 
+from ..te.combination import Combination
 from .int8_convolution import Quantization
+from .onnx_emit import Rounding
+from .onnx_integer_context import ImportContext
+from .onnx_values import Real
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 # The ratio that equals a multiplication by one scale and a division by the other is within two steps of their
@@ -29,7 +38,7 @@ def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
     quotient = rescale_ratio(source.scale, result.scale)
     best, fewest = quotient, len(STORED) + 1
     for candidate in _neighbours(quotient):
-        got = rescale(STORED, source.stored_zero_point, candidate, result.stored_zero_point)
+        got = arithmetic.rescale(STORED, source.stored_zero_point, candidate, result.stored_zero_point)
         differences = int(np.count_nonzero(got != expected))
         if differences < fewest:
             best, fewest = candidate, differences
@@ -44,3 +53,36 @@ def _neighbours(value: np.float32) -> list[np.float32]:
         below.append(np.nextafter(below[-1], np.float32(0)))
         above.append(np.nextafter(above[-1], np.float32(np.inf)))
     return [value, *(near for pair in zip(above[1:], below[1:], strict=True) for near in pair)]
+
+
+def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
+    """`rescale` of each of `parts`, to tensors named after the output with a number."""
+    return tuple(
+        [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
+    )
+
+
+def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
+    """Rescales `data` to the grid of `to` and clamps it; returns the tensor's name. Adds no node where no value can
+    change."""
+    source = data.quantization
+    if same_integers(source, to.grid):
+        if (to.low, to.high) == (-128, 127):
+            return data.tensor
+        ratio = np.float32(1)
+    else:
+        ratio = fitted_ratio(source, to.grid)
+    combination = Combination(
+        kind="rescale",
+        ratio_self=float(ratio),
+        zero_point_self=source.stored_zero_point,
+        zero_point=to.grid.stored_zero_point,
+        low=to.low,
+        high=to.high,
+    )
+    return to.append_elementwise(context, (data.tensor,), combination)
+
+
+def same_integers(a: Quantization, b: Quantization) -> bool:
+    """Whether the same stored integers represent the same numbers on both grids."""
+    return a.scale == b.scale and a.stored_zero_point == b.stored_zero_point

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from .expr import Binary, Const, Expr, Operand, Var
-from .printer import format_expr
+from .expr import (
+    Binary,
+    Const,
+    Expr,
+    Operand,
+    Var,
+)
+from .expression_printer import format_expr
 from .quick_init import quick_init
 from .types import DType
 from .visit import free_vars
@@ -173,3 +179,12 @@ def _order(item: tuple[Expr, int]) -> tuple[bool, bool, str]:
     if isinstance(atom, Var):
         return coefficient < 0, False, atom.name
     return coefficient < 0, True, format_expr(atom)
+
+
+def single_atom(form: LinearForm) -> Expr | None:
+    """The atom of a form that is just one atom."""
+    if form.constant == 0 and len(form.terms) == 1:
+        ((atom, coefficient),) = form.terms.items()
+        if coefficient == 1:
+            return atom
+    return None

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from vdla.util.printable import printable
 
-from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, binary
+from .expr import Binary, Buffer, Const, Expr, binary
+from .expression_printer import format_access, format_expr
 from .stmt import (
     Alloc,
     Assign,
@@ -29,39 +30,8 @@ from .stmt import (
     Seq,
     Wait,
 )
-from .types import DType
 
-_PRECEDENCE = {"or": 1, "and": 2, "<": 4, "<=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "//": 6, "%": 6}
 _INDENT = "    "
-
-
-def format_expr(expr: Expr, precedence: int = 0) -> str:
-    """An expression with the parentheses it needs within an operator of `precedence`."""
-    match expr:
-        case Const(value=value, dtype=dtype):
-            if dtype is DType.INT64 or dtype is DType.BOOL:
-                text = str(value)
-            else:
-                text = f"{dtype}({value})"
-            return f"({text})" if text.startswith("-") and precedence == 6 else text
-        case Var(name=name):
-            return name
-        case Binary(op="min" | "max" as op, a=a, b=b):
-            return f"{op}({format_expr(a)}, {format_expr(b)})"
-        case Binary(op=op, a=a, b=b):
-            own = _PRECEDENCE[op]
-            # Comparisons do not chain, so their left side needs a tighter operator as well.
-            left = format_expr(a, own + 1 if own == 4 else own)
-            text = f"{left} {op} {format_expr(b, own + 1)}"
-            return f"({text})" if own < precedence else text
-        case Cast(value=value, dtype=dtype):
-            return f"{dtype}({format_expr(value)})"
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            return f"select({format_expr(condition)}, {format_expr(then)}, {format_expr(otherwise)})"
-        case Load(buffer=buffer, indices=indices):
-            return _access(buffer, indices)
-        case Call(function=function, arguments=arguments, dtype=dtype):
-            return f"{function}({', '.join(format_expr(a) for a in arguments)}) as {dtype}"
 
 
 def format_buffer(buffer: Buffer) -> str:
@@ -107,10 +77,6 @@ def underline(node: Node, name: str) -> str:
     return "".join(f"{line}\n" for line in out)
 
 
-def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-    return f"{buffer.name}[{', '.join(format_expr(i) for i in indices)}]"
-
-
 def _end(start: Expr, extent: Expr) -> Expr:
     """start + extent with the constants added up, so that `y - 1:y + 2` does not read `y - 1:y - 1 + 3`."""
     if isinstance(extent, Const):
@@ -145,10 +111,10 @@ def _lines(node: Node | IntrinsicDeclaration) -> list[tuple[str, str, int]]:
                 put(depth, f"alloc {format_buffer(buffer)}")
                 visit(body, depth)
             case Assign(name=name, buffer=buffer, indices=indices, value=value):
-                put(depth, f"{name}: {_access(buffer, indices)} = {format_expr(value)}", name)
+                put(depth, f"{name}: {format_access(buffer, indices)} = {format_expr(value)}", name)
             case Reduce(name=name, op=op, buffer=buffer, indices=indices, value=value, first=first):
                 symbol = "+=" if op == "add" else "max="
-                text = f"{name}: {_access(buffer, indices)} {symbol} {format_expr(value)}"
+                text = f"{name}: {format_access(buffer, indices)} {symbol} {format_expr(value)}"
                 put(depth, text + _first(first), name)
             case Copy(name=name, destination=destination, source=source, pad=pad, asynchronous=asynchronous):
                 text = f"{name}: copy {format_region(destination)} = {format_region(source)}"

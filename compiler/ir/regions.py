@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
-from .bounds import Interval, Ranges, interval, loop_range
-from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
+from .bounds import Interval, Ranges, loop_range
+from .expr import Buffer, Const, Expr, Load, Var, binary, maximum, minimum
+from .extremes import extreme
 from .simplify import simplify
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq, Stmt
 from .visit import children, expressions, free_vars, loads_in, map_expr, map_expressions, walk
@@ -106,7 +107,7 @@ def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = NO_RANGES) -> tuple[E
         elif held is None and not free_vars(atom) & over.keys():
             terms[atom] = coefficient
         else:
-            below, above = _extreme(form, over, ranges, up=False), _extreme(form, over, ranges, up=True)
+            below, above = extreme(form, over, ranges, up=False), extreme(form, over, ranges, up=True)
             if below is None or above is None:
                 return None
             return simplify(below, ranges), simplify(above, ranges)
@@ -213,45 +214,6 @@ def region_of(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
         else:
             extents.append(simplify(binary("+", binary("-", high, low), 1), ranges))
     return Region(buffer=buffer, starts=tuple(box[0]), extents=tuple(extents))
-
-
-def _extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
-    """The greatest (`up`) or least value of a form over the loops `over`, or a bound of it; None if unknown."""
-    names = over.keys()
-    for atom, coefficient in form.terms.items():
-        if isinstance(atom, Var) or not free_vars(atom) & names:
-            continue
-        rest, same = form.without(atom), (coefficient > 0) == up
-        match atom:
-            case Binary(op="min" | "max" as op, a=a, b=b):
-                x = _extreme(rest.plus(linear_form(a), coefficient), over, ranges, up)
-                y = _extreme(rest.plus(linear_form(b), coefficient), over, ranges, up)
-                if x is None or y is None:
-                    return None
-                return minimum(x, y) if (op == "min") == (coefficient > 0) else maximum(x, y)
-            case Binary(op="//", a=a, b=Const(value=int(divisor)) as b) if divisor > 0:
-                inner = _extreme(linear_form(a), over, ranges, same)
-                if inner is None:
-                    return None
-                return _extreme(rest.plus(linear_form(binary("//", inner, b)), coefficient), over, ranges, up)
-        held = interval(atom, {**ranges, **over})
-        end = held.high if same else held.low
-        return None if end is None else _extreme(rest.offset(coefficient * end), over, ranges, up)
-    for name in reversed(list(over)):
-        var = Var(name)
-        coefficient = form.terms.get(var)
-        if coefficient is None:
-            continue
-        held, rest = over[name], form.without(next(a for a in form.terms if a == var))
-        if isinstance(held, Interval):
-            end = held.high if (coefficient > 0) == up else held.low
-            if end is None:
-                return None
-            return _extreme(rest.offset(coefficient * end), over, ranges, up)
-        if (coefficient > 0) == up:
-            rest = rest.plus(linear_form(held).offset(-1), coefficient)
-        return _extreme(rest, over, ranges, up)
-    return form_to_expr(form)
 
 
 def _loads(expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from .affine import LinearForm, atom_form, form_to_expr, linear_form
+from .affine import LinearForm, atom_form, form_to_expr, linear_form, single_atom
 from .bounds import Interval, Ranges, form_interval, loop_range
 from .expr import (
     COMPARISONS,
@@ -25,7 +25,8 @@ from .expr import (
     dtype_of,
     select,
 )
-from .printer import format_expr
+from .expression_printer import format_expr
+from .extremes import simplify_extremum
 from .stmt import For, Program, Stmt
 from .types import DType
 from .visit import N, map_children, map_expressions, map_operands
@@ -118,7 +119,7 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
             divide = _floor_divide if op == "//" else _modulo
             return divide(form, divisor.constant, ranges)
         case Binary(op="min" | "max" as op, a=a, b=b):
-            return _simplify_extremum(op, [simplify_form(a, ranges), simplify_form(b, ranges)], ranges)
+            return simplify_extremum(op, [simplify_form(a, ranges), simplify_form(b, ranges)], ranges)
         case Binary(op="*", a=a, b=b):
             x, y = simplify_form(a, ranges), simplify_form(b, ranges)
             if not x.terms:
@@ -171,7 +172,7 @@ def _floor_divide(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
         high, _, factor = parts
         return quotient.plus(_floor_divide(high, divisor // factor, ranges))
     rest, divisor, _ = _reduce(rest, divisor)
-    match _single(rest):
+    match single_atom(rest):
         case Binary(op="//", a=a, b=Const(value=int(inner))) if inner > 0:
             return quotient.plus(_floor_divide(linear_form(a), inner * divisor, ranges))
         case Binary(op="%", a=a, b=Const(value=int(inner))) if inner > 0 and inner % divisor == 0:
@@ -193,7 +194,7 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
     common = rest
     rest, divisor, factor = _reduce(rest, divisor)
     remainder = LinearForm({}, common.constant % factor)
-    match _single(rest):
+    match single_atom(rest):
         case Binary(op="%", a=a, b=Const(value=int(inner))) if inner > 0 and inner % divisor == 0:
             return remainder.plus(_modulo(linear_form(a), divisor, ranges), factor)
     return remainder.plus(atom_form(Binary("%", form_to_expr(rest), Const(divisor))), factor)
@@ -222,15 +223,6 @@ def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:
     return LinearForm(terms, rest.constant // factor), divisor // factor, factor
 
 
-def _single(form: LinearForm) -> Expr | None:
-    """The atom of a form that is just one atom."""
-    if form.constant == 0 and len(form.terms) == 1:
-        ((atom, coefficient),) = form.terms.items()
-        if coefficient == 1:
-            return atom
-    return None
-
-
 def _recombine(form: LinearForm) -> LinearForm:
     """k*c*(a // c) + k*(a % c) -> k*a, until there is no such pair; a // c as `_floor_divide` writes it."""
     for atom, coefficient in form.terms.items():
@@ -242,41 +234,3 @@ def _recombine(form: LinearForm) -> LinearForm:
             if all(form.terms.get(a) == factor * c for a, c in quotient.terms.items()):
                 return _recombine(form.without(atom).plus(quotient, -factor).plus(whole, coefficient))
     return form
-
-
-def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """min or max of forms: nested ones flattened, dominated ones dropped, the rest in canonical order."""
-    flat: list[LinearForm] = []
-    while forms:
-        form = forms.pop(0)
-        match _single(form):
-            case Binary(op=inner, a=a, b=b) if inner == op:
-                forms[:0] = [linear_form(a), linear_form(b)]
-            case _:
-                flat.append(form)
-    kept: list[LinearForm] = []
-    for i, form in enumerate(flat):
-        # An equal pair keeps its first member, so a later one is also dropped by a tie.
-        others = [(j, f) for j, f in enumerate(flat) if j != i]
-        if not any(_dominates(op, other, form, ranges, strict=j > i) for j, other in others):
-            kept.append(form)
-    if len(kept) == 1:
-        return kept[0]
-    exprs = sorted((form_to_expr(f) for f in kept), key=lambda e: (isinstance(e, Const), format_expr(e)))
-    result = exprs[0]
-    for expr in exprs[1:]:
-        result = Binary("min" if op == "min" else "max", result, expr)
-    return atom_form(result)
-
-
-def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether b is never needed in op(a, b); with `strict` ties do not count (else two tied operands would both be
-    dropped).
-    """
-    held = form_interval(a.plus(b, -1), ranges)
-    # a <= b everywhere and b <= a everywhere only if they are equal everywhere.
-    if strict and held == Interval(0, 0):
-        return False
-    if op == "min":
-        return held.high is not None and held.high <= 0
-    return held.low is not None and held.low >= 0

@@ -14,7 +14,9 @@ from vdla.util.errors import CodeError
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
-from .printer import format_buffer, format_expr, format_region, summarize
+from .expression_printer import format_expr
+from .facts import Facts, facts_in_loop, facts_of, lower_bound
+from .printer import format_buffer, format_region, summarize
 from .regions import operand_access
 from .simplify import provably_equal
 from .stmt import (
@@ -63,10 +65,6 @@ def verify_declaration(declaration: IntrinsicDeclaration) -> None:
     verifier.statement(declaration.body, {}, frozenset({FIRST.name}))
 
 
-Facts = tuple[LinearForm, ...]
-"""Linear forms known to be at least 0 where an expression is evaluated."""
-
-
 class _Verifier:
     """State of one check: the buffers in scope, the names seen, the present statement; `on_grid`: whether a loop is an
     axis of a GPU's grid."""
@@ -112,7 +110,7 @@ class _Verifier:
                 self.typed(extent, DType.INT64, "extent", ranges, scalars)
                 around = self._entered
                 if not isinstance(extent, Const):
-                    self._entered = (*around, *_of_loop(var, extent))
+                    self._entered = (*around, *facts_in_loop(var, extent))
                 self.statement(body, {**ranges, var.name: loop_range(extent)}, scalars)
                 self._entered = around
             case Seq(statements=statements):
@@ -218,8 +216,8 @@ class _Verifier:
     ) -> None:
         """Fails unless start .. stop - 1 is provably within a dimension of `size`."""
         known = (*self._entered, *facts)
-        low = _lower_bound(start, ranges, known)
-        room = _lower_bound(stop.times(-1).offset(size), ranges, known)
+        low = lower_bound(start, ranges, known)
+        room = lower_bound(stop.times(-1).offset(size), ranges, known)
         end = None if room is None else size - room
         if low is None or low < 0 or end is None or end > size:
             text = format_region(what) if isinstance(what, Region) else f"index {format_expr(what)}"
@@ -253,7 +251,7 @@ class _Verifier:
             case Binary(op=op, a=a, b=b):
                 self.expr(a, ranges, facts, scalars)
                 # The right side of a short-circuit "and" is evaluated only where the left one holds.
-                self.expr(b, ranges, (*facts, *_facts(a)) if op == "and" else facts, scalars)
+                self.expr(b, ranges, (*facts, *facts_of(a)) if op == "and" else facts, scalars)
                 if dtype_of(a) is not dtype_of(b):
                     raise self.fail(f"{format_expr(expr)} mixes {dtype_of(a)} and {dtype_of(b)}")
                 if dtype_of(a).is_code:
@@ -273,7 +271,7 @@ class _Verifier:
                 self.expr(value, ranges, facts, scalars)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 self.typed(condition, DType.BOOL, "condition", ranges, scalars, facts)
-                self.expr(then, ranges, (*facts, *_facts(condition)), scalars)
+                self.expr(then, ranges, (*facts, *facts_of(condition)), scalars)
                 self.expr(otherwise, ranges, facts, scalars)
                 if dtype_of(then) is not dtype_of(otherwise):
                     raise self.fail(f"{format_expr(expr)} mixes {dtype_of(then)} and {dtype_of(otherwise)}")
@@ -308,72 +306,3 @@ def _widens(source: DType, destination: DType) -> bool:
 def wide(extents: Sequence[Expr]) -> list[Expr]:
     """The extents that are not the constant 1, in order; the two regions of a copy must agree in them."""
     return [e for e in extents if not (isinstance(e, Const) and e.value == 1)]
-
-
-def _facts(condition: Expr) -> Facts:
-    """Facts of a condition: forms that are >= 0 if it holds."""
-    match condition:
-        case Binary(op="and", a=a, b=b):
-            return *_facts(a), *_facts(b)
-        case Binary(op="<" | "<=" | "==" as op, a=a, b=b) if dtype_of(a) is DType.INT64:
-            form = linear_form(b).plus(linear_form(a), -1)
-            if op == "==":
-                return form, form.times(-1)
-            return (form.offset(-1) if op == "<" else form,)
-    return ()
-
-
-def _of_loop(var: Var, extent: Expr) -> Facts:
-    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
-    from c * var < c * (a // c) <= a.
-    """
-    facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
-    for fact in tuple(facts):
-        for atom, coefficient in fact.terms.items():
-            match atom:
-                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0 and coefficient > 0:
-                    facts.append(fact.without(atom).times(divisor).plus(linear_form(a), coefficient))
-    return tuple(facts)
-
-
-def _least(extent: Expr) -> Facts:
-    """The forms whose minimum is `extent`: several for a min, else one."""
-    match extent:
-        case Binary(op="min", a=a, b=b):
-            return *_least(a), *_least(b)
-    return (linear_form(extent),)
-
-
-def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
-
-    Tried are factors n and m that cancel a term: guarded iterations may be single elements or vectors of elements.
-    """
-    best = form_interval(form, ranges).low
-    if best is not None and best >= 0:
-        return best
-    for fact in facts:
-        scales = {(1, 1), *((n, 1) for n in _ratios(fact, form)), *((1, m) for m in _ratios(form, fact))}
-        for scale, weight in scales:
-            low = form_interval(form.times(scale).plus(fact, -weight), ranges).low
-            if low is not None:
-                low = -(-low // scale)
-                best = low if best is None else max(best, low)
-    if facts and (best is None or best < 0):
-        # Facts about a dividend bound its quotient: c * (a // c) is within a - (c - 1) .. a.
-        for atom, coefficient in form.terms.items():
-            match atom:
-                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
-                    dividend = linear_form(a).offset(1 - divisor if coefficient > 0 else 0)
-                    scaled = form.without(atom).times(divisor).plus(dividend, coefficient)
-                    low = _lower_bound(scaled, ranges, facts)
-                    if low is not None:
-                        low = -(-low // divisor)
-                        best = low if best is None else max(best, low)
-    return best
-
-
-def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
-    """The ratios of coefficients in `of` to those in `to`, of atoms in both forms, that are positive integers."""
-    pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
-    return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

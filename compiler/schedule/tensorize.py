@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..ir.affine import linear_form
 from ..ir.expr import FIRST, TRUE, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, all_of
-from ..ir.printer import format_buffer, format_expr, summarize
+from ..ir.expression_printer import format_expr
+from ..ir.printer import format_buffer, summarize
 from ..ir.stmt import (
     Alloc,
     Assign,

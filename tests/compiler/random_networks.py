@@ -29,7 +29,8 @@ from vdla.compiler.graph.int8_operators import (
 from vdla.compiler.graph.interpret import convolution_sums, evaluate
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Pads, Pair, Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.isa.config import Config, Memory
 from vdla.isa.errors import ConfigError
 

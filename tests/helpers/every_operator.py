@@ -14,6 +14,7 @@ from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import Alloc, Program, Seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Blocks, Window
+from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import (
     FloatSums,
@@ -39,7 +40,7 @@ from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.te.ops.resize import resize
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.post import Post
 from vdla.compiler.te.scalars import argument, exp
 from vdla.isa.config import load_config
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...ir.affine import LinearForm, linear_form
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
-from ...ir.printer import format_expr
+from ...ir.expression_printer import format_expr
 from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr

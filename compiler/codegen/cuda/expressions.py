@@ -11,7 +11,7 @@ from collections import Counter
 from ...ir.affine import LinearForm, linear_form
 from ...ir.bounds import Interval, interval
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
-from ...ir.printer import format_expr
+from ...ir.expression_printer import format_expr
 from ...ir.simplify import simplify, simplify_form
 from ...ir.types import DType
 from .dialect import Dialect

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...ir.affine import LinearForm, linear_form
 from ...ir.bounds import form_interval, interval
 from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Operator, Select, Var, dtype_of
-from ...ir.printer import format_expr
+from ...ir.expression_printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import free_vars
 from .dialect import Dialect

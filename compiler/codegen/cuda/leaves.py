@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.affine import linear_form
 from ...ir.expr import Binary, Buffer, Const, Expr, Var
-from ...ir.printer import format_expr
+from ...ir.expression_printer import format_expr
 from ...ir.simplify import simplify
 from ...ir.stmt import Assign, Copy, Intrinsic, Reduce
 from ...ir.types import DType

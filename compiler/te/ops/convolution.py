@@ -8,10 +8,8 @@ every stride-th tap, so that no product with an inserted zero is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 
 from ...ir.expr import Expr
-from ...ir.limits import MOST_PHASES
 from ..blocks import Pads, Pair, Window, ceil_div
 
 WINOGRAD_TAPS = 3
@@ -87,6 +85,8 @@ class Convolution:
     def outputs(self) -> Pair:
         """Rows and columns of the output. Raises ValueError if the window does not fit, or if pads leave no output."""
         if self.transposed:
+            from .transposed_convolution import transposed_outputs
+
             return transposed_outputs(self.window, self.height, self.width, self.output_padding)
         return self.window.outputs(self.height, self.width)
 
@@ -94,10 +94,11 @@ class Convolution:
     def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
         """The phases of rows and of columns, in the order of `rest`, including phases without taps."""
         window, outputs = self.window, self.outputs
+        phases = _single_phase
+        if self.transposed:
+            from .transposed_convolution import transposed_phases as phases
         rows, columns = (
-            _phases(size, kernel, stride, dilation, before)
-            if self.transposed
-            else (Phase(outputs=size, taps=kernel, stride=stride, base=-before, reach=dilation),)
+            phases(size, kernel, stride, dilation, before)
             for size, kernel, stride, dilation, before in zip(
                 outputs, window.kernel, window.strides, window.dilations, window.pads[:2], strict=True
             )
@@ -109,72 +110,17 @@ class Convolution:
         """Number of rows and columns around the input that taps read."""
         if not self.transposed:
             return self.window.pads
+        from .transposed_convolution import margins
+
         (top, bottom), (left, right) = (
-            _margins(phases, size) for phases, size in zip(self.axes, (self.height, self.width), strict=True)
+            margins(phases, size) for phases, size in zip(self.axes, (self.height, self.width), strict=True)
         )
         return top, left, bottom, right
 
 
-def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:
-    """Rows and columns of a transposed convolution's output. Raises ValueError if the output is empty, or if strides
-    make more than MOST_PHASES phases.
-    """
-    top, left, bottom, right = window.pads
-    sizes: list[int] = []
-    for size, kernel, stride, dilation, pads, more in zip(
-        (height, width),
-        window.kernel,
-        window.strides,
-        window.dilations,
-        (top + bottom, left + right),
-        output_padding,
-        strict=True,
-    ):
-        outputs = (size - 1) * stride + (kernel - 1) * dilation + 1 + more - pads
-        if outputs < 1:
-            raise ValueError(f"pads of {pads} leave nothing of {outputs + pads} outputs")
-        sizes.append(outputs)
-    rows, columns = (min(stride, size) for stride, size in zip(window.strides, sizes, strict=True))
-    if rows * columns > MOST_PHASES:
-        raise ValueError(
-            f"strides {window.strides} make {rows * columns:,} convolutions, more than {MOST_PHASES:,}"
-        )
-    return sizes[0], sizes[1]
-
-
-def _phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
-    """The phases along an axis of a transposed convolution with `before` pads in front."""
-    # Tap k of output y reads input (y + before - k * dilation) / stride if that is a whole number.
-    common = gcd(stride, dilation)
-    step = stride // common
-    found: list[Phase] = []
-    for rest in range(min(stride, outputs)):
-        first = next(
-            (k for k in range(min(step, kernel)) if (rest + before - k * dilation) % stride == 0), None
-        )
-        found.append(
-            Phase(
-                outputs=ceil_div(outputs - rest, stride),
-                taps=0 if first is None else ceil_div(kernel - first, step),
-                rest=rest,
-                every=stride,
-                first=first or 0,
-                step=step,
-                base=0 if first is None else (rest + before - first * dilation) // stride,
-                reach=-(dilation // common),
-            )
-        )
-    return tuple(found)
-
-
-def _margins(phases: tuple[Phase, ...], size: int) -> Pair:
-    """Number of positions in front of and behind an input of `size` along an axis that a transposed convolution's taps
-    read.
-    """
-    used = [p for p in phases if p.taps]
-    before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
-    behind = max((p.outputs + p.base - size for p in used), default=0)
-    return max(before, 0), max(behind, 0)
+def _single_phase(outputs: int, kernel: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
+    """The phase along an axis of an ordinary convolution with `before` pads in front."""
+    return (Phase(outputs=outputs, taps=kernel, stride=stride, base=-before, reach=dilation),)
 
 
 def suits_winograd(shape: Convolution) -> bool:

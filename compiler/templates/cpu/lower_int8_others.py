@@ -23,6 +23,7 @@ from ...graph.int8_operators import (
     Table,
 )
 from ...ir.types import DType
+from ...te.combination import combined
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.int8_channels import (
     Part,
@@ -36,7 +37,6 @@ from ...te.ops.int8_channels import (
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
 from ...te.ops.quantization import held, stored_value
-from ...te.post import combined
 from ...te.scalars import argument
 from .lower_int8 import lowered_int8
 from .lowered import LoweredCpuNode

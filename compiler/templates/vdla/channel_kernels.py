@@ -20,7 +20,8 @@ from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Channels
 from ...graph.layout import Constant, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
-from ...te.post import PLAIN, Combination, Post
+from ...te.combination import Combination
+from ...te.post import PLAIN, Post
 from .conv2d import CONV2D
 from .pool import ELEMENTWISE
 from .pool_kernels import sizes_of_vectors

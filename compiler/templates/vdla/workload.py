@@ -14,9 +14,10 @@ from typing import Any
 from vdla.isa.config import Config
 
 from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
+from ...te.combination import Combination
 from ...te.ops.common import Area, Part, filter_vectors
 from ...te.ops.convolution import Convolution
-from ...te.post import Combination, Post
+from ...te.post import Post
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Intrinsic, Program, nest, whole
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify, verify_declaration
+from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.post import Post
 from vdla.isa import arithmetic
 from vdla.isa.array_modes import TAPS
 from vdla.isa.config import load_config

@@ -11,7 +11,7 @@ from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Positions
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.te.post import Combination
+from vdla.compiler.te.combination import Combination
 from vdla.isa.config import load_config
 
 from ..random_networks import builder

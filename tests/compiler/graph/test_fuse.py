@@ -18,7 +18,8 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 
 
 def shape_of(graph):

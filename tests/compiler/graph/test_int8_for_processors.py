@@ -15,7 +15,8 @@ from vdla.compiler.graph.int8_operators import Dequantize, Quantize
 from vdla.compiler.graph.operators import Permute
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 
 from ..random_networks import builder
 

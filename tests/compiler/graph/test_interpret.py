@@ -12,7 +12,8 @@ from vdla.compiler.graph.int8_convolution import Int8Convolution
 from vdla.compiler.graph.interpret import apply_combination, convolution_sums, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply
 
 ALL = np.arange(-128, 128).astype(np.int8)

@@ -30,7 +30,8 @@ from vdla.compiler.graph.onnx_attributes import (
     read_node,
 )
 from vdla.compiler.graph.onnx_integer_context import ImportContext
-from vdla.compiler.graph.onnx_values import Operation, Value
+from vdla.compiler.graph.onnx_operations import Operation
+from vdla.compiler.graph.onnx_values import Value
 from vdla.compiler.graph.operator_rows import Kind, Located, Row
 
 OPSET = 26

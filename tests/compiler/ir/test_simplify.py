@@ -25,7 +25,7 @@ from vdla.compiler.ir.expr import (
     minimum,
     negate,
 )
-from vdla.compiler.ir.printer import format_expr
+from vdla.compiler.ir.expression_printer import format_expr
 from vdla.compiler.ir.simplify import provably_equal, simplify
 from vdla.compiler.ir.types import DType
 

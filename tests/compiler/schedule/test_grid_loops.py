@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from vdla.compiler.ir.expr import Buffer, Var, minimum
+from vdla.compiler.ir.expression_printer import format_expr
 from vdla.compiler.ir.interp import interpret
-from vdla.compiler.ir.printer import format_expr, format_node
+from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.simplify import simplify
 from vdla.compiler.ir.stmt import Assign, Program, Stmt, nest, seq
 from vdla.compiler.ir.types import DType

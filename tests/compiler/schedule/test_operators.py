@@ -18,13 +18,14 @@ from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.te.blocks import Blocks, Window
+from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.conv2d import conv2d
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
 from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.post import Post
 from vdla.isa.config import load_config
 
 CONFIGS = {batch: replace(load_config("tiny"), name=f"batch {batch}", batch=batch) for batch in (1, 2)}

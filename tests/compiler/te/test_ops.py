@@ -12,6 +12,7 @@ from vdla.compiler.graph.special_weights import pack_taps_weight
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Blocks, Window
+from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.common import Placement
 from vdla.compiler.te.ops.conv2d import conv2d
@@ -19,7 +20,7 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.depthwise import Filters, depthwise_conv2d
 from vdla.compiler.te.ops.patch_conv2d import patch_conv2d
 from vdla.compiler.te.ops.pointwise import average_pool, elementwise, max_pool
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.post import Post
 from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
 from vdla.isa.array_modes import TAPS

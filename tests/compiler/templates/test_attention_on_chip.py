@@ -15,7 +15,8 @@ from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.compiler.templates.vdla import attention_kernels
 from vdla.compiler.templates.vdla.attention import ATTENTION
 from vdla.compiler.templates.vdla.workload import Workload, windowed

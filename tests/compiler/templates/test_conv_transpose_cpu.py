@@ -16,8 +16,9 @@ from kernels import evaluate, run, targets
 from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
-from vdla.compiler.te.ops.convolution import Convolution, transposed_outputs
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.sums import Epilogue
+from vdla.compiler.te.ops.transposed_convolution import transposed_outputs
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 
 

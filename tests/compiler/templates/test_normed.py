@@ -18,7 +18,8 @@ from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.compiler.templates.columns import Values
 from vdla.compiler.templates.vdla import lower, normed_kernels
 from vdla.compiler.templates.vdla.normed import NORMED

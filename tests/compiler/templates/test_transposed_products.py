@@ -13,7 +13,8 @@ from vdla.compiler.graph.int8_operators import Int8Elementwise, Rows, Swap, Tabl
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.traffic import compulsory_bytes
 from vdla.compiler.pipeline import compile_program
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.combination import Combination
+from vdla.compiler.te.post import Post
 from vdla.isa.config import load_config
 
 from ..random_networks import builder

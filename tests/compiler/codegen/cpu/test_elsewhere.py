@@ -28,6 +28,7 @@ from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.te import functions
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.combination import Combination
 from vdla.compiler.te.ops.blocked_convolution import (
     FloatSums,
     QuantizedSums,
@@ -37,7 +38,7 @@ from vdla.compiler.te.ops.blocked_convolution import (
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.post import Post
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled

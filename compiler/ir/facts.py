@@ -1,0 +1,80 @@
+"""Bounds of indices that follow from conditions and from extents of loops, where ranges alone do not give them."""
+
+from __future__ import annotations
+
+from .affine import LinearForm, linear_form
+from .bounds import Ranges, form_interval
+from .expr import Binary, Const, Expr, Var, dtype_of
+from .types import DType
+
+Facts = tuple[LinearForm, ...]
+"""Linear forms known to be at least 0 where an expression is evaluated."""
+
+
+def facts_of(condition: Expr) -> Facts:
+    """Facts of a condition: forms that are >= 0 if it holds."""
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            return *facts_of(a), *facts_of(b)
+        case Binary(op="<" | "<=" | "==" as op, a=a, b=b) if dtype_of(a) is DType.INT64:
+            form = linear_form(b).plus(linear_form(a), -1)
+            if op == "==":
+                return form, form.times(-1)
+            return (form.offset(-1) if op == "<" else form,)
+    return ()
+
+
+def facts_in_loop(var: Var, extent: Expr) -> Facts:
+    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
+    from c * var < c * (a // c) <= a.
+    """
+    facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
+    for fact in tuple(facts):
+        for atom, coefficient in fact.terms.items():
+            match atom:
+                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0 and coefficient > 0:
+                    facts.append(fact.without(atom).times(divisor).plus(linear_form(a), coefficient))
+    return tuple(facts)
+
+
+def _least(extent: Expr) -> Facts:
+    """The forms whose minimum is `extent`: several for a min, else one."""
+    match extent:
+        case Binary(op="min", a=a, b=b):
+            return *_least(a), *_least(b)
+    return (linear_form(extent),)
+
+
+def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
+    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
+
+    Tried are factors n and m that cancel a term: guarded iterations may be single elements or vectors of elements.
+    """
+    best = form_interval(form, ranges).low
+    if best is not None and best >= 0:
+        return best
+    for fact in facts:
+        scales = {(1, 1), *((n, 1) for n in _ratios(fact, form)), *((1, m) for m in _ratios(form, fact))}
+        for scale, weight in scales:
+            low = form_interval(form.times(scale).plus(fact, -weight), ranges).low
+            if low is not None:
+                low = -(-low // scale)
+                best = low if best is None else max(best, low)
+    if facts and (best is None or best < 0):
+        # Facts about a dividend bound its quotient: c * (a // c) is within a - (c - 1) .. a.
+        for atom, coefficient in form.terms.items():
+            match atom:
+                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
+                    dividend = linear_form(a).offset(1 - divisor if coefficient > 0 else 0)
+                    scaled = form.without(atom).times(divisor).plus(dividend, coefficient)
+                    low = lower_bound(scaled, ranges, facts)
+                    if low is not None:
+                        low = -(-low // divisor)
+                        best = low if best is None else max(best, low)
+    return best
+
+
+def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
+    """The ratios of coefficients in `of` to those in `to`, of atoms in both forms, that are positive integers."""
+    pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
+    return {a // b for a, b in pairs if a % b == 0 and a // b > 0}
