@@ -25,8 +25,8 @@ from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.sketches import bound
 from vdla.codesign.timing import interleaved
-from vdla.compiler.codegen.cpu.machine import host_target_at
 from vdla.compiler.codegen.cpu.memory import aligned_copy
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.schedule import replay

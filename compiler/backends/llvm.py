@@ -5,8 +5,8 @@ processor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ..codegen.cpu.machine import CpuTarget, host_target, runs_here
 from ..codegen.cpu.options import parse_target
 from ..runtime.executable import Arrays
 from ..runtime.lengths import Rung
-from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
+from ..runtime.shared_arrays import SharedArrays
 from .backend import CompileOptions
 from .c_code import CODE, code_files
 from .kernels import KernelDevice, KernelNetwork, Progress
@@ -230,46 +230,17 @@ class LlvmBackend:
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
         """A network of kernels for inputs of one length, which can be saved."""
-        from ..cpu_stages import cpu_ahead
-        from ..pipeline import compile_kernels
-        from ..runtime.network_archive import NAME, describe_code, network_of
-        from ..templates.chosen_knobs import ChosenKnobs
-        from ..templates.cpu.panel_widths import PanelWidths
+        from .llvm_lengths import compile_rung
 
-        device = self.open(options)
-        knobs = device.knobs(options.records)
-        if knobs is None:
-            knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)
-        code = compile_kernels(
-            model, cpu_ahead(device.target, library=NAME), batch=options.batch, knobs=knobs
-        )
-        code = replace(code, graph=ends_of(code.graph), launches=share_launches(code.launches, shared))
-        return Rung(
-            length=length, executable=network_of(code), describe=lambda pool: describe_code(code, pool)
-        )
+        return compile_rung(self.open(options), model, options, shared, length)
 
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[CpuNetwork]:
         """The networks of an archive, after a trial run of their code. Raises ArchiveError."""
-        from ..runtime.archive import ArchiveError
-        from ..runtime.network_archive import read_network, run_once
-        from ..runtime.network_description import named_array
-        from ..runtime.trial_run import run_in_trial
+        from .llvm_lengths import read_rungs
 
-        def library(entry: Field) -> bytes:
-            return named_array(entry.at("library"), arrays).tobytes()
-
-        found = [read_network(path, entry, arrays, partial(library, entry)) for entry in entries]
-
-        def run_all() -> None:
-            for network, _ in found:
-                run_once(network())
-
-        operations = sum(count for _, count in found)
-        if problem := run_in_trial(run_all, operations=operations):
-            raise ArchiveError(f"{path}: its code {problem} on its first run; compile it anew")
-        return [network() for network, _ in found]
+        return read_rungs(path, entries, arrays)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; an unscheduled program is compiled unchanged."""

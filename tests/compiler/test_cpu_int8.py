@@ -18,8 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError, TargetError
 from vdla.compiler.codegen.cpu.intrinsics import intrinsics
-from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.fuse_pairs import fuse_pool

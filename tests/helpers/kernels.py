@@ -8,8 +8,9 @@ import numpy as np
 
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.codegen.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists

@@ -11,12 +11,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ...ir.types import DType
-from .architectures import AVX512, Vectors, vectors_of
-from .errors import TargetError
+from .architectures import Vectors, vectors_of
 from .llvm_query import includes, joined
 
-GENERIC_LEVELS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2", "generic": "x86-64"}
-"""Names of the x86-64 psABI's micro-architecture levels, in LLVM's spelling."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _NEVER_USED = (
     "clwb clzero cldemote enqcmd ermsb fsgsbase invpcid movdir64b movdiri mwaitx pconfig pku prefetchi ptwrite rdpru "
@@ -77,7 +74,7 @@ def host_target() -> CpuTarget:
     """
     features = dict(llvm.get_host_cpu_features())
     text = ",".join(f"{'+' if features[name] else '-'}{name}" for name in sorted(features))
-    target = _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, features)
+    target = target_with(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, features)
     return replace(target, cache_bytes=cache_sizes(_CACHES) or target.cache_bytes)
 
 
@@ -96,22 +93,6 @@ def cache_sizes(folder: Path) -> tuple[int, int] | None:
     return (sizes["1"], sizes["2"]) if {"1", "2"} <= sizes.keys() else None
 
 
-def host_target_at(level: str) -> CpuTarget:
-    """This machine's triple, at the level "avx512", "avx2", "sse" or "generic".
-
-    Raises TargetError for other names, and for a level that this machine does not have.
-    """
-    if level not in GENERIC_LEVELS:
-        raise TargetError(f"unknown CPU level {level!r}; there are {', '.join(GENERIC_LEVELS)}")
-    host = dict(llvm.get_host_cpu_features())
-    needed = {"avx512": AVX512, "avx2": ("avx2", "fma")}
-    names = needed.get(level, ("sse4.2",) if level == "sse" else ())
-    if missing := [name for name in names if not host.get(name)]:
-        raise TargetError(f"this machine has no {missing[0]}, which level {level} needs; take a lower level")
-    features = dict.fromkeys(names, True)
-    return _described(llvm.get_process_triple(), GENERIC_LEVELS[level], "", features)
-
-
 def runs_here(target: CpuTarget) -> bool:
     """Whether this machine is known to have every feature that code for `target` may use."""
     return target == host_target() or _less_than_host(target)
@@ -128,7 +109,8 @@ def _less_than_host(target: CpuTarget) -> bool:
     return includes(host.triple, host.cpu, host.features, [(target.cpu, features)])[0]
 
 
-def _described(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
+def target_with(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
+    """The target of a processor that has these `features`, by LLVM's names; `text` is its `CpuTarget.features`."""
     architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
     vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})
     return target_of(triple, cpu, text, vectors)

@@ -13,10 +13,11 @@ from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.intrinsics import intrinsics
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
+from vdla.compiler.codegen.cpu.machine import host_target, runs_here
 from vdla.compiler.codegen.cpu.module import lower
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.x86_levels import GENERIC_LEVELS, host_target_at
 from vdla.compiler.ir.expr import Call, Const, maximum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.named_nodes import rewrite_at

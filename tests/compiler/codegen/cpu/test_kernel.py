@@ -8,8 +8,9 @@ import pytest
 from vdla.compiler.codegen.cpu import intrinsics
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError, LoweringError, TargetError
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cpu.machine import host_target, host_target_at
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.expr import Buffer, Const, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Intrinsic, Program, nest, region, seq

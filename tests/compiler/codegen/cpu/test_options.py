@@ -8,8 +8,9 @@ import pytest
 
 from vdla.compiler.codegen.cpu.errors import TargetError
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cpu.machine import cache_sizes, host_target, host_target_at, runs_here
+from vdla.compiler.codegen.cpu.machine import cache_sizes, host_target, runs_here
 from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType

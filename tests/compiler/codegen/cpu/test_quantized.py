@@ -7,7 +7,8 @@ import pytest
 
 from vdla.compiler.codegen.cpu.errors import LoweringError, TargetError
 from vdla.compiler.codegen.cpu.kernel import build
-from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
+from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.expr import Call, Const, Expr
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
