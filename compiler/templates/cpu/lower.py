@@ -47,7 +47,7 @@ from .workload import Operator as SketchedOperator
 KERNELS: Mapping[type, str] = MappingProxyType(
     {
         # Sketch rules cannot tile the steps of recurrent layers.
-        LstmSteps: "lstm:schedule",
+        LstmSteps: "recurrent:schedule",
         RecurrentSteps: "recurrent:schedule",
         WinogradTiles: "winograd:schedule_tiles",
         WinogradOutputs: "winograd:schedule_outputs",

@@ -119,5 +119,8 @@ def schedule(
             stages.append(Stage(label=str(d), weight="RN", gates=1))
         else:
             stages.append(Stage(label=str(d), weight="R", gates=gates))
-    copies = [f"{copy}.{d}" for d in directions for copy in ("start.h", "carry", "end.h")]
+    # An LSTM has cells besides its states.
+    states = "hc" if "C0" in shapes else "h"
+    moves = [*(f"start.{state}" for state in states), "carry", *(f"end.{state}" for state in states)]
+    copies = [f"{move}.{d}" for d in directions for move in moves]
     return schedule_steps(target, program, stages, copies, knobs=knobs, parallel=parallel)

@@ -17,7 +17,7 @@ from vdla.compiler.te.ops.lstm import input_weights, recurrent_weights
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.recurrent import recurrent_steps
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import lstm as lstm_cpu
+from vdla.compiler.templates.cpu import recurrent as recurrent_cpu
 
 DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
 
@@ -82,7 +82,7 @@ def test_layers(steps, batch, inputs, hidden, direction, level):
         cell="LSTM", steps=steps, batch=batch, hidden=hidden, directions=DIRECTIONS[direction]
     )
     given_arrays = operands(arrays, target)
-    results = run(program, given_arrays, lstm_cpu.schedule, target, outputs=("Y", "YH", "YC"))
+    results = run(program, given_arrays, recurrent_cpu.schedule, target, outputs=("Y", "YH", "YC"))
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
     if steps * batch * hidden**2 < 400:
@@ -97,10 +97,12 @@ def test_parallel_steps(batch):
         cell="LSTM", steps=3, batch=batch, hidden=130, directions=DIRECTIONS["bidirectional"]
     )
     target = targets()[0]
-    s = lstm_cpu.schedule(target, program, parallel=True)
+    s = recurrent_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
-        results = run(program, operands(arrays, target), lstm_cpu.schedule, target, pool, ("Y", "YH", "YC"))
+        results = run(
+            program, operands(arrays, target), recurrent_cpu.schedule, target, pool, ("Y", "YH", "YC")
+        )
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6)
 

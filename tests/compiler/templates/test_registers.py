@@ -18,7 +18,6 @@ from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
-from vdla.compiler.templates.cpu import lstm as lstm_cpu
 from vdla.compiler.templates.cpu import recurrent as recurrent_cpu
 
 PROCESSORS = {
@@ -105,7 +104,7 @@ def test_products(target):
 
 def test_lstm(target):
     program = recurrent_steps(cell="LSTM", steps=3, batch=5, hidden=48)
-    check(lstm_cpu.schedule(target, program), target)
+    check(recurrent_cpu.schedule(target, program), target)
 
 
 @pytest.mark.parametrize("cell", sorted(GATES.keys() - {"LSTM"}))
