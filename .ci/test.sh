@@ -18,11 +18,10 @@ check() {
     fi
 }
 
-# Two cores: one compiles code that the tests would wait for (the simulator; RTL), while the other installs the rest and
-# checks types.
-"$bin/python" .ci/warm.py simulator >/dev/null 2>&1 &
+# Two cores: one compiles code that the tests would wait for (the simulator, then RTL, whose tools are installed by then),
+# while the other installs the rest and checks types.
+("$bin/python" .ci/warm.py simulator; "$bin/python" .ci/warm.py rtl) >/dev/null 2>&1 &
 "${MAKE:-make}" --no-print-directory "${bin%/bin}/.installed-dev" || exit 1
-"$bin/python" .ci/warm.py rtl >/dev/null 2>&1 &
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 # A larger space for new objects: node would spend a tenth of the time on collecting them.

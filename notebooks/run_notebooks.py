@@ -17,9 +17,11 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
+from jupyter_client.blocking.client import BlockingKernelClient
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -35,26 +37,41 @@ class NotebookError(Exception):
     """A notebook that cannot be committed, or lacks its parameters."""
 
 
-def execute(path: Path, parameters: Mapping[str, object] | None = None) -> NotebookNode:
+def execute(
+    path: Path,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    kernel: BlockingKernelClient | None = None,
+    folder: Path | None = None,
+) -> NotebookNode:
     """The notebook at `path` after all its cells ran, with `parameters` in place of its own.
 
-    It runs in an empty folder, so that it cannot depend on where it lies. Raises NotebookError for a parameter that it
-    does not have, and nbclient's CellExecutionError, which shows the cell, when one fails.
+    `kernel`: client of a running kernel, in which other notebooks may have run; their names are deleted. Without it the
+    notebook gets a kernel of its own. The notebook runs in `folder`, by default a new one, so that it cannot depend on
+    where it lies. Raises NotebookError for a parameter that it does not have, and nbclient's CellExecutionError, which
+    shows the cell, when one fails.
     """
     # A kernel that compiles the simulator would say so in the notebook.
     os.environ["VDLA_QUIET"] = "1"
     notebook = nbformat.read(path, as_version=4)
     if parameters:
         _inject(path, notebook, parameters)
-    with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(str(folder)) as place:
+        if kernel is not None:
+            # All names go; no count of cells, no output.
+            begin = f"%reset -f\nimport os\nos.chdir({place!r})\ndel os"
+            kernel.execute_interactive(begin, silent=True, store_history=False)
+        client = NotebookClient(
             notebook,
+            km=None if kernel is None else kernel.parent,
             timeout=SECONDS_A_CELL,
             kernel_name="python3",
             extra_arguments=["--log-level=ERROR"],
-            resources={"metadata": {"path": folder}},
+            resources={"metadata": {"path": place}},
             record_timing=False,
-        ).execute()
+        )
+        client.kc = kernel
+        client.execute()
     return notebook
 
 

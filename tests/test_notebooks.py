@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from campaign import representatives
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import run_kernel
 from nbformat import NotebookNode
 from run_notebooks import FOLDER, NotebookError, differences, execute, written
 
@@ -57,14 +61,22 @@ def check(notebook: NotebookNode, name: str) -> None:
             assert output.get("name") != "stderr", output["text"]
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[BlockingKernelClient]:
+    """A kernel for all notebooks: each would import the toolkit anew, three seconds."""
+    environment = os.environ | {"VDLA_QUIET": "1"}
+    with run_kernel(kernel_name="python3", extra_arguments=["--log-level=ERROR"], env=environment) as client:
+        yield client
+
+
 @pytest.mark.parametrize("name", SMALL)
-def test_notebook_runs(name: str) -> None:
-    check(execute(FOLDER / f"{name}.ipynb", SMALL[name]), name)
+def test_notebook_runs(name: str, kernel: BlockingKernelClient, tmp_path: Path) -> None:
+    check(execute(FOLDER / f"{name}.ipynb", SMALL[name], kernel=kernel, folder=tmp_path), name)
 
 
 @pytest.mark.parametrize("name", representatives(NAMES, 0, always=SHORT))
-def test_notebook_shows_what_it_prints(name: str) -> None:
-    notebook = execute(FOLDER / f"{name}.ipynb")
+def test_notebook_shows_what_it_prints(name: str, kernel: BlockingKernelClient, tmp_path: Path) -> None:
+    notebook = execute(FOLDER / f"{name}.ipynb", kernel=kernel, folder=tmp_path)
     check(notebook, name)
     assert differences(kept(name), notebook) == [], f"run: python notebooks/run_notebooks.py {name}"
 

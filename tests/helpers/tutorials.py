@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,13 @@ from vdla.benchmarks.harness.shown import fits
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 FILE = re.compile(r"<!-- file: (\S+) -->")
+PRELOADED = [
+    "tutorials",
+    "vdla.codesign.api.compilation",
+    "vdla.codesign.api.exploration",
+    "matplotlib.pyplot",
+]
+"""Modules that most pages import."""
 
 
 class TutorialError(Exception):
@@ -78,6 +88,35 @@ def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
         else:
             printed = None
     return outputs
+
+
+def checked_page(name: str, folder: Path) -> str:
+    """Run the page `name` in `folder` by a process of its own; what is wrong with it, as text: empty if nothing is.
+
+    The process is forked from one that imported the toolkit and nothing else, which takes two seconds.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_check_page, args=(name, folder, sender))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    except EOFError:
+        process.join()
+        return f"{name}: the process ended with {process.exitcode}"
+    finally:
+        process.join()
+
+
+def _check_page(name: str, folder: Path, sender: Connection) -> None:
+    os.chdir(folder)
+    try:
+        wrong = differences(name, run_page(name, (FOLDER / name).read_text(encoding="utf-8"), folder))
+    except TutorialError:
+        wrong = [traceback.format_exc()]
+    sender.send("\n".join(wrong))
 
 
 def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
