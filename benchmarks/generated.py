@@ -29,7 +29,7 @@ from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
-from vdla.compiler.schedule.schedule import replay
+from vdla.compiler.schedule.replay import replay
 from vdla.compiler.schedule.trace_json import trace_from_lists
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise

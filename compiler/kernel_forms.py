@@ -11,7 +11,7 @@ import numpy as np
 
 from .codegen.cpu.memory import aligned_copy
 from .graph.graph import Graph, Node
-from .graph.memory_plan import StoragePlan
+from .graph.storage_plan import StoragePlan
 from .graph_rules import GraphRules
 from .ir.expr import Buffer
 from .ir.stmt import Program

@@ -162,7 +162,7 @@ def compile_kernels(
     programs become one kernel. `knobs` chooses recorded knobs (None: defaults), and collects which records it applied
     and ignored. `told` is called with the number of finished kernels and of all kernels. Raises UserError.
     """
-    from .graph.memory_plan import check_plan, plan_storage
+    from .graph.storage_plan import check_plan, plan_storage
     from .kernel_forms import LoweredNetwork
     from .kernel_launches import lower_nodes, make_launches
 

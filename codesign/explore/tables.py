@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.records.line import record_line
-from vdla.isa.config import toml_text
+from vdla.isa.config_text import toml_text
 from vdla.util.files import write_whole
 
 from ..technology.area import basis

@@ -7,10 +7,9 @@ earlier birth and then to the name, so equal input gives equal output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from .budgets import check_arena
 from .graph import Graph
 from .operators import Join, Reshape
 
@@ -111,98 +110,3 @@ def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) 
             best = (low - end, end)
         end = max(end, -(-high // alignment) * alignment)
     return end if best is None else best[1]
-
-
-ALIGNMENT = 64
-"""Bytes of a cache line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoragePlan:
-    """Byte offsets of all tensors except constants, the bytes of the arena, and its bytes if no memory were reused.
-
-    The offset of a view is inside the tensor that it is a view of.
-    """
-
-    offsets: Mapping[str, int]
-    bytes: int
-    bytes_without_reuse: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A tensor stored in the tensor `root` (no view itself) from byte `start` on."""
-
-    root: str
-    start: int
-
-
-def find_views(graph: Graph) -> dict[str, View]:
-    """The views among the tensors, by name: results of `Reshape`, and the tensors that a `Join` joins."""
-    views: dict[str, View] = {}
-    for node in graph.nodes:
-        if isinstance(node.operator, Reshape):
-            source = graph.tensors[node.inputs[0]]
-            views[node.output] = View(root=source.name, start=node.operator.offset * source.dtype.bits // 8)
-
-    def root(name: str) -> View:
-        start = 0
-        while (view := views.get(name)) is not None:
-            name, start = view.root, start + view.start
-        return View(root=name, start=start)
-
-    for node in graph.nodes:
-        if not isinstance(node.operator, Join):
-            continue
-        if not node.operator.holds:
-            views[node.output] = View(root=node.inputs[0], start=0)
-            continue
-        start = 0
-        for name in node.inputs:
-            views[root(name).root] = View(root=node.output, start=start)
-            start += graph.tensors[name].bytes
-    return {name: root(name) for name in views}
-
-
-def plan_storage(graph: Graph) -> StoragePlan:
-    """The plan of a graph with layouts. Node i is step i, in which its inputs and outputs are both alive.
-
-    Inputs live from before the first step, outputs until after the last.
-    """
-    views = find_views(graph)
-    return _plan(graph, lifetimes(graph, lambda name: views[name].root if name in views else name), views)
-
-
-def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
-    """The plan of a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
-    lives: dict[str, tuple[int, int]] = {entry.tensor: (-1, -1) for entry in graph.inputs}
-    for step, names in enumerate(accesses):
-        for name in names:
-            lives[name] = (lives.get(name, (step, step))[0], step)
-    for output in graph.outputs:
-        if output.tensor not in graph.constants:
-            lives[output.tensor] = (lives[output.tensor][0], len(accesses))
-    return _plan(graph, lives, {})
-
-
-def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
-    """The plan of tensors with given (first, last) steps, and of views of them."""
-    buffers = [
-        Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
-        for name, (first, last) in lives.items()
-    ]
-    plan = plan_memory(buffers, alignment=ALIGNMENT)
-    offsets = dict(plan.offsets)
-    offsets.update({name: offsets[view.root] + view.start for name, view in views.items()})
-    rounded = sum(-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers)
-    return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
-
-
-def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
-    """Raises ModelError if the activations of a model take more bytes than `budgets` allows."""
-    check_arena(
-        label,
-        plan.bytes,
-        {name: graph.tensors[name].bytes for name in plan.offsets},
-        {name: node.name for node in graph.nodes for name in node.outputs},
-    )

@@ -10,8 +10,8 @@ from vdla.util.printable import printable
 
 from ..ir.expression_printer import format_expr
 from .graph import Graph, Node, Tensor
-from .memory_plan import StoragePlan
 from .operators import Elementwise, operator_class
+from .storage_plan import StoragePlan
 
 
 def format_graph(graph: Graph) -> str:

@@ -28,7 +28,7 @@ from ..codegen.cpu.options import check_known
 from .archive_fields import ArchiveError, Field, read_fields
 
 if TYPE_CHECKING:
-    from ..graph.memory_plan import StoragePlan
+    from ..graph.storage_plan import StoragePlan
 
 __all__ = ["ArchiveError", "read_archive", "write_archive"]
 

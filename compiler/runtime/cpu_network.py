@@ -19,7 +19,7 @@ from ..codegen.cpu.memory import aligned_empty
 from ..codegen.cpu.module import Module
 from ..codegen.cpu.pool import Pool
 from ..graph.graph import Graph, Tensor
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from .launch import Launch
 from .network_inputs import (
     GraphNetwork,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..codegen.cuda.machine import GpuTarget
 from ..codegen.cuda.module import CudaModule
 from ..graph.graph import Graph
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from .launch import Launch
 
 

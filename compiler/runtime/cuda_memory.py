@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph.graph import Graph
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, PinnedMemory
 

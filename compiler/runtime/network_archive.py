@@ -23,7 +23,7 @@ from ..codegen.cpu.machine_code import load_objects
 from ..codegen.cpu.module import Module
 from ..codegen.cpu.object_files import library_objects
 from ..graph.graph import Graph
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from ..ir.stmt import Program, Seq
 from .archive import (
     CONSTANTS,

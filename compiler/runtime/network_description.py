@@ -12,7 +12,7 @@ import numpy as np
 
 from ..codegen.cpu.memory import ALIGNMENT, Constants
 from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from ..ir.types import DType
 from .archive import CONSTANTS, check_memory

@@ -14,7 +14,7 @@ from ..codegen.cpu.errors import KernelArgumentError
 from ..codegen.cpu.memory import ALIGNMENT
 from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..graph.host import arrays_by_name
-from ..graph.memory_plan import StoragePlan
+from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from .executable import Port
 from .readable import CompiledKernels

@@ -12,7 +12,7 @@ from ..codegen.cpu.module import Module, lower
 from ..codegen.cpu.one_object import emit_object
 from ..codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from ..graph.graph import Graph, Tensor
-from ..graph.memory_plan import find_views
+from ..graph.storage_plan import find_views
 from ..ir.expr import Buffer
 from ..te.ops.movement import permute
 from .network_archive import NetworkCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..graph.graph import Graph, Tensor, plain_input, plain_output
-from ..graph.memory_plan import StoragePlan, plan_steps
+from ..graph.storage_plan import StoragePlan, plan_steps
 from ..ir.expr import Buffer
 from .launch import KernelT, Launch
 

@@ -1,7 +1,8 @@
 """Schedules: rewrites of loop programs that keep their meaning, checked for legality and recorded as traces."""
 
 from .errors import LegalityError
-from .schedule import Schedule, replay
+from .replay import replay
+from .schedule import Schedule
 from .trace import Step, Trace
 from .trace_json import (
     TraceError,

@@ -23,7 +23,7 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
-from vdla.isa.config import toml_text
+from vdla.isa.config_text import toml_text
 
 GPT2 = Gpt2Sizes(layers=1, width=32, heads=2, vocabulary=50)
 LLAMA = LlamaSizes(layers=1, width=32, heads=4, groups=2, inner=48, vocabulary=50)

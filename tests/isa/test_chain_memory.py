@@ -8,7 +8,8 @@ import pytest
 from vdla.isa.arithmetic import requantize
 from vdla.isa.assembler import assemble
 from vdla.isa.check import check
-from vdla.isa.config import Config, load_config, parse_config, toml_text
+from vdla.isa.config import Config, load_config, parse_config
+from vdla.isa.config_text import toml_text
 from vdla.isa.data_path import blocks
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.errors import ConfigError, ProgramError

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from vdla.isa.config import Config, load_config, parse_config, toml_text
+from vdla.isa.config import Config, load_config, parse_config
+from vdla.isa.config_text import toml_text
 from vdla.isa.errors import ConfigError
 from vdla.isa.program_file import config_from_dict
 from vdla.isa.timing import post_latency, write_burst_beats

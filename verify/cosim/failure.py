@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vdla.isa.assembler import instruction_text
-from vdla.isa.config import Config, toml_text
+from vdla.isa.config import Config
+from vdla.isa.config_text import toml_text
 from vdla.isa.program_file import hex_lines
 from vdla.isa.program_text import to_text
 from vdla.isa.scratchpads_file import scratchpads_bytes

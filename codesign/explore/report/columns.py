@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vdla.isa.config import Config, toml_text
+from vdla.isa.config import Config
+from vdla.isa.config_text import toml_text
 
 from .layers import rounded
 

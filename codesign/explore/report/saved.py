@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vdla.isa.config import parse_config, toml_text
+from vdla.isa.config import parse_config
+from vdla.isa.config_text import toml_text
 from vdla.util.errors import UserError
 from vdla.util.files import read_file, write_whole
 from vdla.util.user_files import read_whole

@@ -10,7 +10,7 @@ from ...ir.expr import Buffer
 from .dialect import Space
 
 ALIGNMENT = 64
-"""Alignment in bytes of every array in device memory, guaranteed by memory plans (`graph.memory_plan`)."""
+"""Alignment in bytes of every array in device memory, guaranteed by storage plans (`graph.storage_plan`)."""
 SHARED_ALIGNMENT = 128
 """Alignment in bytes of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
 REGISTER_ALIGNMENT = 16

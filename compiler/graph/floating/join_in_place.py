@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..graph import Graph, Node, unused, with_tensors
-from ..memory_plan import ALIGNMENT
 from ..operators import Concatenate, Join, Reshape
+from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:

@@ -10,9 +10,9 @@ from math import prod
 
 from ...te.merge import spread
 from ..graph import Graph, Node, Shape, Tensor, unused, with_tensors
-from ..memory_plan import ALIGNMENT
 from ..operators import Elementwise, Remap, Reshape
 from ..rewrites import remove_dead
+from ..storage_plan import ALIGNMENT
 
 
 def move_views(graph: Graph) -> Graph:

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page
 
 import vdla
 from vdla.codesign import models
-from vdla.isa.config import load_config, toml_text
+from vdla.isa.config import load_config
+from vdla.isa.config_text import toml_text
 
 SPACE = {
     "base": "tiny",

@@ -17,9 +17,9 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.memory_plan import plan_storage
 from vdla.compiler.graph.operators import Computed, Convolution, Elementwise
 from vdla.compiler.graph.printer import format_graph
+from vdla.compiler.graph.storage_plan import plan_storage
 from vdla.compiler.pipeline import compile_kernels
 
 LANES = 16

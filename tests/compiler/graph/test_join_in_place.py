@@ -19,7 +19,7 @@ from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_stages import cpu_ahead, cpu_now
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.memory_plan import find_views
+from vdla.compiler.graph.storage_plan import find_views
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_object import emit_network
 

@@ -7,7 +7,7 @@ from float_networks import FloatNetwork, runtime
 
 from vdla.compiler.cpu_stages import cpu_now
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
-from vdla.compiler.graph.memory_plan import StoragePlan
+from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.pipeline import compile_kernels
 from vdla.compiler.runtime.network_inputs import (
     Access,

@@ -18,7 +18,7 @@ from vdla.compiler.codegen.cuda.module import (
     WorkspaceArgument,
 )
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
-from vdla.compiler.graph.memory_plan import StoragePlan
+from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime import cuda_memory
