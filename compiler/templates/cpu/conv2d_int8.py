@@ -59,16 +59,13 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     )
 
 
-def schedule(
-    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
-) -> Schedule:
-    """`te.ops.blocked_convolution` of `QuantizedSums` with `knobs` (default: `choose_knobs`); W is packed.
+def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Schedule:
+    """`te.ops.blocked_convolution` of `QuantizedSums` with the knobs of `choose_knobs`; W is packed.
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, _, co = shapes["Y"]
-    if knobs is None:
-        knobs = choose_knobs(target, program, window)
+    knobs = choose_knobs(target, program, window)
     s = Schedule(program)
     n_tile, n = s.split("n", knobs.samples)
     y_block, y = s.split("y", knobs.row_block)

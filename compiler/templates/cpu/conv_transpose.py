@@ -48,14 +48,12 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
     return Knobs(rows=rows, columns=columns, vectors=vectors)
 
 
-def schedule(
-    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
-) -> Schedule:
+def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Schedule:
     """Schedules a transposed `te.ops.blocked_convolution` of any shape; `window`: the window it was built with.
 
     W is packed, see `schedule.pack`. `parallel`: tiles of each phase run on the threads of the kernel's pool.
     """
-    knobs = knobs or choose_knobs(target, program)
+    knobs = choose_knobs(target, program)
     shapes = {b.name: b.shape for b in program.parameters}
     batch, groups, blocks, _, _, co = shapes["Y"]
     s = Schedule(program)

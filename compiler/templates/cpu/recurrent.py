@@ -5,7 +5,6 @@ The weight R is packed in panels of one tile's cells; all samples of the batch u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,26 +59,30 @@ def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knob
     return Knobs(rows=int(rows[best]), vectors=int(vectors[best]))
 
 
-def schedule_steps(
-    target: CpuTarget,
-    program: Program,
-    stages: Sequence[Stage],
-    copies: Sequence[str],
-    *,
-    knobs: Knobs | None = None,
-    parallel: bool = False,
-) -> Schedule:
-    """Schedules a program of steps for any size; weights are packed, see `schedule.pack`.
+def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
+    """Schedules `te.ops.recurrent.recurrent_steps` for any size; weights are packed, see `schedule.pack`.
 
-    `copies`: names of the statements that move states. `knobs`: for all stages (None: `choose_knobs` for each).
     `parallel`: the tiles of a stage run on the threads of the kernel's pool.
     """
-    _, _, batch, hidden = next(p.shape for p in program.parameters if p.name == "Y")
+    shapes = {p.name: p.shape for p in program.parameters}
+    directions, gates = range(shapes["R"][0]), shapes["R"][2]
+    stages: list[Stage] = []
+    for d in directions:
+        if "RN" in shapes:
+            stages.append(Stage(label=f"reset.{d}", weight="R", gates=gates))
+            stages.append(Stage(label=str(d), weight="RN", gates=1))
+        else:
+            stages.append(Stage(label=str(d), weight="R", gates=gates))
+    # An LSTM has cells besides its states.
+    states = "hc" if "C0" in shapes else "h"
+    moves = [*(f"start.{state}" for state in states), "carry", *(f"end.{state}" for state in states)]
+    copies = [f"{move}.{d}" for d in directions for move in moves]
+    _, _, batch, hidden = shapes["Y"]
     lanes = target.lanes(DType.FLOAT32)
     s = Schedule(program)
     widths: dict[str, int] = {}
     for stage in stages:
-        chosen = knobs or choose_knobs(target, batch, hidden, stage.gates)
+        chosen = choose_knobs(target, batch, hidden, stage.gates)
         width = widths[stage.weight] = lanes * chosen.vectors
         cells, j = s.split(f"j.{stage.label}", width)
         rows, n = s.split(f"n.{stage.label}", chosen.rows)
@@ -104,23 +107,3 @@ def schedule_steps(
     for stage in stages:
         peel_ragged(s, f"j.{stage.label}.0", f"n.{stage.label}.0")
     return s
-
-
-def schedule(
-    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
-) -> Schedule:
-    """Schedules `te.ops.recurrent.recurrent_steps` for any size; arguments as in `schedule_steps`."""
-    shapes = {p.name: p.shape for p in program.parameters}
-    directions, gates = range(shapes["R"][0]), shapes["R"][2]
-    stages: list[Stage] = []
-    for d in directions:
-        if "RN" in shapes:
-            stages.append(Stage(label=f"reset.{d}", weight="R", gates=gates))
-            stages.append(Stage(label=str(d), weight="RN", gates=1))
-        else:
-            stages.append(Stage(label=str(d), weight="R", gates=gates))
-    # An LSTM has cells besides its states.
-    states = "hc" if "C0" in shapes else "h"
-    moves = [*(f"start.{state}" for state in states), "carry", *(f"end.{state}" for state in states)]
-    copies = [f"{move}.{d}" for d in directions for move in moves]
-    return schedule_steps(target, program, stages, copies, knobs=knobs, parallel=parallel)
