@@ -7,7 +7,6 @@ For speed, input scratchpads are int16, and weight tiles are stored a second tim
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from .loads import (
 )
 from .ports import load_size
 from .post import store_out, store_post
+from .result import Scratchpads
 from .rows import count_rows
 from .state import (
     CONFIG,
@@ -58,26 +58,6 @@ from .state import (
 )
 
 _LINE = 64  # bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scratchpads:
-    """Contents of the scratchpads at the end of a run.
-
-    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, columns,
-    block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out), biases and bits of the
-    float32 scales; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32
-    (row_depth, 2), packed factors and values of ROWS.
-    """
-
-    uop: NDArray[np.unsignedinteger]
-    inp: NDArray[np.int8]
-    wgt: NDArray[np.int8]
-    acc: NDArray[np.int32]
-    par: NDArray[np.uint32]
-    chain: NDArray[np.int8]
-    table: NDArray[np.int8]
-    rows: NDArray[np.uint32]
 
 
 @compiled()

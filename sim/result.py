@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
-from .execute import Scratchpads
 from .timeline import BUSY_CATEGORIES, CATEGORIES
 
 
@@ -116,3 +115,23 @@ def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, i
     cycles = np.zeros(len(CATEGORIES), np.int64)
     np.add.at(cycles, timeline.category[first:last], inside)
     return {name: int(value) for name, value in zip(CATEGORIES, cycles, strict=True) if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratchpads:
+    """Contents of the scratchpads at the end of a run.
+
+    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, columns,
+    block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out), biases and bits of the
+    float32 scales; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32
+    (row_depth, 2), packed factors and values of ROWS.
+    """
+
+    uop: NDArray[np.unsignedinteger]
+    inp: NDArray[np.int8]
+    wgt: NDArray[np.int8]
+    acc: NDArray[np.int32]
+    par: NDArray[np.uint32]
+    chain: NDArray[np.int8]
+    table: NDArray[np.int8]
+    rows: NDArray[np.uint32]

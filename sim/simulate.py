@@ -16,9 +16,9 @@ from vdla.isa.scratchpads import Contents, typed_scratchpads
 from .deadlock import describe
 from .decode import decode
 from .errors import CycleLimitError, DeadlockError
-from .execute import Scratchpads, execute, trace_uops
+from .execute import execute, trace_uops
 from .machine import run_timing, token_queues
-from .result import SimulationResult, Traffic
+from .result import Scratchpads, SimulationResult, Traffic
 from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
 from .timeline import unit_segments
 

@@ -17,9 +17,10 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
+from .onnx_known_values import Constant
 from .onnx_operations import Product
 from .onnx_strided_views import line_of
-from .onnx_values import Constant, Pending
+from .onnx_values import Pending
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127

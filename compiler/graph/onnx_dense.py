@@ -10,10 +10,11 @@ from ..te.blocks import Window
 from .onnx_attributes import OnnxNode
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Bias, Constant, QuantizedConstant
 from .onnx_operations import Product
 from .onnx_products import bias_operand, weight_operand
 from .onnx_strided_views import Rows, rows_of
-from .onnx_values import Bias, Constant, Pending, QuantizedConstant, Real
+from .onnx_values import Pending, Real
 
 
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:

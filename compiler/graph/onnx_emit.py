@@ -18,8 +18,9 @@ from .int8_convolution import Quantization
 from .int8_operators import Int8Elementwise, Int8Operator
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
+from .onnx_known_values import Bias, Constant
 from .onnx_operations import Maximum, Same, Waiting
-from .onnx_values import Bias, Constant, Pending, Real
+from .onnx_values import Pending, Real
 from .operator_rows import Located
 
 ROUNDED: Mapping[str, Located] = MappingProxyType(

@@ -24,11 +24,12 @@ from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_inputs import check_rank
 from .onnx_integer_context import QUANTIZE, ImportContext
+from .onnx_known_values import Constant
 from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
 from .onnx_read import ReadModel, Source
 from .onnx_strided_views import readable
 from .onnx_table import GRAPHS, import_node, operators, rows_of
-from .onnx_values import Constant, FloatInput, Integer, Pending, Real
+from .onnx_values import FloatInput, Integer, Pending, Real
 from .operator_rows import Row, refuse_unread
 
 SUPPORTED = ", ".join(sorted(operators("quantized", *GRAPHS, "integers")))

@@ -16,18 +16,9 @@ from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Operation
-from .onnx_values import (
-    Constant,
-    FloatInput,
-    Integer,
-    Pending,
-    QuantizedConstant,
-    Real,
-    Statistic,
-    Value,
-    reshaped,
-)
+from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value, reshaped
 from .operators import Operator
 
 GRIDS = ("QuantizeLinear", "DequantizeLinear")

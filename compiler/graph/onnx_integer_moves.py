@@ -20,6 +20,7 @@ from .int8_operators import Channels, Positions
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
+from .onnx_known_values import QuantizedConstant
 from .onnx_operations import Waiting
 from .onnx_rounding import activation_type
 from .onnx_strided_views import (
@@ -32,7 +33,7 @@ from .onnx_strided_views import (
     seen_as,
     settled,
 )
-from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+from .onnx_values import FloatInput, Integer, Pending, Real, Value
 from .operators import Concatenate, Gather, Permute, Remap
 from .rescaling import rescale_all
 

@@ -16,8 +16,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_strided_views import line_of, settled
-from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Value
+from .onnx_values import Integer, Pending, Real, Value
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """Attributes with a number for each dimension of a window, and their number for an added dimension of size 1."""

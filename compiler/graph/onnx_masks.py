@@ -29,10 +29,11 @@ from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import append, emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_row_values import Masked, Shared
 from .onnx_rows import data_of, shared_rows, step_of
 from .onnx_strided_views import rows_of, seen_as
-from .onnx_values import Constant, FloatInput, Pending, QuantizedConstant, Real
+from .onnx_values import FloatInput, Pending, Real
 
 HIDDEN = 1e4
 """Least amount that a mask subtracts from hidden scores."""

@@ -17,12 +17,13 @@ from .abilities import needs
 from .onnx_attributes import OnnxNode
 from .onnx_axes import reduced_axes
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Function
 from .onnx_row_values import Centred, Shared, Squared
 from .onnx_rows import shared_rows
 from .onnx_strided_views import is_line, same_view
 from .onnx_tables import real_values
-from .onnx_values import Constant, Pending, QuantizedConstant, Real, Statistic, Value
+from .onnx_values import Pending, Real, Statistic, Value
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:

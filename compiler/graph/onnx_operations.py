@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..te.blocks import Window
-from .onnx_values import Bias, Real
+from .onnx_known_values import Bias
+from .onnx_values import Real
 
 if TYPE_CHECKING:
     from .onnx_emit import Rounding

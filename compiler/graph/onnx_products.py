@@ -12,8 +12,9 @@ from .int8_convolution import Int8Convolution
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import QUANTIZE, Edges, ImportContext, pending_result
+from .onnx_known_values import Bias, Constant, QuantizedConstant
 from .onnx_operations import Product
-from .onnx_values import Bias, Constant, Pending, QuantizedConstant
+from .onnx_values import Pending
 from .operators import Convolution
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"

@@ -10,6 +10,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Same
 from .onnx_rounding import (
     check_real_type,
@@ -19,7 +20,7 @@ from .onnx_rounding import (
     refuse_blocks,
     rounded_type,
 )
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real
+from .onnx_values import FloatInput, Integer, Pending, Real
 
 NARROW = ("int4", "uint4", "int2", "uint2")
 """Types of constants of fewer than 8 bits; such weights become int8."""

@@ -8,8 +8,9 @@ from typing import NoReturn
 from .errors import ModelError
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_table import Rows
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
+from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value
 
 _CONSTANT = "is a constant", "fold the operation when exporting the model"
 _PROBLEMS: dict[type, tuple[str, str]] = {

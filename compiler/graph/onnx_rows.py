@@ -15,10 +15,11 @@ from .onnx_attributes import OnnxNode
 from .onnx_axes import one_axis, softmax_axis
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Function, Same
 from .onnx_row_values import Shared
 from .onnx_strided_views import rows_of, settled
-from .onnx_values import Constant, Pending, QuantizedConstant, Real, Value
+from .onnx_values import Pending, Real, Value
 
 LARGEST_BIAS = 1 << 30
 """Largest bias of a channel, offset / gain. Beyond it the gain is increased instead, by less than 2^-14 of the

@@ -22,9 +22,10 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import on_input_grid
 from .onnx_import import begin, bind_input
 from .onnx_integer_context import ImportContext
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_load import initializer_array, static_shapes
 from .onnx_table import import_node
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
+from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
 

@@ -12,9 +12,10 @@ from .onnx_attributes import OnnxNode
 from .onnx_constants import evaluate_node
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Function, Same
 from .onnx_strided_views import same_view, without_pads
-from .onnx_values import Constant, Pending, QuantizedConstant, Real
+from .onnx_values import Pending, Real
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 

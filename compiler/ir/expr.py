@@ -288,37 +288,12 @@ def equal(a: ExprLike, b: ExprLike) -> Expr:
     return binary("==", a, b)
 
 
-def not_equal(a: ExprLike, b: ExprLike) -> Expr:
-    """The expression `a != b`."""
-    return binary("!=", a, b)
-
-
 def all_of(*conditions: Expr) -> Expr:
     """The conjunction of conditions (TRUE if there are none)."""
     result: Expr = TRUE
     for condition in conditions:
         result = binary("and", result, condition)
     return result
-
-
-def negate(condition: Expr) -> Expr:
-    """The logical negation of a bool expression."""
-    match condition:
-        case Const(value=value):
-            return FALSE if value else TRUE
-        case Binary(op="<", a=a, b=b):
-            return Binary("<=", b, a)
-        case Binary(op="<=", a=a, b=b):
-            return Binary("<", b, a)
-        case Binary(op="==", a=a, b=b):
-            return Binary("!=", a, b)
-        case Binary(op="!=", a=a, b=b):
-            return Binary("==", a, b)
-        case Binary(op="and", a=a, b=b):
-            return Binary("or", negate(a), negate(b))
-        case Binary(op="or", a=a, b=b):
-            return Binary("and", negate(a), negate(b))
-    return Select(condition, FALSE, TRUE)
 
 
 def cast(value: Expr, dtype: DType) -> Expr:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from ..ir.expr import Call, Expr, Operand, Var, dtype_of, equal, maximum, minimum, not_equal, select, wrap
+from ..ir.conditions import not_equal
+from ..ir.expr import Call, Expr, Operand, Var, dtype_of, equal, maximum, minimum, select, wrap
 from ..ir.types import DType
 from ..ir.visit import walk_expr
 

@@ -10,7 +10,8 @@ from types import MappingProxyType
 import numpy as np
 from onnx import TensorProto, helper
 
-from ...ir.expr import Const, Expr, cast, dtype_of, equal, not_equal, select, wrap
+from ...ir.conditions import not_equal
+from ...ir.expr import Const, Expr, cast, dtype_of, equal, select, wrap
 from ...ir.types import DType
 from ...te import scalars, small_types
 from ...te.scalars import absolute, argument

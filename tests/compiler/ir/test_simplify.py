@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from vdla.compiler.ir.affine import coefficient_of, constant_difference, quotient
 from vdla.compiler.ir.bounds import Interval, interval
+from vdla.compiler.ir.conditions import negate
 from vdla.compiler.ir.expr import (
     COMPARISONS,
     Binary,
@@ -23,7 +24,6 @@ from vdla.compiler.ir.expr import (
     equal,
     maximum,
     minimum,
-    negate,
 )
 from vdla.compiler.ir.expression_printer import format_expr
 from vdla.compiler.ir.simplify import provably_equal, simplify

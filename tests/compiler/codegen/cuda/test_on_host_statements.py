@@ -13,6 +13,7 @@ from cuda_on_host.agreement import Case, agree
 from cuda_on_host.modules import job_of
 
 from vdla.compiler.codegen.cuda.options import parse_target
+from vdla.compiler.ir.conditions import not_equal
 from vdla.compiler.ir.expr import (
     Buffer,
     Const,
@@ -26,7 +27,6 @@ from vdla.compiler.ir.expr import (
     index,
     maximum,
     minimum,
-    not_equal,
     select,
     wrap,
 )
