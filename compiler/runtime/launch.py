@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 KernelT = TypeVar("KernelT", covariant=True)
-OtherT = TypeVar("OtherT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +27,3 @@ class Launch(Generic[KernelT]):
     kernel: KernelT
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
-
-    def of(self, kernel: OtherT) -> Launch[OtherT]:
-        """The launch with another form of its kernel."""
-        return cast("Launch[OtherT]", replace(self, kernel=cast(Any, kernel)))

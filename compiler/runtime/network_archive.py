@@ -10,9 +10,9 @@ sha256              of them all, so that damage is seen before any of it runs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def network_of(network: NetworkCode) -> CpuNetwork:
     return CpuNetwork(
         graph=network.graph,
         plan=network.plan,
-        launches=tuple([launch.of(kernels[launch.kernel]) for launch in network.launches]),
+        launches=tuple([_launch_of(launch, kernels[launch.kernel]) for launch in network.launches]),
         target=network.target,
         compile_seconds=0.0,
         quantized=network.quantized,
@@ -184,7 +184,7 @@ def read_network(
         return CpuNetwork(
             graph=graph,
             plan=plan,
-            launches=tuple([launch.of(kernels[launch.kernel]) for launch in launches]),
+            launches=tuple([_launch_of(launch, kernels[launch.kernel]) for launch in launches]),
             target=target,
             compile_seconds=0.0,
             quantized=quantized,
@@ -262,3 +262,8 @@ def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: Cp
         )
         for module in modules
     }
+
+
+def _launch_of(launch: Launch[str], kernel: Kernel) -> Launch[Kernel]:
+    """A launch with its loaded kernel."""
+    return cast("Launch[Kernel]", replace(launch, kernel=cast(Any, kernel)))
