@@ -18,16 +18,18 @@ check() {
     fi
 }
 
-# Two cores: one compiles code that the tests would wait for (the simulator, then RTL, whose tools are installed by then),
-# while the other installs the rest and checks types.
-("$bin/python" .ci/warm.py simulator; "$bin/python" .ci/warm.py rtl) >/dev/null 2>&1 &
+# Two cores: one compiles the simulator, which most tests need, while the other installs the rest and checks types.
+"$bin/python" .ci/warm.py simulator >/dev/null 2>&1 &
+simulator=$!
 "${MAKE:-make}" --no-print-directory "${bin%/bin}/.installed-dev" || exit 1
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 # A larger space for new objects: node would spend a tenth of the time on collecting them.
 check "pyright" env NODE_OPTIONS=--max-semi-space-size=128 "$bin/pyright"
 check "import floors" "$bin/lint-imports" --cache-dir .import_linter_cache
-wait
+# The first tests need no RTL; a test that does waits for this process, if it has not ended.
+"$bin/python" .ci/warm.py rtl >/dev/null 2>&1 &
+wait "$simulator"
 if ((${#failed[@]})); then
     echo "failed before pytest: ${failed[*]}"
 fi

@@ -1,6 +1,6 @@
 """Compiles code that many tests need, where it is not kept yet.
 
-`simulator`: numba, 100 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
+`simulator`: numba, 90 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
 40 s. Two test processes that need the same code at once would each take as long, or one would wait for the other.
 """
 
