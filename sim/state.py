@@ -5,8 +5,6 @@ Times are int64 cycles. `NEVER` is a time that is not known yet.
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from vdla.isa.array_modes import is_by_lane, positions_of
 from vdla.isa.layout import INSTRUCTIONS, names_of
 
@@ -42,7 +40,7 @@ ROW_COLUMNS = 24
 
 
 # Kinds of instruction: their indices in the table of instructions.
-KIND_NAMES = tuple(map(attrgetter("name"), INSTRUCTIONS))
+KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
 KINDS = dict(zip(KIND_NAMES, range(len(KIND_NAMES)), strict=True))
 LOAD_UOP, LOAD_WGT, LOAD_INP, LOAD_ACC = (
     KINDS["LOAD.UOP"],

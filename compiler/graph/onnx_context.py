@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +24,7 @@ from .operators import Operator, Reshape
 TYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "bfloat16", "float64"),
-    *map(str, filter(attrgetter("is_code"), DType)),
+    *(dtype.value for dtype in DType if dtype.is_code),
 )
 """Element types of tensors in the graph."""
 

@@ -133,7 +133,9 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
 
 
 _Held = tuple[Buffer, int, tuple[str | None, ...]]
-"""(buffer allocated outside of the present loop, number of loops around its allocation, its distribution)."""
+"""A buffer that is allocated outside of the visited loop, the number of loops around its allocation, and for each
+dimension of the buffer the kind of the loops that share it (None: no loop).
+"""
 
 
 def _visit(

@@ -35,7 +35,9 @@ _CUT = ',"knobs":'
 
 
 class LineError(Exception):
-    """A line that is no record. `kind`: `NO_TEXT` or a constant after it; `detail`: the defect of the line, or ""."""
+    """Raised if a line is no tuning record. `kind`: class of the defect, `NO_TEXT` or one of the constants below it;
+    `detail`: the defect itself, or "".
+    """
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -68,7 +68,7 @@ def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ..
 
 
 def fill(config: Config) -> IntrinsicDeclaration:
-    """acc int32[B, co] = the least int32: the pads of a max-pool over accumulators."""
+    """Fills acc int32[B, co] with the smallest int32, the value of the pads of a max-pool over accumulators."""
     lanes = (config.batch, config.block_out)
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
     b, j = Var("b"), Var("j")

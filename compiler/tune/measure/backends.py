@@ -8,6 +8,7 @@ all backends give equal results for equal candidates.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 from vdla.util.closing import Closing
@@ -29,11 +30,12 @@ class BackendError(UserError):
     """
 
 
-class Backend(Closing):
+class Backend(Closing, ABC):
     """Measures candidates. At the end of a `with` block, also after an error, the backend is closed and all
     trials end.
     """
 
+    @abstractmethod
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
@@ -43,7 +45,6 @@ class Backend(Closing):
         iteration early, the remaining candidates are abandoned. Raises UserError for a description that is no task,
         BackendError if trials cannot continue.
         """
-        raise NotImplementedError
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
         """The results of `points`, in the order of `points`. Raises the errors of `finished`."""

@@ -63,7 +63,7 @@ def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """Names of a new scale and a new zero point, for values up to `largest` (0: of any size)."""
+    """Adds a scale and a zero point for magnitudes up to `largest` (0: no limit) to the graph; returns their names."""
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):

@@ -32,7 +32,7 @@ PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
 MOST_WINDOW = 64
-"""Largest window, in terms, that may also be unrolled whole."""
+"""Greatest number of terms of a window that the space offers to unroll completely."""
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
