@@ -39,6 +39,7 @@ BENCHMARKS = (
     Benchmark("area_model", "area and clock in standard cells: fit and errors", "area_model"),
     Benchmark("campaign", "every case of every test, and the long checks", "campaign", HOURS),
     Benchmark("cell_areas", "machines drawn at random, synthesized for standard cells", "cell_areas_*", HOURS),
+    Benchmark("commits", "speed and compilation beside another commit", "commits", f"{QUIET}, a second checkout"),
     Benchmark("compile_times", "seconds of vdla compile, cold and warm", "compile_times", QUIET),
     Benchmark("cosim", "1,000 random programs on 12 machines, RTL against simulator", "cosim", HOURS, CAMPAIGN),
     Benchmark("cost_model", "how well cost models of the tuner rank", needs=QUIET),
