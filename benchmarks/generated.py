@@ -3,10 +3,10 @@
     python benchmarks/generated.py [NAME ...] [--rounds 15] [--json] [--write]
 
 The file of results stores the traces of the templates' schedules for each vector width of the computer on which it was
-made; every run replays them. Both kernels run in turns on one thread: thread CPU time, of each the shortest of all
-rounds, as other programs only make a round longer. `hand`: microseconds of the template's kernel; `ratio`: its time
-over the time of the generator's kernel, above 1 where the generator is faster. A template may be deleted where the
-generator has at least 0.97 of its speed. If other programs run on the processor, ratios of equal kernels vary by 10%.
+made; every run replays them. Both kernels run in turns on one thread, in thread CPU time. `hand`: median microseconds
+of the template's kernel; `ratio`: the template's time over the generator's, the median over the rounds, above 1 where
+the generator is faster. A template may be deleted where the generator has at least 0.97 of its speed. If other programs
+run on the processor, ratios of equal kernels vary by 10%.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, names_of
 from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.sketches import bound
-from vdla.codesign.timing import interleaved
+from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.stmt import Program
@@ -237,10 +237,9 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
     constants = frozenset({"W"} if name.startswith("dense:") else ())
     schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, constants))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
-    times = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
-    hand_seconds, seconds = (min(of_kernel) for of_kernel in times)
-    found = {"name": name, "level": level, "hand": hand_seconds * 1e6}
-    return {**found, "ratio": hand_seconds / seconds, "trace": hand}
+    of_hand, generated = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
+    found = {"name": name, "level": level, "hand": statistics.median(of_hand) * 1e6}
+    return {**found, "ratio": ratio(of_hand, generated), "trace": hand}
 
 
 def line(row: dict[str, Any]) -> str:
