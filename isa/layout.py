@@ -156,8 +156,10 @@ INSTRUCTIONS = tuple(sorted(_INSTRUCTIONS, key=lambda item: item.opcode))
 
 
 def names_of(*groups: str) -> tuple[str, ...]:
-    """Assembler names of the instructions in `groups`, in the order of INSTRUCTIONS."""
-    return tuple(item.name for item in INSTRUCTIONS if item.group in groups)
+    """Assembler names of the instructions in `groups` (all instructions if no group is given), in the order of
+    INSTRUCTIONS.
+    """
+    return tuple(item.name for item in INSTRUCTIONS if not groups or item.group in groups)
 
 
 LOADS, STORES, MATRIX = names_of("load"), names_of("store"), names_of("matrix")

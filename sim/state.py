@@ -6,7 +6,7 @@ Times are int64 cycles. `NEVER` is a time that is not known yet.
 from __future__ import annotations
 
 from vdla.isa.array_modes import is_by_lane, positions_of
-from vdla.isa.layout import INSTRUCTIONS, names_of
+from vdla.isa.layout import names_of
 
 NEVER = 1 << 60
 BLOCKED = -1
@@ -40,7 +40,7 @@ ROW_COLUMNS = 24
 
 
 # Kinds of instruction: their indices in the table of instructions.
-KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
+KIND_NAMES = names_of()
 KINDS = dict(zip(KIND_NAMES, range(len(KIND_NAMES)), strict=True))
 LOAD_UOP, LOAD_WGT, LOAD_INP, LOAD_ACC = (
     KINDS["LOAD.UOP"],

@@ -26,10 +26,10 @@ class CompileOptions:
     """Options of a compilation, for all targets.
 
     `target` is the target as a user writes it: the backend's name and its own options ("llvm -mcpu=..."). `config` is
-    the accelerator's configuration, `virtual_threads` the number of overlapping copies of its buffers; `device` selects
-    a device where there are several ("0", "1" or "emulated" for GPUs; None: the first). A dynamic first dimension of
-    the model's inputs becomes `batch`. `records` of the tuner set knobs. `dump_passes` is a folder for the program
-    after each pass.
+    the accelerator's configuration (None: the preset `vta`), `virtual_threads` the number of overlapping copies of its
+    buffers; `device` selects a device where there are several ("0", "1" or "emulated" for GPUs; None: the first). A
+    dynamic first dimension of the model's inputs becomes `batch`. `records` of the tuner set knobs. `dump_passes` is a
+    folder for the program after each pass.
     """
 
     target: str
@@ -39,13 +39,6 @@ class CompileOptions:
     batch: int = 1
     records: RecordBook | None = None
     dump_passes: Path | None = None
-
-    @property
-    def machine(self) -> Config:
-        """The configuration, `vta` unless one is given."""
-        from vdla.isa.config import load_config
-
-        return load_config("vta") if self.config is None else self.config
 
 
 class Backend(Protocol):

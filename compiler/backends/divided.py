@@ -31,6 +31,7 @@ from ..runtime.shared_arrays import SharedArrays, ends_of, share_constants, shar
 from ..schedule import Schedule
 from . import llvm, vdla
 from .backend import CompileOptions
+from .vdla import machine_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -95,7 +96,7 @@ class DividedBackend:
         return DividedExecutable(
             compile_divided(
                 model,
-                options.machine,
+                machine_of(options),
                 cpu=cpu_now(parse_target(_llvm(options))),
                 virtual_threads=options.virtual_threads,
                 dump_passes=options.dump_passes,

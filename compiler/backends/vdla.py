@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
 from ..pipeline import compile_program
@@ -16,6 +17,8 @@ from ..runtime.accelerator import AcceleratorExecutable
 from .backend import CompileOptions
 
 if TYPE_CHECKING:
+    from vdla.isa.config import Config
+
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
     from ..runtime.archive_fields import Field
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
     from ..runtime.shared_arrays import SharedArrays
     from ..schedule import Schedule
     from .accelerator_kernel import KernelExecutable
+
+
+def machine_of(options: CompileOptions) -> Config:
+    """The accelerator's configuration: that of `options`, or the preset `vta` if they have none."""
+    return load_config("vta") if options.config is None else options.config
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class VdlaBackend:
         return AcceleratorExecutable(
             compile_program(
                 model,
-                options.machine,
+                machine_of(options),
                 virtual_threads=options.virtual_threads,
                 dump_passes=options.dump_passes,
                 records=options.records,
@@ -81,7 +89,7 @@ class VdlaBackend:
         """
         from .accelerator_kernel import build_kernel
 
-        return build_kernel(schedule, options.machine, options.virtual_threads)
+        return build_kernel(schedule, machine_of(options), options.virtual_threads)
 
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
         """Raises UserError: a saved program lacks the types and shapes of its outputs, which only the model has."""
@@ -92,7 +100,7 @@ class VdlaBackend:
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The accelerator's configuration, the depths of its scratchpads, its memory and its array."""
-        config = options.machine
+        config = machine_of(options)
         return {
             "target": self.name,
             "config": config.to_dict(),

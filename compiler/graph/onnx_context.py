@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..ir.types import DType
+from ..ir.types import CODES, DType
 from .budgets import SMALLER, too_large
 from .errors import NodeErrors
 from .graph import Node, Shape, Tensor, unused
@@ -24,7 +24,7 @@ from .operators import Operator, Reshape
 TYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "bfloat16", "float64"),
-    *(dtype.value for dtype in DType if dtype.is_code),
+    *CODES,
 )
 """Element types of tensors in the graph."""
 

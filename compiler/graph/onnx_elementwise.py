@@ -19,7 +19,7 @@ from .onnx_emit import Rounding, on_input_grid, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, Known, QuantizedConstant
 from .onnx_operations import Maximum, Product, Same, Waiting
-from .onnx_rounding import activation_type
+from .onnx_quantization import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .onnx_values import Integer, Pending, Real, Value
 from .rescaling import rescale

@@ -7,7 +7,7 @@ without matching of patterns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import onnx
 
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
-from .errors import ModelError
+from .errors import InvalidModelError, ModelError, NodeError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .int8_convolution import Quantization
@@ -51,11 +51,13 @@ def import_model(
     loaded = load_model(source, batch=batch)
     label, model = loaded.label, loaded.proto
     context = begin(label, model, loaded.arrays(), abilities, bind_input)
-    if every:
-        _import_every(context, context.model_nodes)
-    else:
-        for node in context.model_nodes:
+    for place, node in enumerate(context.model_nodes):
+        try:
             import_node(context, node)
+        except InvalidModelError:
+            raise
+        except NodeError as error:
+            raise (_all_refused(context, error, place) if every else error) from None
     producers = {output: node for node in context.model_nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
@@ -89,19 +91,19 @@ def begin(
     return context
 
 
-def _import_every(context: ImportContext, nodes: Sequence[OnnxNode]) -> None:
-    """Imports all nodes. Raises one error for all that are refused."""
-    from .refused_nodes import RefusedNodes
+def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
+    """The error of all nodes that are refused: `first`, that of the node at index `place`, and those of later nodes."""
+    from .refused_nodes import import_rest
 
-    refused = RefusedNodes(
-        source=context.source,
+    return import_rest(
+        context.source,
+        first,
+        context.model_nodes[place:],
+        partial(import_node, context),
         stand_in=partial(_stand_in, context),
-        # A node after a refused one may be refused only because of it.
+        # A node with rows may be refused only because it reads the stand-in of a refused node.
         reported=lambda node: not rows_of("", node.op_type, "quantized", *GRAPHS, "integers"),
     )
-    for node in nodes:
-        refused.take(node, partial(import_node, context))
-    refused.check()
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:

@@ -22,7 +22,7 @@ from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_known_values import QuantizedConstant
 from .onnx_operations import Waiting
-from .onnx_rounding import activation_type
+from .onnx_quantization import activation_type
 from .onnx_strided_views import (
     arranged,
     check_size,

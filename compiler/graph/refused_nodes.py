@@ -1,63 +1,53 @@
-"""Collects all nodes of a model that an import rejects, in one walk: after a rejected node the import continues with
-stand-ins for the node's results.
+"""Collects all nodes of a model that an import rejects: after the first rejected node the import continues with
+stand-ins for the results of rejected nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 from .errors import InvalidModelError, NodeError, NodesError
 from .onnx_attributes import OnnxNode
 
 
-@dataclass(slots=True, kw_only=True)
-class RefusedNodes:
-    """The rejections so far.
+def import_rest(
+    source: str,
+    first: NodeError,
+    nodes: Sequence[OnnxNode],
+    import_node: Callable[[OnnxNode], None],
+    *,
+    stand_in: Callable[[str], bool],
+    reported: Callable[[OnnxNode], bool],
+) -> NodeError:
+    """The error of all rejected nodes of a model: `first`, the rejection of `nodes[0]`, and those of the nodes after
+    it, which are imported.
 
-    `stand_in(name)`: binds the name of a rejected node's output to a stand-in, and returns whether it could.
-    `reported(node)`: whether the rejection of a node that reads a stand-in is recorded: it is no consequence of an
-    earlier one.
+    `source`: the model's name in messages. `stand_in(name)`: binds the name of a rejected node's output to a stand-in,
+    and returns whether it could; a node that reads a result without a stand-in is skipped. `reported(node)`: whether
+    the rejection of a node that reads a stand-in is reported, because an earlier rejection cannot be its cause.
     """
+    errors = [first]
+    stand_ins: set[str] = set()
+    lost: set[str] = set()
 
-    source: str
-    stand_in: Callable[[str], bool]
-    reported: Callable[[OnnxNode], bool]
-    errors: list[NodeError] = field(default_factory=list)
-    stand_ins: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
+    def lose(node: OnnxNode) -> None:
+        for name in node.outputs:
+            if name:
+                (stand_ins if stand_in(name) else lost).add(name)
 
-    def take(self, node: OnnxNode, import_node: Callable[[OnnxNode], None]) -> None:
-        """Imports a node, or records its rejection. A node that reads a result without a stand-in is skipped.
-
-        Raises ModelError for an error of the model itself, if no node was rejected before.
-        """
-        if not self.lost.isdisjoint(node.inputs):
-            self._lose(node)
-            return
+    lose(nodes[0])
+    for node in nodes[1:]:
+        if not lost.isdisjoint(node.inputs):
+            lose(node)
+            continue
         try:
             import_node(node)
         except NodeError as error:
-            if isinstance(error, InvalidModelError):
-                if not self.errors:
-                    raise
-            elif self.stand_ins.isdisjoint(node.inputs) or self.reported(node):
-                self.errors.append(error)
-            self._lose(node)
+            invalid = isinstance(error, InvalidModelError)
+            if not invalid and (stand_ins.isdisjoint(node.inputs) or reported(node)):
+                errors.append(error)
+            lose(node)
         except Exception:
-            # After a refused node any error may be its consequence.
-            if not self.errors:
-                raise
-            self._lose(node)
-
-    def check(self) -> None:
-        """Raises the NodeError of the only rejected node, or the NodesError of several."""
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            raise NodesError(self.source, self.errors)
-
-    def _lose(self, node: OnnxNode) -> None:
-        for name in node.outputs:
-            if name:
-                (self.stand_ins if self.stand_in(name) else self.lost).add(name)
+            # Any error may be a consequence of a rejected node.
+            lose(node)
+    return first if len(errors) == 1 else NodesError(source, errors)

@@ -91,9 +91,11 @@ class DType(StrEnum):
 # By member: to ask a member for its value takes a Python-level call.
 _FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 _UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL})
-_CODES = frozenset(
+CODES = tuple(
     dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
 )
+"""The types that are stored as codes, without arithmetic."""
+_CODES = frozenset(CODES)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {
     DType.INT8: 8,

@@ -78,6 +78,17 @@ class Window:
             sizes.append((size - span) // stride + 1)
         return sizes[0], sizes[1]
 
+    def has_pad_taps(self, height: int, width: int) -> bool:
+        """Whether the first or last row or column of taps reads only padding at every position of the input."""
+        outputs = self.outputs(height, width)
+        for axis, size in enumerate((height, width)):
+            stride, begin = self.strides[axis], self.pads[axis]
+            for start in (-begin, (self.kernel[axis] - 1) * self.dilations[axis] - begin):
+                skipped = max(0, ceil_div(-start, stride))  # outputs for which the tap lies before the input
+                if skipped >= outputs[axis] or start + skipped * stride >= size:
+                    return True
+        return False
+
     def padded(self, height: int, width: int) -> Pair:
         """Rows and columns of the input with its pads."""
         top, left, bottom, right = self.pads

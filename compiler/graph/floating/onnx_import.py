@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from ...ir.types import DType
-from ..errors import ModelError, NodeError
+from ..errors import InvalidModelError, ModelError, NodeError
 from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..model_rewrites import means_standard
@@ -21,7 +21,6 @@ from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_n
 from ..onnx_read import ReadModel, Source
 from ..onnx_table import GRAPHS, STRUCTURE, import_body, import_node, operators, rows_of
 from ..operator_rows import Row, refuse_unread
-from ..refused_nodes import RefusedNodes
 
 OLDEST_OPSET = 11
 _NAMES = {
@@ -62,10 +61,23 @@ def import_float_model(
         info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
         for info in (*model.graph.value_info, *model.graph.output)
     }
-    refused = RefusedNodes(source=label, stand_in=partial(_stand_in, context, types), reported=lambda _: True)
-    for index, proto in enumerate(model.graph.node):
-        refused.take(read_node(proto, index), partial(import_node, context))
-    refused.check()
+    nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    for place, node in enumerate(nodes):
+        try:
+            import_node(context, node)
+        except InvalidModelError:
+            raise
+        except NodeError as error:
+            from ..refused_nodes import import_rest
+
+            raise import_rest(
+                label,
+                error,
+                nodes[place:],
+                partial(import_node, context),
+                stand_in=partial(_stand_in, context, types),
+                reported=lambda _: True,
+            ) from None
     for entry in inputs:
         if entry.tensor in context.constants:
             context.tensors.setdefault(

@@ -19,7 +19,7 @@ from ...te.scalars import Scalar, argument
 from ..graph import Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_context import GraphContext
-from ..onnx_rounding import check_real_type, read_grid, rounded_type
+from ..onnx_quantization import check_real_type, read_grid, rounded_type
 from ..onnx_steps import FloatSteps
 from ..operators import Elementwise
 from .onnx_pointwise import as_type

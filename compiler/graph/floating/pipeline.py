@@ -64,6 +64,13 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
 
 
 def _crop_windows(graph: Graph, _: Vectors) -> Graph:
+    if not any(
+        isinstance(operator := node.operator, Convolution)
+        and not operator.transposed
+        and operator.window.has_pad_taps(*graph.data_shape(node)[2:])
+        for node in graph.nodes
+    ):
+        return graph
     from ..crop_windows import crop_windows
 
     return crop_windows(graph)
