@@ -1,4 +1,6 @@
-"""QuantizeLinear and DequantizeLinear of a quantized model: the grids of its tensors and constants."""
+"""QuantizeLinear and DequantizeLinear of a quantized model: the quantization (scale and zero point) of its tensors and
+constants.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ NARROW = ("int4", "uint4", "int2", "uint2")
 
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a QuantizeLinear of a pending result, a model input, a tensor on another grid, or a constant."""
+    """Imports a QuantizeLinear of a pending result, a model input, a tensor with another quantization, or a constant.
+    """
     value, output = context.value(node, 0), node.outputs[0]
     if isinstance(value, Constant | QuantizedConstant):
         _quantize_constant(context, node, value)

@@ -1,4 +1,4 @@
-"""Grids and result types of QuantizeLinear and DequantizeLinear, for integer and float graphs."""
+"""Scales, zero points and result types of QuantizeLinear and DequantizeLinear, for integer and float graphs."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ class RefusedNodes:
     """The rejections so far.
 
     `stand_in(name)`: binds the name of a rejected node's output to a stand-in, and returns whether it could.
-    `reported(node)`: whether the rejection of a node that reads a stand-in is recorded: it is no consequence of an
-    earlier one.
+    `reported(node)`: whether the rejection of a node that reads a stand-in is recorded; if not, it counts as a
+    consequence of an earlier rejection.
     """
 
     source: str
