@@ -1,7 +1,7 @@
 """Installs requirements into the environment of the Python that runs this: `python .ci/install.py -e ".[dev]"`.
 
-By uv, which takes a quarter of pip's time; by pip where uv cannot be installed or fails. uv reads none of pip's
-settings, so the ones that say where packages come from are handed over.
+uv installs them in a quarter of pip's time; if uv cannot be installed or fails, pip does. uv ignores pip's settings, so
+the settings that name package indexes, constraints and certificates are passed to uv as environment variables.
 """
 
 import ast
@@ -16,14 +16,16 @@ SETTINGS = {
     "constraint": "UV_CONSTRAINT",
     "cert": "SSL_CERT_FILE",
 }
-"""Settings of pip, and the environment variables by which uv is told the same."""
+"""For each setting of pip, the environment variable with the same meaning for uv."""
 PIP = [sys.executable, "-m", "pip"]
 # Without bytecode of every module of every package: Python compiles the few that are imported, half a minute less.
 PIP_INSTALL = [*PIP, "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
 
 
 def settings() -> dict[str, str]:
-    """Environment variables of uv for the settings of pip; pip takes all indexes as equals, uv the first one."""
+    """Environment variables that give uv the values of pip's settings. They also make uv use all indexes as pip does;
+    by default uv prefers the first index.
+    """
     found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     lines = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=False).stdout
     # Lines like global.index-url='...'; pip's environment variables, ":env:", go before its files.

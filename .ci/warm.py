@@ -1,7 +1,8 @@
-"""Compiles code that many tests need, where it is not kept yet.
+"""Compiles code that many tests need, unless it is in the caches already.
 
-`simulator`: numba, 90 s of a core. `rtl`: the libraries of the preset tiny for co-simulation and for cocotb benches,
-40 s. Two test processes that need the same code at once would each take as long, or one would wait for the other.
+`simulator`: the simulator's numba code, 90 s of a core. `rtl`: the Verilator libraries of the preset `tiny` for
+co-simulation and for cocotb benches, 40 s. Otherwise two test processes that need the same code at once would each
+compile it, or one would wait for the other.
 """
 
 import sys
@@ -10,7 +11,7 @@ from vdla.isa.config import load_config
 
 
 def simulator() -> None:
-    """Compile the simulator, by a simulation; then what counts the bits that change."""
+    """Compiles the numba code of the simulator, and of the statistics that count changing operand bits."""
     from vdla.codesign.network_run import load_simulator
     from vdla.sim.statistics import operand_statistics
     from vdla.verify.random_programs import random_program
@@ -21,7 +22,7 @@ def simulator() -> None:
 
 
 def rtl() -> None:
-    """Build what co-simulation and cocotb benches of tiny on Verilator load."""
+    """Builds the Verilator libraries of the preset `tiny` that co-simulation and the cocotb benches load."""
     from vdla.hw.bench.runner import build
     from vdla.hw.harness.engine import prepare_library
 

@@ -85,7 +85,9 @@ def main(options: Given) -> None:
 def fitted(
     training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
 ) -> tuple[CellModel, dict[str, Any]]:
-    """The model with its intervals, and its errors on training machines, each left out of the fit that predicts it."""
+    """The area and clock model with its prediction intervals; and its mean errors by leave-one-out cross-validation on
+    the training machines, without and with XGBoost on the residuals.
+    """
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
     model = _with_intervals(training, logic, path, head, scale)

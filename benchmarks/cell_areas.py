@@ -97,7 +97,9 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
         return int(rng.choice(choices))
 
     def size(element: int, *kib: int) -> int:
-        """A random size in bytes, a multiple of `element`, from one of `kib`; one size in four is no power of two."""
+        """A random size in bytes: one of `kib` (in KiB) or, in one case of four, a smaller multiple of `element` that
+        is usually no power of two.
+        """
         elements = max(2, KIB * pick(*kib) // element)
         if rng.random() < 0.25:
             elements = int(rng.integers(max(2, elements // 2), elements + 1))
@@ -155,8 +157,9 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
-    """A small machine of the given `kind`: with a chain memory of some hundred words, with some of EXTRAS, with
-    statistics of rows, with sweeps or wide loads, or with the extension `fold`.
+    """The machine `config` with one kind of special features: a chain memory of some hundred words, some of EXTRAS,
+    statistics of rows, sweeps or wide loads, or the extension `fold`. `kind`: number of the first draw of the kind
+    (CHAINED, EXTENDED, ...).
 
     None if `config` is too large for its kind, or lacks STORE.POST, which most of these features need.
     """
@@ -230,8 +233,8 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """The numbers of the first `count` draws of any machine in the order of measuring, then the numbers of the draws of
-    all other kinds.
+    """Numbers of draws in the order of measuring: the first `count` draws of the general kind, alternating between
+    draws for fitting and held-out draws; then all draws of the special kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [

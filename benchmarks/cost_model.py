@@ -91,8 +91,9 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`rank` and `top` of all MODELS, each trained on `samples` points of a space. `reading`: milliseconds to lower a
-    point and compute its features.
+    """Quality of all MODELS, each trained on `samples` points of a space: Spearman's correlation of scores and costs
+    (`rank`), and the best cost among the BEST points with the highest scores, over the least cost (`top`). `reading`:
+    milliseconds to lower a point and compute its features.
     """
 
     space: str
@@ -200,7 +201,10 @@ def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
 
 
 def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
-    """`rank` and `top` of all MODELS, means over `splits` random splits of the data; all models get the same splits."""
+    """For each of MODELS, means over `splits` random splits of the data: `rank`, Spearman's correlation of scores and
+    costs; `top`, the best cost among the BEST points with the highest scores, over the least cost. Each model is
+    trained on `samples` points; all models get the same splits.
+    """
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
     for split in range(splits):
         order = np.random.default_rng([seed, split]).permutation(len(data.costs))

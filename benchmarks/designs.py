@@ -61,7 +61,9 @@ def machines() -> list[Config]:
 
 
 def one_round(network: Network, *, keep: bool) -> dict[str, float]:
-    """Mean seconds of each step over all machines, and the number of designs per second."""
+    """Mean seconds to compile, to simulate and to evaluate one machine, over all machines, and designs per second.
+    `keep`: machines share the caches of kernels.
+    """
     compiling, simulating, evaluating = [], [], []
     both = (ScheduleCache(), ScheduleCache())
     components = default_components()

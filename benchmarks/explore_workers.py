@@ -71,7 +71,9 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """A study that evaluates the same designs on every `place`."""
+    """A study whose evaluations run at `place` (a dask scheduler, or processes of this computer). With equal arguments
+    it evaluates the same designs at every place.
+    """
     return Study(
         space=space_of(SPACE),
         networks=networks,

@@ -106,7 +106,7 @@ DEPTHWISE = (
 )
 """Depthwise convolutions with SAME padding: channels, height and width, kernel, stride, dilation, and type."""
 LANES = {"avx512": 16, "avx2": 8, "sse": 4}
-"""Levels of vectors, with the channels of a block of activations on each of them."""
+"""Number of channels in a block of activations, by the processor's vector extension."""
 DENSE = (
     (1, 768, 768),
     (1, 1000, 1000),
@@ -121,7 +121,9 @@ DENSE = (
 )
 """Products with weights W: rows, depth and columns."""
 ACTIVATION: Mapping[str, Any] = {"batch": 1, "channels": 60, "plane": 784, "scale": 0.1, "zero_point": 2}
-"""An activation that is quantized, or dequantized."""
+"""Shape (channels, and elements of a channel) and quantization of the activation in the cases of quantizing and
+dequantizing.
+"""
 NESTS: Mapping[str, Callable[[int], Program]] = {
     "permute:9x70x130 to 9x130x70": lambda _: permute((9, 70, 130), (0, 2, 1)),
     "permute:256x256 to 256x256": lambda _: permute((256, 256), (1, 0)),
@@ -156,7 +158,7 @@ NESTS: Mapping[str, Callable[[int], Program]] = {
     "quantize:60x784": lambda lanes: store_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
     "dequantize:60x784": lambda lanes: load_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
 }
-"""Programs without sums, as functions of the lanes of a block."""
+"""Programs without sums, by name. Each is a function of the number of channels in a block of activations."""
 LEAST_SECONDS = 2e-3
 
 
@@ -181,7 +183,7 @@ def _depthwise(
 
 
 def _cases() -> dict[str, Callable[[int], Program]]:
-    """The program of each case as a function of the lanes of a block."""
+    """For each case, by name, a function from the number of channels in a block of activations to the program."""
     found: dict[str, Callable[[int], Program]] = {}
     for batch, rows, depth, columns, transposed in PRODUCTS:
         sizes = Matrices(

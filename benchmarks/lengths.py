@@ -66,7 +66,9 @@ class Case:
 
 
 def accelerator() -> Case:
-    """The case of a quantized BERT that starts at embeddings; for padding its additive mask has the lowest float32."""
+    """The case of a quantized BERT that starts at embeddings. Its additive mask is the lowest float32 at padded
+    positions.
+    """
     whole = bert(0, 1, None, _BERT)
     of = LanguageModel(lambda: whole, ("embeddings", "mask"), {"pooler_output": "pooler"})
     part, feeds = from_embeddings(whole, of)
@@ -75,7 +77,7 @@ def accelerator() -> Case:
 
 
 def processor_bert() -> Case:
-    """The case of a BERT that starts at token ids; for padding its mask is 0."""
+    """The case of a BERT that starts at token ids. Its mask is 0 at padded positions."""
     model = bert(0, 1, None, _BERT)
     return Case(
         model=model.SerializeToString(),

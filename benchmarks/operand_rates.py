@@ -101,8 +101,8 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
-    """The events of a network on a machine, and the numbers of operand bits that change, for random non-negative
-    inputs.
+    """The events of a network on a machine with random non-negative inputs, and the numbers of operand bits that
+    change, estimated from a random `share` of the operations.
     """
     program = compile_program(network.graph, config).program
     image = program.image.copy()
@@ -117,7 +117,9 @@ def looked_at(config: Config, network: Network, share: float) -> tuple[Events, d
 
 
 def others(config: Config) -> list[Config]:
-    """Machines other than the one on which rates are measured."""
+    """Machines on which the rates are tested: `config`, on which they are measured, with another array or another
+    accumulator buffer.
+    """
     return [
         dataclasses.replace(config, name=name, **fields)
         for name, fields in (
@@ -129,7 +131,9 @@ def others(config: Config) -> list[Config]:
 
 
 def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
-    """Data energy predicted from the rates, relative to the data energy predicted from the program's own operands."""
+    """Relative error of the data energy predicted from the rates, against the data energy predicted from the program's
+    own operands; with network, machine and that energy in microjoules. `share` as for `looked_at`.
+    """
     events, changes = looked_at(config, network, share)
     model = shipped_event_energy()
     own = model.data(features_of(config, events, changes))

@@ -45,7 +45,9 @@ SEEDS = range(3)
 
 @contextlib.contextmanager
 def opened(name: str, budget: int, samples: int) -> Iterator[Study]:
-    """The study of a shipped network."""
+    """A context with the quantization study of a shipped network, on `samples` calibration inputs and as many other
+    inputs; `budget`: number of evaluations.
+    """
 
     def drawn(seed: int) -> list[dict[str, np.ndarray]]:
         return [{"input": part} for part in np.split(sample_inputs(name, samples, seed), samples)]
@@ -147,7 +149,9 @@ class Searches:
 
 
 def compare_searches(study: Study, budget: int) -> dict[str, object]:
-    """For each kind of search, the share of the best known hypervolume that it finds, over seeds."""
+    """For each kind of search, the mean and least share of the best known hypervolume that it finds with `budget`
+    evaluations, over seeds.
+    """
     known: dict[Decisions, Figures] = {}
     searches = Searches(study=study, budget=budget, known=known)
     kinds = {"search": Search, "around the front alone": AroundAlone, "random decisions": RandomDecisions}

@@ -16,7 +16,9 @@ from .network_cache import cached_network
 
 
 def main(model: str, target: str, *records: str) -> int:
-    """Returns the exit status: 0 if the network is in the cache."""
+    """Compiles `model` for `target`, with the tuning records in the files `records`, into the user's cache. Returns the
+    exit status: 0 if the network is in the cache.
+    """
     from .cli.records import book_from
 
     try:

@@ -1,8 +1,8 @@
-"""Runs the whole network on this processor, to compare a run that is partitioned between accelerator and processor with
-it, and attributes its time to the regions of the partition.
+"""Runs a whole network on this processor, as a baseline for its run partitioned between accelerator and processor, and
+divides the measured time among the regions of the partition.
 
-It is the network of `vdla run --device cpu`, from the same cache. Another process compiles it into the cache in
-parallel, because compilation is mostly Python code, which uses only one core.
+The network is compiled as by `vdla run --device cpu` and shares its cache. A second process compiles it into the cache
+in parallel, because compilation is mostly Python code, which uses only one core.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _LONGEST_END = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
-    """The `seconds` of the whole network on the CPU, and the part of each region by name.
+    """Time of the whole network on the CPU alone, in `seconds`, and each region's part of that time, by name of the
+    region.
 
     If the network cannot run on the CPU, `seconds` is None and `remark` is the reason.
     """

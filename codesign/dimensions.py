@@ -15,7 +15,9 @@ from vdla.util.errors import UserError
 
 
 def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by name, from texts like "sequence=128". Raises UserError for invalid texts and for a repeated name."""
+    """Sizes of symbolic dimensions by name, from texts like "sequence=128". Raises UserError for invalid texts and for
+    a repeated name.
+    """
     sizes: dict[str, int] = {}
     for text in texts:
         # A symbol may be an expression that contains "="; a number does not.
@@ -29,7 +31,9 @@ def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
 
 
 def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
-    """Numbers by name, from texts like "axes=0,1". Raises UserError for invalid texts and for a repeated name."""
+    """Values of inputs that become constants, by input name, from texts like "axes=0,1". Raises UserError for invalid
+    texts and for a repeated name.
+    """
     values: dict[str, list[int | float]] = {}
     for text in texts:
         name, _, listed = text.rpartition("=")
@@ -62,7 +66,9 @@ def parse_length(text: str) -> Lengths:
 
 
 def parse_pads(texts: Sequence[str]) -> dict[str, float]:
-    """Numbers by name, from texts like "mask=-1e9". Raises UserError for invalid texts and for a repeated name."""
+    """Padding values by input name, from texts like "mask=-1e9". Raises UserError for invalid texts and for a repeated
+    name.
+    """
     pads: dict[str, float] = {}
     for text in texts:
         name, _, value = text.rpartition("=")

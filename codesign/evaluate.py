@@ -170,7 +170,9 @@ def split_launches(
 
 
 def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
-    """Number of launches that `arrays` are for; only shapes and types are used. Raises CheckError."""
+    """Number of launches (runs of the model) for which `arrays` contain inputs; only their shapes and types are used.
+    Raises CheckError.
+    """
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:

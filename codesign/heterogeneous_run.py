@@ -98,7 +98,9 @@ def run_launches(
     where: str,
     on_launch: Callable[[], None] = lambda: None,
 ) -> list[HeterogeneousResult]:
-    """Runs all launches. Raises UserError, whose message begins with `where`, the source of the inputs."""
+    """Runs the partitioned network on the inputs of each launch; returns the results in the same order. `on_launch` is
+    called after each launch. Raises UserError, whose message begins with `where`, the source of the inputs.
+    """
     results = []
     for feeds in launches:
         try:
@@ -148,8 +150,8 @@ def check_division(
 
 
 def _equal_to_interpreter(network: HeterogeneousNetwork, verdict: DivisionCheck) -> DivisionCheck | None:
-    """The check that states that the accelerator's regions are equal to the interpreter (`_check_interpreter` has found
-    this); None if the accelerator has no region.
+    """`verdict` with a passed check for the accelerator's regions: they are equal to the interpreter, as
+    `_check_interpreter` has found. None if the accelerator has no region.
     """
     regions = [
         RegionCheck(

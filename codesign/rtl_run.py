@@ -36,8 +36,8 @@ class OnRtl:
 
 
 LONG_RUN = 1_000_000
-"""Number of simulated cycles of a launch above which the library that is optimized for running is worth its longer
-build.
+"""Number of simulated cycles of a launch above which a Verilated library that is compiled for fast execution saves more
+time than its longer compilation costs.
 """
 
 

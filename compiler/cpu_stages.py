@@ -1,4 +1,6 @@
-"""Stages of compilation that are processors' own (see `pipeline.compile_kernels`): lowering, code, and its forms."""
+"""Processor-specific stages of compilation (see `pipeline.compile_kernels`): lowering, code generation, and the forms
+of compiled networks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from .templates.cpu.workload import CpuWorkload
 from .templates.registry import Registry
 
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-"""Recurrent layers whose steps are one kernel."""
+"""Recurrent operators of which one kernel computes all steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,14 @@ class CpuLowering:
 
     @property
     def templates(self) -> Registry[CpuTarget, CpuWorkload]:
-        """The templates of processors."""
+        """The templates (schedules with knobs) of processors."""
         return CPU
 
     @property
     def rules(self) -> GraphRules:
-        """Graphs for the target's vectors; models that are quantized throughout are computed in integers."""
+        """Demands on graphs: vector widths are the target's, and models that are quantized throughout are computed in
+        integers.
+        """
         return GraphRules(
             lanes=self.target.lanes(DType.FLOAT32),
             integer_lanes=self.target.lanes(DType.INT32),
@@ -67,21 +71,22 @@ class CpuLowering:
         return lower_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
-        """The default lowering alone: processors have one method for each node."""
+        """The default lowering, as the only alternative: processors have one method for each node."""
         lowered = self.default(graph, node)
         return () if lowered is None else (lowered,)
 
     def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
-        """The node's program with the schedule of other knobs."""
+        """The node lowered with the knob values `values` instead of those of `lowered`."""
         assert lowered.workload is not None
         schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
         return replace(lowered, schedule=schedule)
 
 
 class SharedKernels:
-    """Kernels of one target, shared by several networks; use it in a `with` statement.
+    """Compiled kernels of one target, shared by several networks; use it in a `with` statement.
 
-    A thread generates their code while the next ones are lowered; running a kernel waits for its code.
+    A background thread generates the code of a kernel while later kernels are lowered; the first run of a kernel waits
+    for its code.
     """
 
     def __init__(self) -> None:
@@ -98,10 +103,11 @@ class SharedKernels:
 def cpu_now(
     target: CpuTarget | None = None, kernels: SharedKernels | None = None
 ) -> Form[CpuTarget, CpuNetwork]:
-    """Networks that run in this process, compiled for this machine (`target`: a lower level of its instruction set).
+    """The form of compilation whose networks run in this process, on this machine (`target`: a lower level of its
+    instruction set).
 
-    `kernels` has the kernels of earlier networks for the same target and gets the new ones, whose code may be generated
-    later.
+    `kernels`: a cache that has the kernels of earlier networks for the same target and gets the new ones, whose code
+    may be generated later.
     """
     target = host_target() if target is None else target
 
@@ -133,7 +139,8 @@ def cpu_now(
 
 
 def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarget, NetworkCode]:
-    """Code for any processor, to be saved (`runtime.network_archive`) or one function (`runtime.network_object`).
+    """The form of compilation that yields code for any processor, to be saved as an archive (`runtime.network_archive`)
+    or as one function of an object file (`runtime.network_object`).
 
     With `library`, for an archive, a static library of that name is built during compilation.
     """
@@ -172,7 +179,7 @@ def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarge
 
 
 def function_name(modules: dict[str, Module]) -> str:
-    """The name of the next kernel's function in code for files."""
+    """An unused name for the function of the next kernel, in code that is written into files."""
     return f"vdla_kernel{len(modules)}"
 
 
@@ -191,7 +198,7 @@ def network_code(
 
 
 def quantized_inputs(graph: Graph) -> frozenset[str]:
-    """The float32 inputs of a graph that become integers."""
+    """Names of the float32 inputs of a graph that are quantized to integers before they are used."""
     if not any(isinstance(node.operator, Quantize) for node in graph.nodes):
         return frozenset()
     from .graph.int8_for_processors import converted_inputs

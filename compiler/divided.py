@@ -1,6 +1,7 @@
-"""Models divided between the accelerator and this processor: nodes get a side, regions their code.
+"""Models partitioned between the accelerator and this processor: each node is assigned to one of the two, and each
+region of nodes is compiled for its side.
 
-`compile_divided` has the order; `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
+`compile_divided` is the entry point; `graph/submodel.py` prepares the model, `graph/partition.py` finds regions,
 `runtime/heterogeneous_network.py` runs the result.
 """
 
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
     from .records.book import RecordBook
 
 _REPEAT = 5
-"""Runs whose median time decides the side of a region."""
+"""Number of timed runs of a region on each side; the medians decide which side runs the region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Times of one region on both sides: simulated and boundary seconds of the accelerator, measured ones of the CPU.
+    """Seconds of one region on both sides: on the accelerator, simulated cycles plus conversions at the region's
+    boundary; on the CPU, measured.
 
     `cpu_seconds` is None if the CPU cannot run the region, for the reason `remark`; then the accelerator runs it.
     """
@@ -69,19 +71,21 @@ class Division:
 
 
 class OnCpu(Protocol):
-    """Compiles a model for this processor, with records unless not `recorded`."""
+    """A function that compiles a model for this processor; with `recorded` it uses knobs from the tuner's records."""
 
     def __call__(
         self, model: Source, dump_passes: Path | None = None, *, recorded: bool = True
     ) -> CpuNetwork:
-        """Raises UserError."""
+        """The compiled network. `dump_passes`: folder for the program after each pass. Raises UserError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One model to divide, as `prepare_model` made it, and the compilers of both sides. `offload` gets a region of the
-    accelerator and a folder for dumps, and compiles equal regions once. `clock_hertz`: the accelerator's clock."""
+    """A model to partition, as returned by `prepare_model`, and the compilers of both sides. `offload` compiles a
+    region for the accelerator, given the region and a folder for dumps; equal regions are compiled once. `clock_hertz`:
+    the accelerator's clock.
+    """
 
     label: str
     proto: onnx.ModelProto
@@ -91,8 +95,9 @@ class Work:
     clock_hertz: float | None
 
     def divide(self, cost_threads: int | None) -> tuple[Partition, tuple[Comparison, ...]]:
-        """The partition, and the measured times that decided it. The accelerator gets regions whose operators it has
-        and, with `cost_threads`, that it runs in less time than the processor with this number of threads.
+        """The partition, and the times of regions on both sides that decided it. A region runs on the accelerator if
+        the accelerator has its operators and, with `cost_threads`, is faster than the processor with this number of
+        threads.
         """
         on_cpu: set[str] = set()
         comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -179,7 +184,7 @@ class Work:
             raise ModelError(f"{self.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
 
     def _of_both(self, partition: Partition, error: NodeError) -> NodeError:
-        """The error of a node on the CPU, together with the accelerator's refusal if there is one."""
+        """A node's error on the CPU, combined with the reason why the accelerator refused the node, if it did."""
         problem = error.problem
         if (refusal := partition.refusals.get(error.node)) is not None:
             problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"
@@ -228,7 +233,8 @@ def place(
     *,
     on_cpu: Collection[str] = (),
 ) -> Partition:
-    """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
+    """Partitions `model`, a result of `prepare_model`: the regions for the accelerator are those that `compile_region`
+    compiles without an error.
 
     `config` is the accelerator, or None without one. Nodes that the accelerator refuses (UserError) go to the CPU, and
     so do the nodes named in `on_cpu`.
@@ -248,7 +254,7 @@ def place(
 
 
 def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[str]:
-    """The nodes of a region whose compilation for the accelerator fails; empty if it succeeds."""
+    """The nodes to which errors point when a region is compiled for the accelerator; empty if compilation succeeds."""
     try:
         compile_region(region)
     except NodeError as error:
@@ -261,7 +267,9 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region that an error names: for an added node its readers; all nodes if the error names none."""
+    """The nodes of a region that a compile error blames. If the error names a node that partitioning added, these are
+    the nodes that read its result; if it names no node of the region, all nodes.
+    """
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
 

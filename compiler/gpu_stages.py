@@ -1,6 +1,8 @@
-"""Stages of compilation that are GPUs' own (see `pipeline.compile_kernels`): lowering, code, and its forms.
+"""GPU-specific stages of compilation (see `pipeline.compile_kernels`): lowering, code generation, and the forms of
+compiled networks.
 
-All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their pairs.
+All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their QuantizeLinear and
+DequantizeLinear pairs.
 """
 
 from __future__ import annotations
@@ -51,12 +53,14 @@ class GpuLowering:
 
     @property
     def templates(self) -> Registry[GpuTarget, CudaWorkload]:
-        """The templates of GPUs."""
+        """The templates (schedules with knobs) of GPUs."""
         return GPU
 
     @property
     def rules(self) -> GraphRules:
-        """Graphs with tensors in ONNX's layout (NCHW), since threads read along the width."""
+        """Demands on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring elements
+        along the width.
+        """
         return GraphRules(lanes=1, refused=_refused, check=_check)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
@@ -68,7 +72,9 @@ class GpuLowering:
         return lower_methods(self.target, graph, node)
 
     def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
-        """The node with recorded knobs; knobs of some row operators change the program too."""
+        """The node lowered with the recorded knob values `values`; knobs of some row operators change the program, not
+        only its schedule.
+        """
         return lower_recorded(self.target, graph, lowered, values)
 
 
@@ -91,7 +97,7 @@ def _check(label: str, graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Compiling:
-    """A kernel's module, with the future of its cubin."""
+    """A kernel whose module is being compiled to a cubin (GPU machine code) in the background."""
 
     name: str
     module: CudaModule
@@ -99,10 +105,10 @@ class _Compiling:
 
 
 def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
-    """Code for a GPU, which this machine need not have: `runtime.cuda_network.CudaNetwork` runs it,
-    `runtime.cuda_archive` saves it.
+    """The form of compilation that yields code for a GPU, which this machine need not have:
+    `runtime.cuda_network.CudaNetwork` runs the code, `runtime.cuda_archive` saves it.
 
-    Dumps have each kernel with its barriers too, and in the target's language. Raises UserError if the extra `cuda` is
+    Dumps also have each kernel with its barriers, and in the target's language. Raises UserError if the extra `cuda` is
     not installed and NVRTC is needed.
     """
     assemble = _assembler(target)
@@ -153,7 +159,9 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
-    """The function that compiles a module's text to code: NVRTC, or plain encoding for kinds that load text."""
+    """The function that turns a module's source text into code: NVRTC compiles CUDA C++; kinds of targets whose driver
+    loads source text (OpenCL) get the encoded text.
+    """
     kind = kind_of(target)
     if kind.compile is None:
         return str.encode
@@ -163,7 +171,8 @@ def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
 
 
 def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
-    """The kernels of `gpu_ahead` on this processor now: the same loops, blocks and threads one after the other.
+    """The form of compilation that runs the kernels of `gpu_ahead` on this processor: the same loops, with blocks and
+    threads executed one after the other.
 
     Results equal the GPU's except for the order of sums; times say nothing about a GPU. The dumps end with the emulated
     loops.
@@ -201,7 +210,9 @@ def gpu_emulated(target: GpuTarget) -> Form[GpuTarget, CpuNetwork]:
 
 
 def gpu_emulated_ahead(target: GpuTarget, host: CpuTarget) -> Form[GpuTarget, NetworkCode]:
-    """The kernels of `gpu_emulated` as code for the processor `host`, to be saved."""
+    """The form of compilation that yields the kernels of `gpu_emulated` as code for the processor `host`, to
+    be saved.
+    """
 
     @contextmanager
     def making() -> Iterator[Maker[GpuTarget, Module, str, NetworkCode]]:

@@ -16,7 +16,7 @@ def _same(error: NodeError) -> ModelError:
 
 
 def _accept(label: str, graph: Graph) -> None:
-    """Every graph can be compiled."""
+    """Accepts every graph: the default of `GraphRules.check`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

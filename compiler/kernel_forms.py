@@ -1,4 +1,4 @@
-"""The values by which a target takes part in the compilation of networks into kernels (`pipeline.compile_kernels`)."""
+"""The interface of a target to the compilation of networks into kernels (`pipeline.compile_kernels`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Network = TypeVar("Network")
 
 
 class Lowering(Protocol[Target]):
-    """A target's lowering of nodes."""
+    """Interface of a target's lowering of graph nodes to scheduled programs."""
 
     @property
     def target(self) -> Target:
@@ -40,12 +40,12 @@ class Lowering(Protocol[Target]):
 
     @property
     def templates(self) -> Registry[Any, Any]:
-        """The templates of the nodes' workloads."""
+        """The templates (schedules with knobs) of the nodes' workloads."""
         ...
 
     @property
     def rules(self) -> GraphRules:
-        """The demands on graphs whose nodes are lowered."""
+        """The target's demands on a graph: vector widths, layouts, supported operators."""
         ...
 
     def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
@@ -65,8 +65,9 @@ class Lowering(Protocol[Target]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNetwork:
-    """A network's graph and storage plan. `label`: the model's name in messages. `started`: when its compilation
-    began, in seconds of `time.perf_counter`."""
+    """A network's graph and storage plan, input of code generation. `label`: the model's name in messages. `started`:
+    start of the compilation, in seconds of `time.perf_counter`.
+    """
 
     label: str
     graph: Graph
@@ -76,7 +77,9 @@ class LoweredNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Made(Generic[Target, MadeT]):
-    """A node's kernel: `values` of recorded knobs (None: the template's choice), and `made` from its `schedule`."""
+    """A node's kernel: the knobs `values` from a tuning record (None: the template's choice), the `schedule`, and the
+    result `made` of compiling it.
+    """
 
     lowered: LoweredNode[Target, Any]
     values: Values | None
@@ -89,12 +92,13 @@ class Made(Generic[Target, MadeT]):
 class Maker(Generic[Target, MadeT, KernelT, Network]):
     """The functions that turn one network's scheduled programs into a target's code.
 
-    `make` compiles a program under a name, with a dump; it may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
-    which waits for work that `make` left to a thread. `kernel` gives the value stored in launches, from the node's
-    name; `parameters` gives the buffers in argument order. `placed` brings a constant to the shape of its parameter, by
-    default on a cache line; for files `np.reshape` suffices. `dumped` ends the dumps. `refused` maps the label, a
-    node's name and its UNUSABLE error to the error to raise if no recorded knobs are the cause. `made` has the kernels
-    of earlier networks by key, and gets the new ones. `link` makes the result of all launches.
+    `make` compiles a program under a name, with a function for dumps; it may raise `chosen_knobs.UNUSABLE`, and so may
+    `settle`, which waits for work that `make` left to a thread. `kernel` returns the value that launches store for a
+    kernel, given the node's name; `parameters` returns a kernel's buffers in argument order. `placed` copies a constant
+    into the shape of its parameter, by default aligned to a cache line; for files `np.reshape` suffices. `dumped`
+    writes the last dumps. `refused` maps the label, a node's name and its UNUSABLE error to the error to raise if no
+    recorded knobs are the cause. `made` is a cache of the kernels of earlier networks by key, and gets the new ones.
+    `link` makes the network from all launches.
     """
 
     make: Callable[[Program, str, Dump | None], MadeT]
@@ -110,8 +114,8 @@ class Maker(Generic[Target, MadeT, KernelT, Network]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form(Generic[Target, Network]):
-    """A target and the form of its code: on this machine now, ahead of time, or emulated. `making` gives the
-    `Maker` of a network's code in a `with` statement, whose end frees the threads of the compilation.
+    """A target, and how its code is generated: for this machine at once, ahead of time, or emulated. `making` is a
+    context manager that yields the `Maker` of a network's code; its end stops the threads of the compilation.
     """
 
     lowering: Lowering[Target]

@@ -1,7 +1,7 @@
 """Kernels of networks, for all targets: nodes of a graph become scheduled kernels and launches with packed constants.
 
-`pipeline.compile_kernels` has the order. `kernel_forms` has the values that a target gives: its lowering of nodes
-(`Lowering`), and its code for scheduled kernels (`Maker`).
+`pipeline.compile_kernels` calls these stages in order. `kernel_forms` defines the interface of a target: its lowering
+of nodes (`Lowering`), and its code generation for scheduled kernels (`Maker`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Recorded(Generic[Target]):
 
 
 LoweredNodes = Sequence[tuple[LoweredNode[Target, Any], Recorded[Target] | None]]
-"""Nodes lowered without records, each with its lookup of records if the network is compiled with records."""
+"""Nodes lowered with default knobs, each with its lookup of tuning records (None if the network is compiled without
+records).
+"""
 
 
 def lower_nodes(
@@ -88,7 +90,9 @@ def make_launches(
 def _lowered(
     lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
 ) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
-    """A node lowered without records, and its lookup of records, if there is one; None if it needs no kernel."""
+    """A node lowered with default knobs, and its lookup of tuning records, if there is one; None if the node needs no
+    kernel.
+    """
     if knobs is None:
         default = lowering.default(graph, node)
         return None if default is None else (default, None)
@@ -138,8 +142,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """A node that shares the kernel of `known`, with its tensors by the names of the kernel's parameters: programs of
-    equal keys may have other parameter names, since some depend on the operand that an epilogue reads."""
+    """`lowered` adapted to the kernel of `known`, which it shares: its tensors are renamed to the kernel's parameters.
+    Equal programs may have other parameter names, since some names depend on the operand that an epilogue reads.
+    """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:
         return lowered
@@ -181,7 +186,7 @@ def _made(
 def _dumped(
     folder: Path | None, number: int, lowered: LoweredNode[Any, Any], schedule: Schedule
 ) -> Dump | None:
-    """Starts the dumps of a node in its folder; None without a folder."""
+    """The function that writes a node's dumps into its subfolder of `folder`; None without a folder."""
     if folder is None:
         return None
     dump = dump_node(folder, number, lowered.node.name)
@@ -195,10 +200,11 @@ _HEAD = 4096
 
 
 class LaunchConstants:
-    """The arrays that the launches of one network read. `placed` brings a packed array to the shape of its parameter.
+    """The constant arrays that the launches of one network read. `placed` copies a packed array into the shape and
+    alignment of its parameter.
 
-    Launches that read equal bytes of one type and shape get the same array: a weight that every step of a recurrent
-    layer reads stays in the cache from one step to the next, and is stored once.
+    Launches that read equal bytes of one type and shape share one array: a weight that every step of a recurrent layer
+    reads stays in the cache from one step to the next, and is stored once.
     """
 
     def __init__(self, placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> None:

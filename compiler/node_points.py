@@ -1,8 +1,9 @@
-"""Knobs of small nodes of several kernels, chosen by measured cycles: the cost model sees each kernel alone.
+"""Knobs of nodes with several kernels, in small networks, chosen by simulated cycles of the network, because the cost
+model estimates each kernel alone.
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
-computes, the next one loads. Two copies of a kernel's buffers, which hide its own loads, may then cost more
-instructions than they save, or save more than they cost.
+computes, the next one loads. Double buffering within a kernel, which hides its own loads, may then cost more
+instructions than it saves, or save more than it costs.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Points of the nodes for which a choice other than the templates' takes fewer cycles in the network.
+    """Knobs of the nodes for which a choice other than the templates' takes fewer cycles in the network.
 
-    `kernels`: the kernels of all nodes. `program_of` links a program from the points of all nodes, one group a node;
-    its constants may be zeros. Records are ignored: the network is measured without them. Raises UnfitNodeError.
+    `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, one instruction group
+    for each node; its constants may be zeros. Tuning records are ignored. Raises UnfitNodeError.
     """
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
@@ -80,7 +81,9 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """Two choices for all nodes: one copy of each buffer; and the choice as if a node's kernels were one batch."""
+    """Two alternative choices of knobs for all nodes: without double buffering; and the knobs that are best for one
+    kernel with the batch of all kernels of the node.
+    """
 
     @cache
     def alone(workload: Workload) -> Values:
@@ -114,7 +117,9 @@ def _other_choices(
 
 
 def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
-    """All cycles of a program, and for each group the cycles from the previous group's last store to its own."""
+    """Total cycles of a program, and for each instruction group the cycles from the previous group's last store to its
+    own last store.
+    """
     result = simulate(program.config, program.instructions, program.image, data=False)
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
     stores &= program.group_of >= 0

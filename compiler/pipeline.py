@@ -212,7 +212,7 @@ def compile_kernel(
 def network_workloads(
     lowering: Lowering[Any], model: Source, *, batch: int = 1, fusion: bool = True
 ) -> list[tuple[str, Any]]:
-    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
+    """Names and workloads of all nodes of a network that can be tuned, in order. Raises UserError.
 
     A node with several lowerings occurs once for each, the default first.
     """

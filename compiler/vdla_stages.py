@@ -1,4 +1,4 @@
-"""Stages of compilation that are the accelerator's own (see `pipeline.compile_program`): kernels, knobs, link."""
+"""Accelerator-specific stages of compilation (see `pipeline.compile_program`): kernels, choice of knobs, linking."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AcceleratorNetwork:
-    """A legalized network for the accelerator `config`: its kernels, and the stages that make a program of them.
+    """A legalized network for the accelerator `config`: its kernels, and methods that schedule, lower and link them
+    into a program.
 
     `virtual_threads`: copies of each buffer. `kept`: cache of lowered kernels of this and other networks and machines.
     """
@@ -49,12 +50,12 @@ class AcceleratorNetwork:
 
     @property
     def chained(self) -> Mapping[str, ChainBuffer]:
-        """The places of tensors in the chain memory, by name."""
+        """The buffers (addresses) of tensors that stay in the on-chip chain memory, by tensor name."""
         return self._kernels[1]
 
     @cached_property
     def workloads(self) -> Mapping[str, Workload]:
-        """The workload of each node whose knobs tuning records may have, by the node's name."""
+        """The workload of each node whose knobs may come from tuning records, by the node's name."""
         return workloads_of(self.kernels)
 
     @cached_property

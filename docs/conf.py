@@ -1,6 +1,8 @@
-"""Sphinx: the site is built from Markdown where it stands, with the repository's root as the source folder.
+"""Configuration of Sphinx. The source folder is the repository's root, so that every Markdown page is built from the
+place where the repository has it.
 
-So a link between two pages works on the site and in the repository alike. `make docs` builds it into build/docs.
+Therefore a link between two pages works both on the site and in the repository. `make docs` builds the site into
+build/docs.
 """
 
 import inspect
@@ -53,7 +55,9 @@ _SEE = re.compile(r"See `(\w+\.\w+)`")
 
 
 def _primitive(lines: list[str]) -> list[str]:
-    """The docstring of a `Schedule` method: what its primitive's function says, then the method's own words."""
+    """The lines of a `Schedule` method's docstring, with the docstring of the function that implements the primitive in
+    front if the method's docstring refers to it. Other docstrings stay unchanged.
+    """
     found = _SEE.match(lines[0]) if lines else None
     if found is None:
         return lines
@@ -65,7 +69,9 @@ def _primitive(lines: list[str]) -> list[str]:
 
 
 def _literal_blocks(lines: list[str]) -> list[str]:
-    """Indented lines behind a line that ends with a colon are code, as our docstrings write them."""
+    """The lines of a docstring, with indented lines after a line that ends in ":" marked as literal blocks of
+    reStructuredText ("::").
+    """
     result: list[str] = []
     inside = False
     for line in lines:
@@ -89,5 +95,5 @@ def _docstring(
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Sphinx calls this function to load the extension; it connects the function that rewrites docstrings."""
     app.connect("autodoc-process-docstring", _docstring)

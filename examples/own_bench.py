@@ -1,9 +1,9 @@
-"""Your own bench of the RTL, in cocotb: a scheduled product on a machine's Verilog, behind a memory that is often late.
+"""Your own cocotb bench of the RTL: runs a matrix product on a machine's Verilog, with a memory that stalls at random.
 
     pip install -e ".[bench]" && python examples/own_bench.py      (with iverilog; else Verilator builds for a minute)
 
-The program is one of own_schedule.py. With the memory of the configuration the RTL takes the simulator's cycles
-exactly. A memory that stalls makes the run longer; what is computed does not change.
+The program is compiled from a schedule of own_schedule.py. With the memory of the configuration, the RTL takes exactly
+the simulator's number of cycles. A memory that stalls makes the run longer, but does not change its results.
 """
 
 import os
@@ -31,7 +31,9 @@ BUFFERS = ("one", "two")
 @cocotb.test()
 @cocotb.parametrize(buffers=BUFFERS, chance=CHANCES)
 async def product(dut, buffers, chance):
-    """One launch: each channel of the memory does nothing in a cycle with this `chance`. All of Y is compared."""
+    """Runs the program once, with a memory whose channels each pause in a cycle with probability `chance`; compares all
+    of Y with the expected result.
+    """
     folder = Path(os.environ["FOLDER"])
     program = vdla.load_program(folder / f"{buffers}.vdla")
     inputs, expected = example(SIZE)

@@ -1,9 +1,10 @@
-"""Your own machine: replace fields of a configuration, and see what each change buys in cycles, energy and area.
+"""Your own machine: replace fields of a configuration, and see the effect of each change on cycles, energy and area.
 
     pip install -e . && python examples/own_machine.py
 
-The network is that of own_network.py. Each machine differs from the preset `tiny` in the named fields, the last in all
-of them. `vdla config --fields` lists the fields; `vdla.config` refuses a machine that cannot be built, with the reason.
+The network is that of own_network.py. Each machine differs from the preset `tiny` in the named fields; the last machine
+has all changes together. `vdla config --fields` lists the fields; `vdla.config` refuses a machine that cannot be built,
+with the reason.
 """
 
 from own_network import network, pictures
@@ -19,7 +20,7 @@ CHANGES = {
 
 
 def main() -> None:
-    """Print a line a machine, and why the last one differs from `tiny`."""
+    """Print one line for each machine, and the causes of the difference between the last machine and `tiny`."""
     calibration, _ = pictures(64, seed=2)
     model = vdla.quantize(network(), {"image": calibration}).content
     everything = {field: value for change in CHANGES.values() for field, value in change.items()}

@@ -3,7 +3,8 @@
     pip install -e . && python examples/own_schedule.py
 
 Every schedule is compiled, simulated with its data and compared with numpy. The table shows the fastest and the slowest
-tiles, once with one copy of each buffer and once with two, which lets loads go on beside products.
+tiles, once with one copy of each buffer and once with two copies (double buffering), so that loads overlap with
+products.
 """
 
 import itertools
@@ -17,9 +18,11 @@ N = MACHINE.block_in
 
 
 def schedule(size: tuple[int, int, int], tile: tuple[int, int, int], *, hide: bool) -> vdla.Schedule:
-    """Y = clip(round((X W + bias) scale)), where X is int8, W int8 in blocks, and P has int32 biases and scales.
+    """A schedule of Y = clip(round((X W + bias) scale)), where X is int8, W int8 in blocks, and P has int32 biases and
+    scales.
 
-    `size` and `tile` are blocks of columns and rows of Y, and blocks that a sum takes; `hide`: two copies of a buffer.
+    `size` and `tile` are (blocks of columns of Y, rows of Y, blocks of the reduction axis), of the whole product and of
+    a tile. `hide`: each buffer has two copies, so that loads overlap with products.
     """
     columns, rows, depth = size
     x = vdla.placeholder("X", (rows, depth, 1, N), "int8")
@@ -55,7 +58,7 @@ def schedule(size: tuple[int, int, int], tile: tuple[int, int, int], *, hide: bo
 
 
 def example(size: tuple[int, int, int]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Random inputs by name, and what numpy makes of them."""
+    """(random inputs by name, the expected result Y, computed by numpy)."""
     columns, rows, depth = size
     random = np.random.default_rng(0)
     x = random.integers(-128, 128, (rows, depth, 1, N), np.int8)

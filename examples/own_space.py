@@ -2,8 +2,8 @@
 
     pip install -e ".[explore]" && python examples/own_space.py
 
-The search looks at one design in sixteen, led by models that it fits to the designs seen so far. Cycles are exact;
-area and clock are predicted, by models of syntheses.
+The search evaluates one design in sixteen; it is guided by models that it fits to the designs evaluated so far. Cycles
+are exact; area and clock are predicted, by models of syntheses.
 """
 
 import sys
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def field(machine: vdla.Config, name: str) -> object:
-    """A field of a configuration, or of its memory."""
+    """The value of the field `name` of a configuration or of its memory."""
     return getattr(machine, name) if hasattr(machine, name) else getattr(machine.memory, name)
 
 

@@ -9,7 +9,9 @@ from .interfaces import ADDRESS_BITS
 OKAY = 0
 SLAVE_ERROR = 2
 DECODE_ERROR = 3
-"""Values of RRESP and BRESP: success; failure of the slave; no slave at the address."""
+"""OKAY, SLAVE_ERROR, DECODE_ERROR: values of RRESP and BRESP for success, for a failure of the slave, and for an
+address without a slave.
+"""
 
 INCREMENTING = 1
 """Value of ARBURST and AWBURST for INCR bursts."""

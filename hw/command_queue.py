@@ -13,10 +13,11 @@ from .interfaces import commands, instruction_bits
 
 
 class CommandQueue(wiring.Component):
-    """A FIFO of instructions whose head is a register, because the unit acts on it in the same cycle.
+    """A FIFO of instructions whose head is a register, because the unit acts on the head in the same cycle.
 
-    Members: `push` adds `instruction`, which is visible in the next cycle; only while not `full` (registered). `fills`:
-    the queue will be full in the next cycle. `head`: the unit's port.
+    Members: `push`: adds `instruction` to the queue, which is visible in the next cycle; may be set only while `full`
+    (registered) is 0. `fills`: 1 if the queue will be full in the next cycle. `head`: the unit's port to the oldest
+    instruction.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -33,8 +34,9 @@ class CommandQueue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring buffer in memory, then the head register. An instruction that arrives while the ring is empty and the
-        head is free goes to the head directly."""
+        """Builds a ring buffer in memory, followed by the head register. An instruction that arrives while the ring is
+        empty and the head is free goes directly to the head.
+        """
         m = Module()
         depth = self._depth
         m.submodules.ring = ring = memory.Memory(shape=self._bits, depth=depth, init=[])

@@ -88,7 +88,7 @@ class Control(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """One access at a time in each direction."""
+        """Builds the state of the run, and an AXI4-Lite slave that serves one read and one write at a time."""
         m = Module()
         pending = Signal()
         done, failed = Signal(), Signal()

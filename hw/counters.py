@@ -101,7 +101,9 @@ class Counters(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers of events, registers of each counter's increment, and one adder for each counter."""
+        """Builds registers of the counted events, a register for each counter's increment, and one adder for each
+        counter.
+        """
         m = Module()
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}

@@ -40,7 +40,7 @@ def job_layout(config: Config, kinds: int) -> data.StructLayout:
 
 
 def step_width(config: Config, element_bytes: int) -> int:
-    """DRAM bytes that a data step takes from the FIFO."""
+    """Number of DRAM bytes that the writer takes from the FIFO in one step of an element of `element_bytes` bytes."""
     return min(element_bytes, config.memory.bus_bytes)
 
 
@@ -70,7 +70,7 @@ class Walk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter; the current phase, the two coming ones and the first one are registers."""
+        """Builds a down counter. Registers hold the current phase, the next two phases and the first phase."""
         m = Module()
         state = data.StructLayout(
             {"count": 16, "is_before": 1, "is_data": 1, "phase_last": 1, "final": 1, "ends": 1}
@@ -126,15 +126,18 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Executes the steps of one load after the other, with one cycle between the steps of two loads (STEP_GAP).
+    """Executes loads one after the other, a step (the write of a pad or of a part of an element) a cycle, with one
+    cycle between the steps of two loads (STEP_GAP).
 
-    Members: `job`: a load; taken in cycle j, it has its first step in j + 3 or later. `words`: the client's FIFO.
-    `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens in
-    this cycle. The write of a step in cycle s shows in s + 2 (registered): `write`, unless the load is empty; `address`
-    of the element; with `pad` the whole element gets the pad value, else its part number `part` gets the low
-    `step_width` bytes of `data`; `last`: it is the load's last step, and the load ends in the next cycle. `kind` and
-    `tag` are those of the load. For kind 0 a step writes all elements of a row in an aligned block of `together`;
-    `count` is their number.
+    Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 3 or later. `words`: the client's
+    FIFO. `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens
+    in this cycle.
+
+    The other members describe the write of a step, two cycles after the step (registered). `write`: the write happens
+    (not for an empty load). `address`: index of the element in the scratchpad. `pad`: the whole element gets the pad
+    value; otherwise part number `part` of the element gets the low `step_width` bytes of `data`. `last`: this is the
+    load's last step, so the load ends in the next cycle. `kind`, `tag`: those of the load. For kind 0 a step writes all
+    elements of a row that are in the same aligned block of `together` elements; `count` is their number.
     """
 
     def __init__(
@@ -187,10 +190,10 @@ class ElementWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers, in order: job, generator, next step, its bus word, its aligned data.
+        """Builds registers in this order: job, generator, next step, its bus word, its aligned data.
 
-        Whether a step happens is known late in the cycle. So there is a spare register between generator and step: the
-        generator goes on whenever the spare register was free.
+        Whether a step happens is known late in the cycle. Therefore a spare register between generator and step lets
+        the generator advance whenever the spare register was free in the cycle before.
         """
         m = Module()
         layout = self._step_layout()
@@ -237,14 +240,16 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Number of elements of kind 0 from byte `offset` to the end of the aligned block; 1 without `many`."""
+        """Number of elements of kind 0 from byte `offset` of a bus word to the end of the aligned block; 1 if `many` is
+        0.
+        """
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]
         return Mux(many, self._together - inside, 1)
 
     def _generate(self, m: Module, goes: Value, step: data.View) -> None:
-        """The generator: walks over rows and elements. `step`: the step of the current element; `goes`: moves to the
-        next element.
+        """Builds the generator, which walks over rows and elements. `step`: driven with the step of the current
+        element; `goes`: advances to the next element.
         """
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))

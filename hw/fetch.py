@@ -44,7 +44,9 @@ class FetchUnit(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Requests ahead of need, a buffer, and a register for the head of the buffer with its route."""
+        """Builds the requests, which run ahead of dispatch, a buffer of instructions, and a register for the oldest
+        instruction and its route.
+        """
         m = Module()
         fresh = Signal(init=1)  # the first cycle of a run
         moved = Signal()
@@ -55,8 +57,9 @@ class FetchUnit(wiring.Component):
         return m
 
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
-        """Requests, in three stages of registers: instructions left to fetch, size of the next request, the shown
-        request."""
+        """Builds the requests in three stages of registers: number of instructions left to fetch, size of the next
+        request, and the request that is shown to the arbiter.
+        """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
         shift = bus.bit_length() - 1
@@ -194,9 +197,11 @@ class FetchUnit(wiring.Component):
     def _dispatch(
         self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
     ) -> None:
-        """Moves instructions to their queues. `to`: there is a head for the unit, and no FINISH was dispatched before
-        (`ended`). `goes`: its queue also has a free place. Both are registers, computed a cycle ahead, so that the
-        outputs come early.
+        """Moves instructions from the head register of fetch to the command queues.
+
+        For each unit, `to` is 1 if the head register holds an instruction for the unit and no FINISH was dispatched
+        before (`ended`); `goes` is 1 if the unit's queue also has room. Both are registers that are computed a cycle
+        ahead, so that the outputs are early in the cycle.
         """
         # `takes`: there is no head, or it leaves. `takes` drives the bits of the head; its complement `keeps` drives
         # the decisions.

@@ -140,7 +140,9 @@ class Kind(enum.Enum, shape=3):
 
 
 class Client(enum.Enum, shape=2):
-    """Read clients in order of fixed priority, highest first."""
+    """Clients of the read arbiter (parts of the accelerator that read memory), in the order of their fixed priority,
+    highest first.
+    """
 
     FETCH = 0
     COMPUTE = 1
@@ -191,7 +193,7 @@ def read_client(config: Config) -> Signature:
 
 
 def write_beat_layout(config: Config) -> data.StructLayout:
-    """One beat of a write burst."""
+    """Layout of one beat of a write burst: data, byte strobes, and whether it is the burst's last beat."""
     bus = config.memory.bus_bytes
     return data.StructLayout({"data": 8 * bus, "strobe": bus, "last": 1})
 
@@ -301,8 +303,8 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. A lane of the input port is a byte. A lane of the weight port is a step of section 6,
-    min(tile, bus) bytes, and all lanes have the same data.
+    """Ports of the load unit. A lane of the write port `inp` is a byte. A lane of the write port `wgt` has min(tile,
+    bus) bytes, the data of one step (hw/README.md section 6), and all lanes get the same data.
     """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {

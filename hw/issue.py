@@ -17,15 +17,16 @@ from .layouts import instruction_layout, view
 class Issue(wiring.Component):
     """The logic that begins the head instruction of a unit.
 
-    Members: `commands`, `pop_*`: ports of the unit. `room_*`: `room` of the unit's `push_*` ports. `condition`: the
-    unit's condition for the head instruction holds in this cycle, and will until the instruction begins. `begin`: the
-    head instruction begins in this cycle (registered: BEGIN_DELAY). `reserve_prev`, `reserve_next`: pulses with `begin`
-    for the instruction's pushes, which the unit connects to its `push_*` ports. `stall`: the cause of stall, which is
-    the unit's activity when no instruction is busy.
+    Members: `commands`, `pop_*`: ports of the unit. `room_*`: the signal `room` of the unit's `push_*` ports.
+    `condition`: the unit's own condition for the head instruction holds in this cycle and stays true until the
+    instruction begins. `begin`: the head instruction begins in this cycle (registered: BEGIN_DELAY). `reserve_prev`,
+    `reserve_next`: pulses with `begin` that reserve room for the tokens that the instruction will push; the unit
+    connects them to its `push_*` ports. `stall`: the cause of stall, which the unit reports as its activity while no
+    instruction is busy.
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` determines the positions of the flags; the component is the same for all units."""
+        """`config` determines the positions of the token flags; the component is the same for all units."""
         self._config = config
         push = token_push(config).members
         super().__init__(
@@ -44,7 +45,9 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers: a bit for each pop that is done, and `begin`. All other outputs are combinational."""
+        """Builds a register for each pop of the head instruction (whether it is done) and the register `begin`; all
+        other outputs are combinational.
+        """
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)
         missing = []

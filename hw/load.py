@@ -26,11 +26,11 @@ from .read_fifo import ReadFifo
 from .read_requests import ReadRequests
 
 INP, WGT = range(2)
-"""Kinds of elements of the element writer."""
+"""Kinds of elements of the load unit's element writer: input vectors and weight tiles."""
 
 
 class LoadUnit(wiring.Component):
-    """The load unit. Members: `interfaces.load_members`."""
+    """The load unit: executes LOAD.INP, LOAD.WGT, LOAD.PATCH and CONFIG. Ports: `interfaces.load_members`."""
 
     def __init__(self, *, config: Config) -> None:
         """`config`: sizes of scratchpads, bus and FIFO, and extensions."""
@@ -44,7 +44,9 @@ class LoadUnit(wiring.Component):
         return data.StructLayout(parts)
 
     def elaborate(self, platform: object) -> Module:
-        """Issue, address side, job queue, writers."""
+        """Builds the issue logic, the read requests, the queue of loads in flight, and the writers to the
+        scratchpads.
+        """
         m = Module()
         config = self._config
         m.submodules.issue = issue = Issue(config=config)
@@ -127,8 +129,8 @@ class LoadUnit(wiring.Component):
         job: data.View,
         requests: ReadRequests,
     ) -> tuple[Value, Value]:
-        """Decodes a LOAD.PATCH. It waits for a product, the length of its rows, and then starts from copies of its
-        fields. Returns (whether it starts in this cycle; whether instructions must not begin).
+        """Decodes a LOAD.PATCH, whose start waits until a multiplier has computed the length of its rows; until then,
+        registers hold its fields. Returns (whether the load starts in this cycle; whether no instruction may begin).
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
@@ -250,8 +252,7 @@ class LoadUnit(wiring.Component):
         return last
 
     def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
-        """Whether the oldest load with steps to do is a patch load (registered); the kinds of loads are kept in a
-        queue.
+        """A register: 1 if the oldest load that has steps to do is a LOAD.PATCH. A queue stores the kinds of the loads.
 
         The value is arbitrary while no load is in flight, and correct before a load's first step may happen.
         """
@@ -323,8 +324,8 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Pushes and ends of loads in flight. The numbers of pushes of the youngest load are in registers, since
-        CONFIGs may add to them; the numbers of older loads are in a small memory.
+        """Drives the pushes and ends of loads in flight; returns the number of loads in flight. Registers count the
+        pushes of the youngest load, since CONFIGs may add to them; a small memory has the pushes of older loads.
         """
         config = self._config
         bits = token_bits(config)

@@ -47,7 +47,7 @@ class MemoryPort(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Read logic and write logic, which share only the base address."""
+        """Builds the logic for reads and the logic for writes, which share only the base address."""
         m = Module()
         axi = self.axi
         # Software may write register BASE at any time, but the address of a waiting request must not change.

@@ -42,13 +42,15 @@ def patch_layout(config: Config) -> data.StructLayout:
 
 
 class PatchWriter(wiring.Component):
-    """Executes the steps of one patch load after the other.
+    """Executes LOAD.PATCHes one after the other, in steps; a step writes lanes of one input vector.
 
-    Members: `job`: a load; taken in cycle j, it has its first step in j + 8 or later. Its `sizes` are those of the
-    instruction (x_size patches; `offset` and `pitch` of the rows in a bus word), its `patch` the fields of register
-    PATCH. `words`, `may`, `steps_last`, `tag`: see ElementWriter. The write of a step in cycle s shows in s + 2:
-    `write`, unless the load is empty; if lanes[i], lane i of row `batch_row` of vector `address` gets byte i of `data`
-    or, unless from_dram[i], the pad value; `last`: it is the load's last step.
+    Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 8 or later. `job.sizes`: sizes of
+    the instruction (x_size patches; `offset` and `pitch` of the rows in a bus word); `job.patch`: the fields of
+    register PATCH. `words`, `may`, `steps_last`, `tag`: as in ElementWriter.
+
+    The other members describe the write of a step, two cycles after the step. `write`: the write happens (not for an
+    empty load). If lanes[i] is 1, lane i of batch row `batch_row` of vector `address` is written: with byte i of `data`
+    if from_dram[i] is 1, else with the pad value. `last`: this is the load's last step.
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
@@ -89,8 +91,8 @@ class PatchWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers, in order: generator, four stages, the next step with the words it still needs, its word, its
-        bytes.
+        """Builds registers in this order: the generator, four stages, the next step with the number of bus words that
+        it still needs, the last of these words, the bytes of the step.
         """
         m = Module()
         bus = self._config.memory.bus_bytes
@@ -173,8 +175,9 @@ class PatchWriter(wiring.Component):
     def _ring(
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
-        """The register after the ring, which `goes` empties: it gets the oldest vector in the ring or, if the ring is
-        empty, the vector from the stages."""
+        """The register after the ring buffer. If `goes` is 1 it takes a new vector: the oldest one in the ring or, if
+        the ring is empty, the vector `staged` from the stages.
+        """
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
@@ -292,7 +295,9 @@ class PatchWriter(wiring.Component):
             m.d.sync += most.eq(Mux(wanted_4 > there, wanted_4, there))
 
     def _generate(self, m: Module, goes: Value) -> dict[str, Value]:
-        """Walks over rows, patches and the vectors of each; `goes` moves to the next vector."""
+        """Builds the generator, which walks over rows, patches, and the vectors of each patch; `goes` advances it to
+        the next vector. Returns the current vector's signals by name.
+        """
         config = self._config
         block = config.block_in
         shift, block_bits = config.memory.bus_bytes.bit_length() - 1, block.bit_length() - 1
@@ -423,9 +428,11 @@ class PatchWriter(wiring.Component):
         }
 
     def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
-        """The block_in bytes of the row from byte `begin` on, two cycles later. In the cycle between, with `take`,
-        `word_taken` is stored as word `taken`. `begin` and `taken` are known a cycle before the word, so the addresses
-        of the banks are registers.
+        """Reads the window, a ring buffer of bus words of the current row: returns the block_in bytes from byte `begin`
+        of the row on, two cycles later.
+
+        In the cycle between, `word_taken` is stored as word `taken` of the row if `take` is 1. `begin` and `taken` come
+        a cycle before the word, so that the addresses of the banks are registers.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

@@ -20,9 +20,9 @@ def word_layout(config: Config) -> data.StructLayout:
 class ReadFifo(wiring.Component):
     """A FIFO of bus words; a beat shown in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*`: see `interfaces.read_client`. `words`: the head, popped with `ready`; its payload is the output
-    of a memory and late, so users should register it first. `release`: the number of words of a burst, in the cycle
-    after its last word was popped, for ReadRequests.
+    Members: `beat_*`: see `interfaces.read_client`. `words`: the head, popped with `ready`; its payload comes late in
+    the cycle (the output of a memory), so users should register it before other logic. `release`: for ReadRequests: the
+    number of words of a burst, in the cycle after the burst's last word was popped.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
@@ -40,7 +40,7 @@ class ReadFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A block memory, which reads in each cycle the word that will be at the head in the next cycle."""
+        """Builds a block memory, which reads in each cycle the word that will be at the head in the next cycle."""
         m = Module()
         layout = word_layout(self._config)
         # A word that is read in the cycle of its write is read again before it is valid.

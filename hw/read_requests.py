@@ -69,7 +69,9 @@ class BurstCutter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts in bus words. Three stages of registers: the next run, the rest of the current run, its next burst."""
+        """Builds three stages of registers: the next run, the rest of the current run, and its next burst. Counts are
+        in bus words.
+        """
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1
@@ -220,7 +222,9 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two registers after the cutter: the next burst, and the request, which is shown once there is room for it."""
+        """Adds two registers after the burst cutter: the next burst, and the request, which is shown once the FIFO has
+        room for it.
+        """
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)

@@ -34,7 +34,7 @@ class Scratchpad(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """One memory, zero at power-up."""
+        """Builds one memory, zero at power-up."""
         m = Module()
         m.submodules.words = words = memory.Memory(
             shape=self._width, depth=self._depth, init=[], attrs=ANY_ON_COLLISION
@@ -62,8 +62,9 @@ class BankedScratchpad(wiring.Component):
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """The first four parameters are those of `Scratchpad`. `parts`, a power of two, divides `depth`, and each bank
-        has at least two words. Any `neighbours` consecutive words of the write port are in one word of each bank.
+        """The first four parameters are those of `Scratchpad`. `parts`: number of words of the write port in a word of
+        a bank, a power of two that divides `depth`. `neighbours`: largest number of words that a cycle writes; any
+        `neighbours` consecutive words must be within one word of each bank. Each bank has at least two words.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours
@@ -76,7 +77,7 @@ class BankedScratchpad(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A memory for each bank, zero at power-up."""
+        """Builds a memory for each bank, zero at power-up."""
         m = Module()
         bank_bits, part_bits = TAPS.bit_length() - 1, self._parts.bit_length() - 1
         address_bits, width = len(self.read.address) // TAPS, self._parts * self._width
@@ -112,7 +113,9 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """For each word of the write port in one word of each bank: (enables of its lanes, data)."""
+        """For each word of the write port that fits in one word of every bank, in the order of the banks: (enables of
+        its lanes, data). The low bits of the write address rotate the port's words to their banks.
+        """
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [
             (

@@ -23,11 +23,11 @@ class TokenCounter(wiring.Component):
         super().__init__({"push": In(token_push(config)), "pop": In(token_pop())})
 
     def elaborate(self, platform: object) -> Module:
-        """Two counters: `tokens`, the number that can be popped, and `taken`, which also counts places reserved for
-        later pushes.
+        """Builds two counters: `tokens`, the number of tokens that can be popped, and `taken`, which also counts places
+        reserved for later pushes.
 
-        The outputs to the units are registers, whose next values are computed for each combination of the late signals
-        pop and reserve.
+        The outputs to the units are registers; their next values are computed for each combination of the late signals
+        pop and reserve, which only select one.
         """
         m = Module()
         bits = token_bits(self._config)

@@ -45,7 +45,9 @@ class Accelerator(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
-        """Connects all parts. The units are in reset while no program runs; memories keep their contents."""
+        """Connects all parts of the accelerator. The units are in reset while no program runs; memories keep their
+        contents.
+        """
         m = Module()
         config = self._config
         m.submodules.control = control = Control(config=config)

@@ -21,7 +21,7 @@ from .shared_modules import SharedModules, flat_members
 from .top import Accelerator
 
 TOP = "vdla"
-"""Name of the top module."""
+"""Name of the accelerator's top module in Verilog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

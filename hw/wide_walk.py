@@ -10,9 +10,11 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over pads and data in steps of one or several elements. Members are those of `Walk`, and: `first_room`,
-    `room`: largest number of data elements in the step after `start`, and after `next`. `taken`: number of elements in
-    the current step, 1 for a pad. `phase_last`, `ends`: no element follows the step in its phase, no element at all.
+    """A walk over pads and data elements in steps of one or several elements. Members are those of `Walk`, and:
+
+    `first_room`, `room`: largest number of data elements in the step after `start`; in the step after `next`. `taken`:
+    number of elements in the current step, 1 for a pad. `phase_last`: the step is the last one of its phase; `ends`: it
+    is the last one of the walk.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -37,8 +39,8 @@ class WideWalk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter. Whether a step ends its phase depends on the step's room, so it is computed when the step
-        begins.
+        """Builds a down counter. Whether a step ends its phase depends on the step's room, so it is computed when the
+        step begins.
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

@@ -130,11 +130,14 @@ MODES = (
     ArrayMode(name="taps", instruction="TAPS", opcode=Opcode.TAPS, extension="taps", positions=TAPS),
     SWEEP_MODE,
 )
-"""All modes. The first mode of an instruction is its default, without register."""
+"""All modes in which the array multiplies. The first mode of an instruction is its default, which no register selects.
+"""
 
 
 def positions_of(instruction: str) -> int:
-    """Largest number of input positions that an operation of the instruction reads; 0 if it is not the array's."""
+    """Largest number of input positions that an operation of the instruction reads; 0 if the instruction is not one of
+    the array.
+    """
     return max([mode.positions for mode in MODES if mode.instruction == instruction], default=0)
 
 

@@ -46,7 +46,7 @@ class ArrayShape:
 
     @property
     def factor_bits(self) -> int:
-        """Width of a factor in bits."""
+        """Width in bits of a factor of the array's products: 8, or 9 with zero points."""
         return 9 if self.zero_points else 8
 
     @property

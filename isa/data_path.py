@@ -147,7 +147,7 @@ BLOCKS: Mapping[str, Callable[[Config], Block]] = MappingProxyType(
         "rows": _rows,
     }
 )
-"""The block of each extension, without its storage."""
+"""For each extension, the function that returns its block of the data path, without the block's storage."""
 
 
 def _post_storage(config: Config) -> dict[str, int]:

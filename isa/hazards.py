@@ -104,7 +104,9 @@ def _latest(indices: NDArray[np.int32], kind: str, item: Access, other: Unit) ->
 
 
 def waits_for_stores(name: str, values: Mapping[str, int]) -> bool:
-    """Whether an instruction of the store unit begins only after all earlier instructions of the unit have ended."""
+    """Whether an instruction of the store unit, of format `name` with fields `values`, begins only after all earlier
+    instructions of the unit have ended.
+    """
     if name == "LOAD.PAR":
         return False
     if name in ("STORE.OUT", "STORE.POST"):

@@ -75,7 +75,9 @@ def _post(config: Config) -> tuple[Field, ...]:
 
 
 def _statistics(config: Config) -> tuple[Field, ...]:
-    """Fields of ROWS, which accesses no memory except the accumulators."""
+    """The fields of ROWS, an instruction that computes row statistics; it accesses no memory except the
+    accumulators.
+    """
     head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
     return (*head, *pack(64, ("y_size", 16), ("x_size", 16)))
 

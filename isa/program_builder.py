@@ -77,7 +77,7 @@ def finish(build: ProgramBuilder) -> Program:
 
 
 def _nothing(build: ProgramBuilder, unit: Unit) -> None:
-    """Default of `placed`: pushes no tokens."""
+    """Default of the callback `placed` of `append`: pushes no tokens."""
 
 
 def append(
@@ -175,7 +175,7 @@ def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
 
 
 def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
-    """Appends an instruction whose pops are done."""
+    """Appends an instruction to the program; the tokens that it pops have been taken from their queues before."""
     build.clocks[unit][unit] = len(build.instructions)
     build.before[unit] = [len(tokens) for tokens in build.tokens]
     build.instructions.append((name, values))

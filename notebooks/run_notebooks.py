@@ -1,12 +1,12 @@
-"""Executes the notebooks of this folder and writes those that print something else than they show.
+"""Executes the notebooks of this folder and rewrites the notebooks whose stored outputs differ from the new outputs.
 
     python notebooks/run_notebooks.py [NAME ...] [--all]
 
-A notebook has one cell tagged "parameters"; a test executes it with other values, as papermill would: they go into a
-cell of their own behind it. Cells tagged "measured" print times of this machine, or what its kernels are: their words
-and numbers are not compared, all others are, integers exactly. What is written holds no times, versions or paths of
-the machine beyond what cells print. With --all every notebook is written: on a quiet machine, since two of them
-measure.
+A notebook has one cell tagged "parameters". A test executes it with other values, which, as in papermill, go into a new
+cell after it. Cells tagged "measured" print times of this machine, or results that depend on its kernels: only the
+kinds of their outputs are compared. All other outputs are compared, integers exactly. A written notebook contains no
+times, versions or paths of this machine except in printed outputs. With --all every notebook is written; run it on an
+idle machine, since two notebooks measure times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECONDS_A_CELL = 3600
 
 
 class NotebookError(Exception):
-    """A notebook that cannot be committed, or lacks its parameters."""
+    """Raised for a notebook that cannot be committed, or that lacks a parameter."""
 
 
 def execute(
@@ -44,12 +44,12 @@ def execute(
     kernel: BlockingKernelClient | None = None,
     folder: Path | None = None,
 ) -> NotebookNode:
-    """The notebook at `path` after all its cells ran, with `parameters` in place of its own.
+    """The notebook at `path` with the outputs of executing all its cells; `parameters` replace its own values.
 
-    `kernel`: client of a running kernel, in which other notebooks may have run; their names are deleted. Without it the
-    notebook gets a kernel of its own. The notebook runs in `folder`, by default a new one, so that it cannot depend on
-    where it lies. Raises NotebookError for a parameter that it does not have, and nbclient's CellExecutionError, which
-    shows the cell, when one fails.
+    `kernel`: client of a running kernel, in which other notebooks may have run; names that they defined are deleted.
+    Without it a new kernel is started. The notebook runs in `folder`, by default a new empty folder, so that it cannot
+    depend on files beside it. Raises NotebookError for a parameter that the notebook does not have, and nbclient's
+    CellExecutionError, which shows the cell, if a cell fails.
     """
     # A kernel that compiles the simulator would say so in the notebook.
     os.environ["VDLA_QUIET"] = "1"
@@ -90,7 +90,9 @@ def _inject(path: Path, notebook: NotebookNode, parameters: Mapping[str, object]
 
 
 def differences(shown: NotebookNode, ran: NotebookNode) -> list[str]:
-    """Cells that show something else in `shown` than they printed in `ran`, each as a text for a person."""
+    """The cells whose outputs in `shown` (the stored notebook) differ from the outputs in `ran` (the executed one),
+    each described by a text.
+    """
     if shown.metadata.get("sources") != _sources(ran):
         return ["the outputs are of other cells"]
     return [
@@ -102,12 +104,16 @@ def differences(shown: NotebookNode, ran: NotebookNode) -> list[str]:
 
 
 def _sources(notebook: NotebookNode) -> str:
-    """SHA-256 of all cells, which a notebook keeps with its outputs: whoever changes a cell has to run it again."""
+    """SHA-256 of the source of all cells. It is stored in the notebook's metadata, so that outputs of changed cells are
+    noticed.
+    """
     return hashlib.sha256("\0".join(cell.source for cell in notebook.cells).encode()).hexdigest()
 
 
 def _outputs(cell: NotebookNode) -> str:
-    """The text that a cell prints, with a line for each picture. Of a cell that measures: the kinds of its outputs."""
+    """The text that a cell prints, with a line for each picture; for a cell tagged "measured", only the kinds of its
+    outputs.
+    """
     texts = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
@@ -121,7 +127,9 @@ def _outputs(cell: NotebookNode) -> str:
 
 
 def written(notebook: NotebookNode) -> bytes:
-    """The notebook's file: without what changes from machine to machine. NotebookError for one unfit to be kept."""
+    """The bytes of the notebook's file, without metadata that change from machine to machine. Raises NotebookError if
+    the file is too large or contains a path of this machine.
+    """
     notebook.metadata = NotebookNode(
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
         language_info={"name": "python"},

@@ -97,7 +97,7 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
     """Whether each source vector and the `more` vectors after it are all in the input scratchpad (indices below `own`)
-    or all in the chain memory (indices chain_base to depth - 1).
+    or all in the chain memory (indices chain_base to depth - 1). `row`: the decoded instruction.
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -116,7 +116,7 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
     scratchpad, the vectors from `chain_base` on the chain memory. Returns OUTSIDE also if register FOLD sets more
-    groups of rows than the array has (extension `fold`).
+    groups of rows than the array has (extension `fold`). `here`: values of the unit's configuration registers.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -217,7 +217,8 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 @compiled()
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the DEPTHWISE or TAPS `row`; `own` and `chain_base` as in `run_gemm`. Micro-ops index `pads.wgt` int8
-    (depth, columns, block_in) by rows of weights instead of tiles.
+    (depth, columns, block_in) by rows of weights instead of tiles. `here`: values of the unit's configuration
+    registers.
 
     A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
     is `inputs` input vectors. If input vectors are longer, a position is one of `outputs` equal parts of an input
@@ -307,7 +308,9 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the TAPS `row` with register SWEEP on; `own` and `chain_base` as in `run_gemm`."""
+    """Executes the TAPS `row` with register SWEEP on; `own` and `chain_base` as in `run_gemm`. `here`: values of the
+    unit's configuration registers.
+    """
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):
         return DONE
@@ -354,7 +357,9 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 @compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` on the accumulators `acc` int32 (depth, batch, block_out)."""
+    """Executes the ALU `row` on the accumulators `acc` int32 (depth, batch, block_out). `here`: values of the unit's
+    configuration registers.
+    """
     if row[ALU_OPCODE] >= CODES:
         return OUTSIDE
     if _empty(row):
@@ -381,7 +386,9 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
-    """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS)."""
+    """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS). `here`: values of the unit's
+    configuration registers.
+    """
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:

@@ -177,7 +177,9 @@ def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
 
 @timing_code
 def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
-    """DRAM bytes that a LOAD.PATCH reads of one image row, from the row's start; `patch`: value of register PATCH."""
+    """DRAM bytes that a LOAD.PATCH reads of one image row, from the row's start; `patch`: value of register PATCH.
+    `row`: the decoded instruction.
+    """
     run, step = patch & 0xFF, patch >> 8 & 0xFF
     if run == 0 or row[X_SIZE] == 0:
         return np.int64(0)
@@ -188,7 +190,7 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 @timing_code
 def operand_shape(row, operand):  # type: ignore[no-untyped-def]
     """(index of the first, pitch of rows, vectors in a row) of a STORE.POST's operand vectors in DRAM, as in
-    `isa.registers.operand_shape`; `operand`: value of register OPERAND.
+    `isa.registers.operand_shape`; `operand`: value of register OPERAND. `row`: the decoded instruction.
     """
     pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
     width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]

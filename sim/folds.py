@@ -57,7 +57,8 @@ def add_products(totals, inputs, weights, inp_zero, wgt_zero):  # type: ignore[n
 
 @compiled()
 def run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes a GEMM that is neither empty nor a reset and has all indices in bounds.
+    """Executes a GEMM that is neither empty nor a reset and has all indices in bounds. `row`: the decoded instruction;
+    `here`: values of its unit's configuration registers.
 
     `indices` (n, 3): dst, src and wgt of its micro-ops. `packed` (depth, blocks of columns, pairs, lanes, 2): weight
     tiles. Other arguments as in `compute.run_gemm`.

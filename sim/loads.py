@@ -50,7 +50,7 @@ def _copy(target, to, source, start, count):  # type: ignore[no-untyped-def]
 @compiled()
 def _runs(row):  # type: ignore[no-untyped-def]
     """Runs of consecutive elements of a rectangular load, int64 (m, 3): first scratchpad element, number of elements,
-    first DRAM element (-1 for pads).
+    first DRAM element (-1 for pads). `row`: the decoded instruction.
     """
     columns = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     runs = np.empty((3 * row[Y_SIZE] + 2, 3), np.int64)
@@ -75,7 +75,9 @@ def _pad_int8(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
-    """Executes LOAD.INP into `inp` int16 (depth, batch, block_in)."""
+    """Executes LOAD.INP into `inp` int16 (depth, batch, block_in). `row`: the decoded instruction; `here`: values of
+    its unit's configuration registers.
+    """
     if not _fits(row, len(inp)):
         return OUTSIDE
     flat, size = inp.reshape(-1), inp.shape[1] * inp.shape[2]
@@ -90,7 +92,9 @@ def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
-    """Executes LOAD.PATCH into `inp` int16 (depth, batch, block_in), byte by byte in the order of isa/README.md."""
+    """Executes LOAD.PATCH into `inp` int16 (depth, batch, block_in), byte by byte in the order of isa/README.md. `row`:
+    the decoded instruction; `here`: values of its unit's configuration registers.
+    """
     patch, pad = here[1], _pad_int8(here)
     run, step, pitch, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 16 & 0xFF, patch >> 24 & 0xFF
     row_bytes, batch_row = patch >> 32 & 0xFFFF, patch >> 48 & 7
@@ -118,8 +122,8 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
-    """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` int16 (depth, blocks,
-    pairs, lanes, 2).
+    """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` int16 (depth, blocks, pairs, lanes, 2).
+    `row`: the decoded instruction.
     """
     if not _fits(row, len(wgt)):
         return OUTSIDE
@@ -146,7 +150,9 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
-    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory, 4 or 8."""
+    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory, 4 or 8. `row`: the decoded
+    instruction.
+    """
     if not _fits(row, len(uop)):
         return OUTSIDE
     for to, count, start in _runs(row):
@@ -163,7 +169,9 @@ def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
-    """Executes LOAD.ACC into `acc` int32 (depth, batch, block_out)."""
+    """Executes LOAD.ACC into `acc` int32 (depth, batch, block_out). `row`: the decoded instruction; `here`: values of
+    its unit's configuration registers.
+    """
     if not _fits(row, len(acc)):
         return OUTSIDE
     flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
@@ -178,7 +186,9 @@ def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
-    """Executes LOAD.ACC8 into `acc` int32 (depth, batch, block_out): int8 values, sign-extended."""
+    """Executes LOAD.ACC8 into `acc` int32 (depth, batch, block_out): int8 values, sign-extended. `row`: the decoded
+    instruction; `here`: values of its unit's configuration registers.
+    """
     if not _fits(row, len(acc)):
         return OUTSIDE
     flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
@@ -193,7 +203,7 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_table(row, memory, table):  # type: ignore[no-untyped-def]
-    """Executes LOAD.TABLE into `table` int8 (depth, 256)."""
+    """Executes LOAD.TABLE into `table` int8 (depth, 256). `row`: the decoded instruction."""
     if not _fits(row, len(table)) or row[X_PAD_0] or row[X_PAD_1] or row[Y_PAD_0] or row[Y_PAD_1]:
         return OUTSIDE
     flat, size = table.reshape(-1), table.shape[1]
@@ -206,7 +216,7 @@ def load_table(row, memory, table):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_par(row, memory, par):  # type: ignore[no-untyped-def]
-    """Executes LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
+    """Executes LOAD.PAR into `par` uint32 (depth, 2, block_out). `row`: the decoded instruction."""
     if not _fits(row, len(par)):
         return OUTSIDE
     flat, size = par.reshape(-1), 2 * par.shape[2]

@@ -218,8 +218,8 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 @compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
-    """Fills B; returns the copies of micro-ops, uint64, in which column B_UOPS of B is the index of an instruction's
-    first micro-op.
+    """Fills the array B with the accumulator banks that each instruction reads (`sim/ports.py`). Returns copies of
+    micro-ops, uint64; column B_UOPS of B is the index of an instruction's first micro-op among these.
 
     `trace` uint64: the words that the LOAD.UOPs write, one load after the other. `uops` uint64 (uop_depth,), modified:
     the micro-op scratchpad at launch.
@@ -292,7 +292,9 @@ _ALL = 15
 
 @timing_code
 def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
-    """Runs a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). `run_timing` makes the arrays."""
+    """Runs the timing of a program; returns (OK, DEADLOCK or LIMIT, the cycle of that outcome). The arguments are the
+    state arrays of `sim/arrays.py`, which `run_timing` makes.
+    """
     M, C, R, Q, W = bus
     work = _ALL
     while True:

@@ -102,8 +102,8 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
-    """Starts a transfer: client `c` reads `runs` runs of `length` bytes (both above 0), `pitch` bytes apart; it shows
-    its first request in cycle `earliest` or later.
+    """Starts a transfer: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both above 0), `pitch`
+    bytes apart; it shows its first request in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -117,13 +117,17 @@ def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type:
 
 @timing_code
 def requests_left(C, c):  # type: ignore[no-untyped-def]
-    """Whether the client's transfer still has a request to show or to be accepted."""
+    """Whether the transfer of client `c` (a row of the array C) still has a request that is not shown or not
+    accepted.
+    """
     return C[c, C_LEFT] > 0 or C[c, C_SHOWN] != NEVER
 
 
 @timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
-    """Shows the next request of client `c` if the cycle in which its FIFO has room is known; returns whether it did."""
+    """Shows the next request of client `c` if the cycle in which its FIFO has room is known; returns whether it did. P,
+    C, R: state arrays (`sim/arrays.py`).
+    """
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
         return False
     bus = P[P_BUS]
@@ -162,7 +166,9 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
-    """Cycle in which the next read address is accepted, given the requests shown so far; NEVER if there are none."""
+    """Cycle in which the memory accepts the next read address, given the requests shown so far; NEVER if there are
+    none. P, M, C, Q: state arrays (`sim/arrays.py`).
+    """
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
     if shown == NEVER:
         return NEVER
@@ -177,7 +183,9 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
 
 @timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
-    """Accepts in `cycle` the request of the client of highest priority that shows one; returns the client."""
+    """Accepts in `cycle` the request of the client of highest priority that shows one; returns the client. P, M, C, Q:
+    state arrays (`sim/arrays.py`); `moved`, `beats`: updated counts of data bytes and bus beats by kind.
+    """
     c = 0
     while C[c, C_SHOWN] > cycle:
         c += 1
@@ -197,7 +205,9 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
 
 @timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
-    """Accepts shown write addresses for which the earlier responses are known; returns whether any was accepted."""
+    """Accepts write addresses that are shown, in order, until the acceptance of one depends on a response whose cycle
+    is not known yet; returns whether any was accepted. P, M, W: state arrays (`sim/arrays.py`).
+    """
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
@@ -228,7 +238,9 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
-    """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none."""
+    """Cycle in which the memory picks the next burst, given the bursts accepted so far; NEVER if there are none. M, Q,
+    W: state arrays (`sim/arrays.py`).
+    """
     ready = NEVER
     if M[M_SERVED] < M[M_ACCEPTED]:
         ready = Q[M[M_SERVED] & QUEUE_MASK, Q_READY]
@@ -241,7 +253,9 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
-    """Picks the burst that memory transfers from `cycle` on and sets the cycles of its beats; returns its client."""
+    """Picks the burst that the memory transfers from `cycle` on and sets the cycles of its beats; returns its client.
+    P, M, C, R, Q, W: state arrays (`sim/arrays.py`).
+    """
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle

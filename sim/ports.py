@@ -65,7 +65,7 @@ groups of rows (extension `fold`): the operations on any part of the inputs but 
 
 @compiled()
 def load_size(row):  # type: ignore[no-untyped-def]
-    """Number of scratchpad elements, pads included, that a rectangular load writes."""
+    """Number of scratchpad elements, pads included, that a rectangular load writes. `row`: the decoded instruction."""
     if row[X_SIZE] == 0:
         return np.int64(0)
     return (row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]) * (row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1])
@@ -73,14 +73,17 @@ def load_size(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
-    """Issue cycles that each operation of the ALU instruction `row` takes."""
+    """Issue cycles of each operation of the ALU instruction `row` (a decoded instruction). P: parameters of the run
+    (`sim/parameters.py`).
+    """
     return P[P_ALU_CYCLES + 2 * min(row[ALU_OPCODE], ALU_OPCODES - 1) + row[USE_IMM]]
 
 
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
     """Index of the accumulator bank that operation `number` of instruction `i` reads, for its source vector if
-    `source`, else for its destination.
+    `source`, else for its destination. B and `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the
+    decoded instruction.
     """
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
     if uniform != MIXED:
@@ -99,7 +102,9 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 
 @timing_code
 def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
-    """Whether operation `number` of GEMM `i` multiplies the first part of the input vector (extension `fold`)."""
+    """Whether operation `number` of GEMM `i` multiplies the first part of the input vector (extension `fold`). B and
+    `kept`: the recorded banks and micro-ops (`find_banks`). `row`: the decoded instruction.
+    """
     count = row[UOP_END] - row[UOP_BGN]
     word = np.int64(kept[B[i, B_UOPS] + number % count])
     x = number // count % row[ITER_IN]
@@ -112,10 +117,11 @@ def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyp
 
 @timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
-    """(first cycle from `cycle` on in which compute does not read `bank`, last cycle up to which it certainly does
-    not).
+    """(first cycle from `cycle` on in which the compute unit does not read accumulator bank `bank`, last cycle up to
+    which it certainly does not).
 
-    Takes the instructions that have begun into account, and cycles up to `horizon`.
+    Takes the instructions that have begun into account, and cycles up to `horizon`. P, U, V, X: state arrays of the run
+    (`sim/arrays.py`).
     """
     rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:

@@ -42,7 +42,9 @@ from .windows import reduce_window
 
 @compiled()
 def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
-    """Executes STORE.OUT: stores the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
+    """Executes STORE.OUT: stores the low 8 bits of each lane of `acc` int32 (depth, batch, block_out). `row`: the
+    decoded instruction.
+    """
     if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
         return OUTSIDE
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
@@ -70,7 +72,9 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def]
-    """Executes STORE.POST on the scratchpads `pads`; `reduced` is a temporary vector, int32 (batch, block_out)."""
+    """Executes STORE.POST on the scratchpads `pads`; `reduced` is a temporary vector, int32 (batch, block_out). `row`:
+    the decoded instruction; `here`: values of its unit's configuration registers.
+    """
     acc, par, chain, table, entries = pads.acc, pads.par, pads.chain, pads.table, pads.rows
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
@@ -121,7 +125,8 @@ def store_post(row, here, memory, pads, reduced):  # type: ignore[no-untyped-def
 @compiled()
 def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
     """Stage B of the store pipeline, after requantization: combines the vectors `values` and `operands` into `out`,
-    which may be `operands`. `zero_point`: zero point of `values`.
+    which may be `operands`. `zero_point`: zero point of `values`. `row`: the decoded instruction; `here`: values of its
+    unit's configuration registers.
     """
     ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)
     offset, low, high = _float(here[4]), _signed(here[4], 32, 8), _signed(here[4], 40, 8)

@@ -88,6 +88,7 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
     """Replaces each lane of `reduced` int32 (batch, block_out), a vector of the instruction's row `x`, by the product
     of its difference or table entry and the row's factor in `entries` (`isa.rows`); lanes beyond the row become 0.
+    `here`: values of the unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
@@ -112,7 +113,8 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
     """Executes ROWS: writes the factor and the value of each row to `entries` uint32 (row_depth, 2). `scratch`: a
-    temporary vector, int32 (batch, block_out).
+    temporary vector, int32 (batch, block_out). `row`: the decoded instruction; `here`: values of its unit's
+    configuration registers.
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE

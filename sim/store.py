@@ -123,7 +123,9 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cuts the next write burst from the store's output runs, if any bytes are left."""
+    """Cuts the next write burst from the output runs of the current store (array V), if any bytes are left. P:
+    parameters of the run.
+    """
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:
             return
@@ -140,8 +142,9 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Fills V for the store `i`, which begins in `cycle` and writes at least one vector. All reads of the store before
-    it must be known.
+    """Fills the array V (the current store) for the store `i`, which begins in `cycle` and writes at least one vector.
+    All reads of the store before it must be known. P, C: state arrays (`sim/arrays.py`). `row`: the decoded
+    instruction.
     """
     out = P[P_OUT_BYTES]
     V[V_INSTRUCTION] = i
@@ -192,7 +195,9 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _likeness(row):  # type: ignore[no-untyped-def]
-    """A number that is equal for two stores of the same kind and flags, which may overlap (section 8)."""
+    """A number that is equal for two stores of the same kind and flags, which may overlap (hw/README.md section 8).
+    `row`: a decoded instruction.
+    """
     if row[KIND] != STORE_POST:
         return np.int64(0)
     flags = row[COMBINE] | row[UNSIGNED] << 1 | row[TABLE] << 2 | row[WITH_ROWS] << 3 | row[CHAIN] << 4
@@ -207,7 +212,9 @@ def _stores(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _plain(row):  # type: ignore[no-untyped-def]
-    """Whether `row` is a plain store (section 8): STORE.OUT, or STORE.POST without operand, of at least one vector."""
+    """Whether the decoded instruction `row` is a plain store (hw/README.md section 8): STORE.OUT, or STORE.POST without
+    operand, of at least one vector.
+    """
     if not _stores(row) or row[KIND] == ROWS:
         return False
     return row[KIND] == STORE_OUT or row[OPERAND] == 0
@@ -215,7 +222,9 @@ def _plain(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which the store unit's condition for `row` holds; BLOCKED if not known yet."""
+    """First cycle from `cycle` on in which the store unit's condition for beginning instruction `row` holds; BLOCKED if
+    not known yet. P, U, V, X: state arrays (`sim/arrays.py`); `order`: the unit's instructions.
+    """
     u = STORE
     if U[u, U_ENDED] == U[u, U_BEGUN]:
         all_ended = max(cycle, U[u, U_LAST_END] + 1)
@@ -248,7 +257,9 @@ def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-
 
 @timing_code
 def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
-    """Cycle in which instruction `i`, the oldest in flight, is complete; BLOCKED if not known yet."""
+    """Cycle in which instruction `i` of the store unit, the oldest in flight, is complete; BLOCKED if not known yet. P,
+    M, W, X: state arrays (`sim/arrays.py`). `row`: the decoded instruction.
+    """
     if row[KIND] in (LOAD_PAR, LOAD_TABLE, ROWS) or (row[KIND] == STORE_POST and row[CHAIN]):
         return X[i, X_DONE]
     if X[i, X_DONE] < 0 or M[M_WRITE_SERVED] < X[i, X_DONE]:
@@ -258,7 +269,9 @@ def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends store instructions as long as the cycles are known; returns whether anything changed."""
+    """Begins and ends instructions of the store unit as long as their cycles are known; returns whether anything
+    changed. P, U, V, X: state arrays (`sim/arrays.py`).
+    """
     u, c = STORE, STORE_CLIENT
     M, C, R, W = bus.M, bus.C, bus.R, bus.W
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -304,7 +317,9 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
 
 @timing_code
 def _room(P, M, V, W):  # type: ignore[no-untyped-def]
-    """First cycle in which the store FIFO has room for the next vector; BLOCKED if not known yet."""
+    """First cycle in which the store FIFO has room for the next vector; BLOCKED if not known yet. P, M, V, W: state
+    arrays (`sim/arrays.py`).
+    """
     used = V[V_STORED] + P[P_OUT_BYTES] - P[P_STORE_FIFO]
     if used <= 0:
         return np.int64(0)
@@ -319,7 +334,9 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
-    """First cycle in which the next vector's operand is in the FIFO; BLOCKED if not known yet."""
+    """First cycle in which the next vector's operand is in the FIFO; BLOCKED if not known yet. P, C, V, R: state arrays
+    (`sim/arrays.py`).
+    """
     c = STORE_CLIENT
     wanted = (V[V_INDEX] // V[V_REPEAT] + 1) * P[P_OUT_BYTES]
     number, finish = C[c, C_TAKEN], V[V_OPERAND_END]
@@ -335,8 +352,8 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
-    """Takes the operand out of the FIFO in `cycle` if the current vector is the last to use it; frees the room of the
-    bursts whose last bytes this operand has.
+    """Takes the operand out of the FIFO in `cycle` if the current vector is the last one that uses it, and frees the
+    room of the bursts whose last bytes belong to this operand. P, C, V, R: state arrays (`sim/arrays.py`).
     """
     c = STORE_CLIENT
     if (V[V_INDEX] + 1) % V[V_REPEAT]:
@@ -353,8 +370,8 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
-    """Last cycle up to which the accumulator reads of compute are all known; `next_event`: cycle of memory's next
-    event.
+    """Last cycle up to which all accumulator reads of the compute unit are known; `next_event`: cycle of the memory's
+    next event. P, U: state arrays (`sim/arrays.py`).
 
     A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last issue of
     the GEMM before it, and after the end of every other instruction; its first read is later than its begin.
@@ -366,7 +383,7 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
     """Reads accumulator vectors for the store as long as FIFO room, operand and use of the read ports are known;
-    returns whether it read any.
+    returns whether it read any. P, U, V, X: state arrays (`sim/arrays.py`).
     """
     if V[V_INDEX] == V[V_COUNT]:
         return False

@@ -65,7 +65,7 @@ def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
 @timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     """Advances the load `row` of client `c`, begun in cycle `begin`, of elements of `size` bytes. Returns the cycle of
-    its end, or BLOCKED if not known yet.
+    its end, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -100,10 +100,11 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Like `write_elements`, for a LOAD.INP (extension `wide_loads`): a step writes all vectors of a row that are in
-    the same aligned block of P_INP_BLOCK bytes.
+    """Like `write_elements`, for a LOAD.INP on a machine with the extension `wide_loads`: a step writes all vectors of
+    a row that are in the same aligned block of P_INP_BLOCK bytes. `row`: the decoded instruction.
 
-    C_ROW: the row of data that has the next byte. C_PATCH: the number of steps before that row.
+    Columns of the array C: C_ROW is the row of data that has the next byte, C_PATCH the number of steps before that
+    row.
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_STEP_DELAY])
@@ -149,7 +150,8 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
     """Advances the LOAD.PATCH `row` of client `c`, begun in cycle `begin`. `patch`: value of register PATCH.
-    `row_bytes`: bytes that it reads of an image row. Returns the cycle of its end, or BLOCKED if not known yet.
+    `row_bytes`: bytes that the load reads of an image row. Returns the cycle of its end, or BLOCKED if not known yet.
+    P, C, R: state arrays (`sim/arrays.py`).
     """
     if C[c, C_ACTIVE] == 0:
         _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])

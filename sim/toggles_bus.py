@@ -52,14 +52,18 @@ def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-
 
 @compiled()
 def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
-    """Counts the beats of all instructions, one after the other; `words`: bytes of the program."""
+    """Counts the toggled bits of the beats that fetch all instructions, one after the other; `words`: bytes of the
+    program; `beats`: the last beats on the bus, updated; `totals`: counters of toggled bits, updated.
+    """
     _bytes(words, 0, len(words), beats[0], _FETCHED, totals)
 
 
 @compiled()
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
-    """Counts the beats of the instruction `row`. `beats` uint8 (n, bus bytes), updated: last beats on the bus. If it
-    has two rows, the transfer is that of a load's data or a store's operands; if one row, that of a store's outputs.
+    """Counts the toggled bits of the beats that the instruction `row` moves. `beats` uint8 (n, bus bytes), updated: the
+    last beats on the bus. If `beats` has two rows, the transfer is that of a load's data or a store's operands; if it
+    has one row, that of a store's outputs. `here`: values of the unit's configuration registers; `totals`: counters of
+    toggled bits, updated.
     """
     kind = row[KIND]
     size = sizes[kind]

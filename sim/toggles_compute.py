@@ -131,7 +131,8 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of a read of an accumulator `vector`: at the output of `bank`, in counter `reads` unless
-    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`.
+    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`. `totals`: counters of
+    toggled bits, updated.
     """
     found = 0
     held = state.banks[bank]
@@ -147,7 +148,9 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written."""
+    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written. `totals`:
+    counters of toggled bits, updated.
+    """
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
         return
@@ -163,8 +166,8 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """A row of block_in weights for DEPTHWISE: zeros but for part `part`, which has row `number`, of `narrow` weights,
-    of the tile as sweeps number its rows.
+    """A row of block_in weights, int8, for DEPTHWISE: its part `part` has the `narrow` weights of row `number` of the
+    tile, rows of `narrow` weights counted as in sweeps; all other parts are zero.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -176,7 +179,7 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the lanes' immediate operand. Lanes take it from each instruction of the unit whose
-    bit use_imm is 1, whether or not the instruction is an ALU.
+    bit use_imm is 1, whether or not the instruction is an ALU. `totals`: counters of toggled bits, updated.
     """
     if immediate == NO_IMMEDIATE:
         return
@@ -190,7 +193,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     row, here, widths, pads, state, shown, sample, totals
 ):
     """Executes a GEMM, DEPTHWISE, TAPS or ALU operation by operation and counts the toggled bits; returns -1 if an
-    operation accesses a scratchpad out of bounds, else 0.
+    operation accesses a scratchpad out of bounds, else 0. `row`: the decoded instruction; `here`: values of its unit's
+    configuration registers; `totals`: counters of toggled bits, updated.
 
     In the array, TAPS counts like a DEPTHWISE for each of its positions, and so does a sweep; the older positions of a
     sweep toggle no bits of input vectors. Bits inside the array are those without the zero points of register ZERO.
@@ -359,7 +363,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
 
 @compiled()
 def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of the micro-op `word` and of its addresses `d`, `s` and `w`; updates `places`."""
+    """Counts the toggled bits of the micro-op `word` and of its addresses `d`, `s` and `w`; updates `places`. `totals`:
+    counters of toggled bits, updated.
+    """
     totals[_UOPS] += ones(word ^ places[0]) + ones((word ^ places[0]) >> 32)
     totals[_PLACES] += ones(d ^ places[1]) + ones(s ^ places[2]) + ones(w ^ places[3])
     places[0], places[1], places[2], places[3] = word, d, s, w
@@ -367,8 +373,8 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` and counts the toggled bits; returns -1 if it accesses a scratchpad out of
-    bounds, else 0.
+    """Executes the ALU `row` and counts the toggled bits; returns -1 if it accesses a scratchpad out of bounds, else 0.
+    `here`: values of the unit's configuration registers; `totals`: counters of toggled bits, updated.
     """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
@@ -424,8 +430,8 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of partial products of `left` x `right`, one of the three products of a
-    MUL, in lane `k`.
+    """Counts the toggled bits of partial products of `left` x `right`, one of the three products of a MUL, in lane `k`.
+    `totals`: counters of toggled bits, updated.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)
     slow[1, k], slow[2, k] = left, right

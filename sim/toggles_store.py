@@ -120,7 +120,9 @@ def _float_mantissa(bits):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
-    """Requantizes the sum `total` with the float32 `scale` and counts the toggled bits; returns the int8 result."""
+    """Requantizes the sum `total` with the float32 `scale` (stage A) and counts the toggled bits; returns the int8
+    result. `here`: values of the unit's configuration registers; `totals`: counters of toggled bits, updated.
+    """
     zero_point = here[2] << 48 >> 48
     low, high = here[2] << 40 >> 56, here[2] << 32 >> 56
     magnitude = abs(total)
@@ -142,8 +144,9 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of stage B for the pair `value`, `operand`. The hardware computes stage B for each pair,
-    whether the result is used or not.
+    """Counts the toggled bits of stage B (the operation after requantization) for the pair `value`, `operand`. The
+    hardware computes stage B for each pair, whether the result is used or not. `row`: the decoded instruction; `here`:
+    values of its unit's configuration registers; `totals`: counters of toggled bits, updated.
     """
     zero_point = here[2] << 48 >> 48
     if row[TABLE]:
@@ -183,7 +186,8 @@ def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no
 @compiled()
 def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
     """Counts the bits that toggle when an instruction begins: its flags (only STORE.POST has any) and its registers
-    change while the lanes' inputs are still the values of the previous instruction.
+    change while the lanes' inputs are still the values of the previous instruction. `row`: the decoded instruction;
+    `here`: values of its unit's configuration registers; `totals`: counters of toggled bits, updated.
     """
     flags = np.int64(0)
     post = row[KIND] == STORE_POST
@@ -212,7 +216,8 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
 @compiled()
 def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
     """The operands of a STORE.POST, int8 (y_size, x_size or 1, lanes), read before its outputs may overwrite them; of
-    length 0 if the instruction has no operands.
+    length 0 if the instruction has no operands. `row`: the decoded instruction; `here`: values of its unit's
+    configuration registers.
     """
     if row[KIND] != STORE_POST or row[OPERAND] == 0:
         return np.empty((0, 1, lanes), np.int8)
@@ -229,7 +234,8 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, state, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the store `row`, which has just been executed; `operands`: result of `operands_of`
-    before the execution.
+    before the execution. `here`: values of the unit's configuration registers; `totals`: counters of toggled bits,
+    updated.
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
@@ -289,7 +295,7 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
     """Takes an accumulator vector into the reduction `reduced` of a window (sum if `sums`, else maximum) and counts the
-    toggled bits.
+    toggled bits. `totals`: counters of toggled bits, updated.
     """
     for k in range(len(reduced)):
         value = np.int64(vector[k])

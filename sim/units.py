@@ -113,7 +113,9 @@ from .streams import write_elements, write_patches, write_vectors
 
 @timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
-    """Shows the next request of fetch if the cycle in which its buffer has room is known; returns whether it did."""
+    """Shows the next read request of the fetch unit if the cycle in which its buffer has room is known; returns whether
+    it did. P, M, C, R, X: state arrays (`sim/arrays.py`).
+    """
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
         return False
@@ -140,7 +142,9 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 
 @timing_code
 def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
-    """Moves fetched instructions to the command queues as long as the cycles are known; returns whether any moved."""
+    """Moves fetched instructions to the command queues as long as the cycles are known; returns whether any moved. P,
+    U, X: state arrays (`sim/arrays.py`).
+    """
     c = FETCH_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order = program.rows, program.order
@@ -175,7 +179,7 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
 @timing_code
 def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
     """First cycle in which instruction `i`, the next of unit `u`, is at the head of its queue, has its tokens and has
-    room for its pushes; BLOCKED if not known yet.
+    room for its pushes; BLOCKED if not known yet. P, U, X: state arrays (`sim/arrays.py`).
 
     Does the pops whose cycle is known, one by one, even if the instruction then waits for another condition.
     """
@@ -216,8 +220,8 @@ def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
 
 @timing_code
 def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
-    """Does the pops of the unit's head instruction, even while the unit is busy; returns whether any pop was done or
-    U_READY became known.
+    """Does the token pops of unit `u`'s head instruction as far as their cycles are known, even while the unit is busy;
+    returns whether any pop was done or U_READY became known. P, U, X: state arrays (`sim/arrays.py`).
     """
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False
@@ -230,7 +234,7 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 @timing_code
 def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Begins instruction `i` of unit `u`, ready in cycle `ready`, and reserves room for its pushes. Returns the cycle
-    of its begin.
+    of its begin. P, U, X: state arrays (`sim/arrays.py`).
     """
     cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
@@ -246,7 +250,7 @@ def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
 
 @timing_code
 def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
-    """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens."""
+    """Ends instruction `i` of unit `u` in `cycle` and pushes its tokens. U, X: state arrays (`sim/arrays.py`)."""
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
     U[u, U_ENDED] += 1
@@ -259,7 +263,9 @@ def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def first_request(P, row, begin):  # type: ignore[no-untyped-def]
-    """First cycle in which the load `row`, begun in `begin`, may show a read request; not for LOAD.PATCH."""
+    """First cycle in which the load `row`, begun in cycle `begin`, may show a read request; not for LOAD.PATCH. P:
+    parameters of the run (`sim/parameters.py`).
+    """
     if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
         return begin + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]
     return begin + P[P_REQUEST_DELAY]
@@ -267,7 +273,9 @@ def first_request(P, row, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
-    """Starts the DRAM reads of the rectangular load `row`, begun in `begin`; returns whether it reads any bytes."""
+    """Starts the DRAM reads of the rectangular load `row` by client `c`, begun in cycle `begin`; returns whether it
+    reads any bytes. `size`: bytes of an element; `kind`: kind of traffic; P, C: state arrays (`sim/arrays.py`).
+    """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
     runs, length = row[Y_SIZE], row[X_SIZE] * size
@@ -283,7 +291,9 @@ def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins loads and advances their writer as long as the cycles are known; returns whether anything changed."""
+    """Begins loads of the load unit and advances their writer as long as the cycles are known; returns whether anything
+    changed. P, U, X: state arrays (`sim/arrays.py`).
+    """
     u, c = LOAD, LOAD_CLIENT
     C, R = bus.C, bus.R
     rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
@@ -336,13 +346,15 @@ def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
 
 @timing_code
 def operations(row):  # type: ignore[no-untyped-def]
-    """Number of operations of the GEMM, DEPTHWISE, TAPS or ALU `row`."""
+    """Number of operations of the decoded instruction `row`: a GEMM, DEPTHWISE, TAPS or ALU."""
     return row[ITER_OUT] * row[ITER_IN] * max(np.int64(0), row[UOP_END] - row[UOP_BGN])
 
 
 @timing_code
 def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle from `cycle` on in which the compute unit's condition for `row` holds; BLOCKED if not known yet."""
+    """First cycle from `cycle` on in which the compute unit's condition for beginning instruction `row` holds; BLOCKED
+    if not known yet. P, U: state arrays (`sim/arrays.py`).
+    """
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
         return np.int64(BLOCKED)
@@ -362,7 +374,9 @@ def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
 
 @timing_code
 def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
-    """Begins and ends compute instructions as long as the cycles are known; returns whether anything changed."""
+    """Begins and ends instructions of the compute unit as long as their cycles are known; returns whether anything
+    changed. P, U, X: state arrays (`sim/arrays.py`).
+    """
     u, c = COMPUTE, COMPUTE_CLIENT
     M, C, R = bus.M, bus.C, bus.R
     rows, order, sizes = program.rows, program.order, program.sizes

@@ -1,4 +1,6 @@
-"""What every test may use: the command line in this process; what runs only in campaigns; missing system tools."""
+"""Fixtures and hooks for all tests: the command line in this process, tests that run only in campaigns, missing system
+tools.
+"""
 
 import gc
 import json
@@ -63,12 +65,12 @@ class Outcome:
     err: str
 
     def document(self) -> dict[str, Any]:
-        """The one JSON object on standard output."""
+        """The JSON object on standard output; asserts exit code 0."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
     def failed(self) -> dict[str, Any]:
-        """The JSON object of a run whose check failed: exit code 1, and one line that says so."""
+        """The JSON object of a run whose check failed; asserts exit code 1 and one line that says so."""
         assert self.code == 1, (self.code, self.err)
         lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
         assert len(lines) == 1 and "the numbers of this run are wrong" in lines[0], self.err
@@ -78,12 +80,14 @@ class Outcome:
         return document
 
     def message(self) -> str:
-        """The one line of a refused call: exit code 2, nothing on standard output, no traceback."""
+        """The error line of a refused call; asserts exit code 2, nothing on standard output, and no traceback."""
         (line,) = self.messages()
         return line
 
     def messages(self) -> list[str]:
-        """The lines of a refused call, with their ends: as `message` has them, one for each of several mistakes."""
+        """The error lines of a call that is refused for several mistakes, with line ends; asserts the same as
+        `message`.
+        """
         assert self.code == 2, (self.code, self.out, self.err)
         assert self.out == ""
         assert self.err.startswith("error: "), self.err

@@ -1,4 +1,4 @@
-"""`make campaign`: steps by name, what comes of them, and the exit code."""
+"""`make campaign`: selection of steps by name, their results, and the exit code."""
 
 import importlib
 import sys

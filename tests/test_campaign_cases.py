@@ -1,4 +1,4 @@
-"""Sweeps: which of their cases `make test` runs."""
+"""Sweeps of which only a part runs in `make test`: the choice of the cases."""
 
 from typing import Any
 

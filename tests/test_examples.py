@@ -1,4 +1,4 @@
-"""Each script in examples/ runs, finds what it says that it finds, and needs no more than the public API."""
+"""Each script in examples/ runs, finds the results that its text states, and uses only the public API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples"
 NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
 BESIDE_THE_FRONT_DOOR = {"vdla.hw.bench"}
-"""Packages with names of their own in docs/reference/api.md."""
+"""Public packages besides `vdla` itself, with their own names in docs/reference/api.md."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def numbers(line: str) -> list[float]:
 
 
 def rows(text: str, first: str) -> list[list[float]]:
-    """The numbers of the table's lines behind the one that begins with `first`."""
+    """The numbers in each line of `text` after the line that begins with `first`."""
     lines = text.splitlines()
     begin = next(index for index, line in enumerate(lines) if line.lstrip().startswith(first))
     return [numbers(line) for line in lines[begin + 1 :]]

@@ -1,4 +1,4 @@
-"""Every notebook runs from first cell to last, and shows what it prints; long ones on small parameters."""
+"""Every notebook runs completely and shows the output that it prints; long ones run with small parameters."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ SMALL = {
         "NETWORK_TRIALS": 2,
     },
 }
-"""Networks and repetitions of `make test`, not another way through the notebook, by the notebook's name."""
+"""Small parameters for `make test` by notebook: fewer or smaller networks and fewer repetitions, without skipping
+steps.
+"""
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 SHORT = [name for name in NAMES if name not in SMALL]
-"""Those that run whole in `make test`; the others do in campaigns."""
+"""Notebooks that run with their own parameters in `make test`; the others do so only in campaigns."""
 
 
 def kept(name: str) -> NotebookNode:
@@ -48,13 +50,15 @@ def kept(name: str) -> NotebookNode:
 
 
 def pictures(notebook: NotebookNode) -> int:
-    """How many outputs are pictures."""
+    """Number of outputs that are pictures."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
 def check(notebook: NotebookNode, name: str) -> None:
-    """A cell that fails raises; these are the results that a cell could leave out, and what no cell may print."""
+    """Asserts that an executed notebook has as many pictures as the committed one, and that no cell prints to standard
+    error.
+    """
     assert pictures(notebook) == pictures(kept(name)) > 0
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -63,7 +67,7 @@ def check(notebook: NotebookNode, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[BlockingKernelClient]:
-    """A kernel for all notebooks: each would import the toolkit anew, three seconds."""
+    """A Jupyter kernel shared by all notebooks, since a new one takes three seconds to import the toolkit."""
     environment = os.environ | {"VDLA_QUIET": "1"}
     with run_kernel(kernel_name="python3", extra_arguments=["--log-level=ERROR"], env=environment) as client:
         yield client

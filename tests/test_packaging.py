@@ -1,4 +1,6 @@
-"""What is installed is what is in the tree, and imports point only down."""
+"""Packaging: an installation contains exactly the files of the tree, and imports go only from higher to
+lower layers.
+"""
 
 import ast
 import os
@@ -16,7 +18,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = ("util", "isa", "sim", "hw", "compiler", "verify", "codesign", "benchmarks")
 BARE_FLOOR = re.compile(rf"(?<!\w)(?:from\s+|import\s[^\n]*?)(?<![.\w])(?:{'|'.join(FLOORS)})\b")
-"""What each line with an import of a floor by its bare name matches, and some other lines."""
+"""Regular expression of lines that may import a top-level folder of the package by its bare name (for example `import
+sim`); some other lines match as well.
+"""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -43,7 +47,7 @@ def test_every_folder_with_modules_is_a_package() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree as git has it, links kept: setuptools leaves build folders in the tree it builds."""
+    """A copy of the package's files, with symbolic links kept, in which setuptools can create its build folders."""
     copy = tmp_path_factory.mktemp("beside") / "vdla"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -56,7 +60,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of_the_package() -> set[str]:
-    """Paths below the import root of every file that an installation must hold."""
+    """Paths, relative to the import root, of all files that an installation must contain."""
     files = {"vdla/__init__.py", "vdla/py.typed"}
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*"):

@@ -1,4 +1,6 @@
-"""A machine that lacks programs: what needs them is reported as not run, named in one line, and fails under CI."""
+"""Tests on a computer without some system programs: they are reported as not run, in one line that names the programs,
+and fail under CI.
+"""
 
 import os
 import shutil

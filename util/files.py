@@ -63,7 +63,7 @@ def _too_large(path: str | Path, most: int) -> OSError:
 
 
 _COPY_BYTES = 2**22
-"""Bytes copied at a time."""
+"""Number of bytes that `copy_whole` copies at a time."""
 
 
 class WriteError(UserError):

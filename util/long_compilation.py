@@ -1,4 +1,5 @@
-"""Long compilations: a message about numba's, and a pause of Python's collector of cyclic garbage during others.
+"""Long compilations: a message while numba compiles, and a pause of Python's collector of cyclic garbage during other
+compilations.
 
 The message appears on standard error, at most once in a process, if compilation by numba takes more than SILENCE
 seconds.
@@ -22,7 +23,7 @@ TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
 def print_it(text: str) -> None:
-    """Prints the message on standard error; the default in Python sessions."""
+    """Prints the message on long compilation on standard error; the default in Python sessions."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -82,7 +83,7 @@ class LongCompilation:
 
 
 long_compilation = LongCompilation()
-"""The only instance in a process."""
+"""The only instance of LongCompilation in a process."""
 
 
 @contextmanager

@@ -141,8 +141,8 @@ def random_image(
 def _worst_entry(
     rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Overwrites entry WORST of the parameter table by the scales, and its zero point by the one, that are hardest to
-    round; returns the totals for them, int32 (lanes,).
+    """Overwrites parameter entry WORST: its scales in `table` and its zero point in `zero_points` become values that
+    are the hardest to round. Returns the accumulator totals for which they are, int32 (lanes,).
     """
     worst = worst_totals(rng, table.shape[2])
     table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)

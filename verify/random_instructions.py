@@ -63,7 +63,7 @@ class Source:
         return int(self.rng.integers(min(low, limit), limit + 1))
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """A random bool, True with the given probability."""
         return bool(self.rng.random() < probability)
 
     def any_size(self, limit: int) -> int:
@@ -71,7 +71,7 @@ class Source:
         return min(limit, int(np.exp2(self.rng.uniform(0, np.log2(limit + 1)))))
 
     def wider(self, probability: float) -> bool:
-        """True with this probability if fields may take any value (`wide`), else False."""
+        """A random bool, True with the given probability; always False unless fields may take any value (`wide`)."""
         return self.wide and self.chance(probability)
 
 

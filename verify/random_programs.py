@@ -45,14 +45,14 @@ _WIDE = 0.8
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_STORES = 3000
-"""Largest number of steps of an instruction: first for matrix and ALU instructions, then for all others. Longer
-instructions are left out.
+"""Largest number of steps of an instruction: _MOST_STEPS for matrix and ALU instructions, by name, and _MOST_STORES for
+all others. Longer instructions are left out.
 """
 
 _IDLE = 0.03
 _MOST_IDLE = 2200
-"""Share of programs that begin with many empty instructions, and the largest number of these: a count of more than ten
-bits.
+"""_IDLE: share of programs that begin with many empty instructions. _MOST_IDLE: largest number of these; more than ten
+bits are needed to count them.
 """
 
 _SEQUENCE = 8

@@ -24,7 +24,7 @@ from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
 _STORES = 6
-"""Largest number of stores that read the same totals."""
+"""Largest number of consecutive stores that read the same totals, except in a long series (`_SERIES`)."""
 
 _MANY = 160
 _SERIES = 0.12
@@ -34,8 +34,8 @@ result.
 
 
 def near_ties(source: Source) -> list[Instruction]:
-    """Stores of totals whose products with the scales are near n + 1/2 (stage A); the constants of stage B are such
-    that its results are near ties, too.
+    """Stores of totals whose products with the scales are near n + 1/2, a tie of rounding, in stage A (requantization);
+    the constants of stage B (the operation after it) are such that its results are near ties, too.
     """
     config, regions = source.config, source.regions
     entry = WORST if source.chance(0.35) else source.number(TABLE - 1)
@@ -68,7 +68,9 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Flags of a store that select a random operation of stage B; most often add, which rounds most often."""
+    """Flags of a store that select a random operation of stage B (the operation after requantization); most often add,
+    which rounds most often.
+    """
     values = {
         "combine": 1,
         "operand": 1,
@@ -142,7 +144,9 @@ def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry:
 
 
 def _results(source: Source, entry: int, first: dict[str, int]) -> NDArray[np.int8]:
-    """Results of stage A for the totals of parameter entry `entry`, int8 (TOTALS, batch, block_out)."""
+    """Results of stage A (requantization) for the totals of parameter entry `entry`, int8 (TOTALS, batch,
+    block_out).
+    """
     config, regions, image = source.config, source.regions, source.trace.image
     at = regions.totals + TOTALS * entry * config.acc_bytes
     totals = image[at : at + TOTALS * config.acc_bytes].view(np.int32)

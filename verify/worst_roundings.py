@@ -31,8 +31,8 @@ _ATTEMPTS = 16
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorstTotals:
     """Totals and scales whose products are the hardest to round. `scales` float32 (n,) and `totals` int32 (n,): all
-    products are at or near a threshold T and have the same sign; `zero_point`: a zero point that brings all products
-    into the range of int8.
+    products are at or near a threshold T = n + 1/2 +- half a unit in the last place and have the same sign;
+    `zero_point`: a zero point that brings all products into the range of int8.
     """
 
     scales: NDArray[np.float32]
@@ -41,7 +41,9 @@ class WorstTotals:
 
 
 def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
-    """The `count` pairs of scale and total that stage A rounds hardest, among _CANDIDATES random pairs."""
+    """The `count` pairs of scale and total that requantization (stage A) rounds hardest, among _CANDIDATES random
+    pairs.
+    """
     bits = int(rng.integers(5, 16))  # bits of n
     middle = int(rng.integers(1 << bits - 1, 1 << bits))
     length = int(rng.integers(47, 49))
@@ -73,8 +75,9 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
 def worst_add(
     rng: np.random.Generator, first: int, second: int, low: int, high: int
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """(ratio_a, ratio_b, offset) with which combine_add of `first` and `second` is at or near T, with n in `low` ..
-    `high`; `first` is the operand of the outer fused multiply-add, `second` of the inner one.
+    """(ratio_a, ratio_b, offset) with which combine_add of the int8 values `first` and `second` is at or near a
+    threshold of rounding, T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `first` is the
+    operand of the outer fused multiply-add, `second` of the inner one.
     """
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:
@@ -107,8 +110,9 @@ def worst_add(
 
 
 def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
-    """A ratio whose product with `difference`, an int8 minus its zero point (17 bits), is at or near T, and an int16
-    zero point that brings the rounded product near the range of int8.
+    """A ratio whose product with `difference`, an int8 minus its zero point (17 bits), is at or near a threshold of
+    rounding, T = n + 1/2 +- half a unit in the last place; and an int16 zero point that brings the rounded product near
+    the range of int8.
     """
     ratio = _exact_ratio(rng, difference, 15)
     result = round(difference * float(ratio))
@@ -118,9 +122,9 @@ def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32
 def worst_multiply(
     rng: np.random.Generator, difference: int, operand: int, low: int, high: int
 ) -> tuple[np.float32, int]:
-    """A ratio and a zero point of the int8 `operand` with which combine_multiply is at or near T, with n in `low` ..
-    `high`. `difference`: the other int8 minus its zero point. Assumes that no zero point of the result is added before
-    rounding.
+    """A ratio, and a zero point of the int8 `operand`, with which combine_multiply is at or near a threshold of
+    rounding, T = n + 1/2 +- half a unit in the last place, with n in `low` .. `high`. `difference`: the other int8
+    minus its zero point. Assumes that no zero point of the result is added before rounding.
     """
     if rng.random() < 0.5:
         # The operand minus its zero point is a number of few bits, so that the ratio can be solved for.
@@ -137,8 +141,8 @@ def worst_multiply(
 
 
 def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> np.float32:
-    """A ratio whose product with `difference` is at or near T, with n of up to `most_bits` bits; an arbitrary ratio if
-    none was found.
+    """A ratio whose product with the integer `difference` is at or near a threshold of rounding, T = n + 1/2 +- half a
+    unit in the last place, with n of up to `most_bits` bits; an arbitrary ratio if none was found.
     """
     size = abs(difference) or 1
     odd = size // (size & -size)
@@ -161,8 +165,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Random remainders, int64 (n,), that are lost in rounding: converting (`mantissas` << `shift`) + remainder to
-    float32 gives `mantissas` << `shift`; ties included.
+    """Random remainders, int64 (n,), that rounding to float32 removes: (`mantissas` << `shift`) + remainder rounds to
+    `mantissas` << `shift`; ties included.
     """
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)
@@ -171,8 +175,9 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """A number modulo 2^`places` (its fraction) that is the fraction of T or near it; the number is a product of
-    `length` bits whose lowest `places` bits are the fraction.
+    """A number modulo 2^`places`, used as the lowest `places` bits (the fraction) of a product of `length` bits: it
+    makes the product equal to a threshold T (where a first rounding to float32 gives a tie) or differ from T in few
+    bits.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
@@ -193,7 +198,7 @@ def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.
 
 
 def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
-    """The threshold T for a random n in `low` .. `high`."""
+    """The threshold T = n + 1/2 +- half a unit in the last place, for a random n in `low` .. `high`."""
     tie = int(rng.integers(low, high + 1)) + 0.5
     return tie + float(np.spacing(np.float32(abs(tie)))) / 2 * int(rng.choice((-1, 1)))
 

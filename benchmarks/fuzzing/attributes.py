@@ -71,7 +71,9 @@ def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def _change(draw: Draw, builder: Builder, node: onnx.NodeProto) -> tuple[str, ...]:
-    """Changes the node; returns the name of the attribute that is now wrong, or the wrong text."""
+    """Adds a wrong attribute to the node, or gives an attribute a wrong text. Returns texts of which a command's
+    message must contain one: the attribute's name or the wrong text.
+    """
     texts = [
         entry
         for entry in node.attribute

@@ -73,7 +73,7 @@ TEXTS = (
 
 
 class Draw:
-    """The random numbers of one case; they depend only on kind, seed and index."""
+    """The random generator of one case; its numbers depend only on kind, seed and index of the case."""
 
     def __init__(self, kind: str, seed: int, index: int) -> None:
         self.rng = np.random.default_rng([*kind.encode(), seed, index])
@@ -91,15 +91,15 @@ class Draw:
         return choices[self.below(len(choices))]
 
     def integer(self) -> int:
-        """Mostly a small integer, else one of `INTEGERS`."""
+        """A random integer: mostly from -2 to 6, otherwise one of the extreme values `INTEGERS`."""
         return self.below(9) - 2 if self.chance(0.6) else self.of(INTEGERS)
 
     def float(self) -> float:
-        """A common float, or one of `FLOATS`."""
+        """A random float: normally distributed, or one of the special values `FLOATS`."""
         return float(np.float32(self.rng.normal())) if self.chance(0.4) else self.of(FLOATS)
 
     def shape(self, ranks: Sequence[int] = (0, 1, 2, 3, 4, 5), greatest: int = 6) -> tuple[int, ...]:
-        """A shape of small sizes."""
+        """A random shape with one of `ranks` and sizes from 1 to `greatest`."""
         return tuple([1 + self.below(greatest) for _ in range(self.of(ranks))])
 
 

@@ -100,7 +100,9 @@ def _features(row: Synthesized, module: str) -> Mapping[str, float]:
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
-    """Nanoseconds of the longest path to each place of PATHS, by feature."""
+    """For each kind of timing path in PATHS, its delay by feature, in nanoseconds; fitted to the machines that have
+    such a path.
+    """
     found: Costs = {}
     for place, (_, names) in PATHS.items():
         have = [row for row in rows if place in row.ends]

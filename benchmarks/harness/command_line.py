@@ -23,12 +23,13 @@ from vdla.util.errors import CodeError, UserError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One argument of a script: an option if its name begins with dashes, else a positional one.
+    """One argument of a script: an option if its name begins with dashes, else a positional argument.
 
-    `type` to `metavar` and `required` are argparse's. A `flag` has no value and is true if it is given; a `repeated`
-    option may be given several times and collects its values. At most one option of a `group` may be given. A value may
-    not be below `least`, and must be one of `known` (unless that is empty), whose members messages call `kind`. With a
-    `part` option, which selects some of the rows, results cannot be written: the file must have all rows.
+    The fields from `type` to `metavar`, and `required`, have the meaning that argparse gives them. A `flag` has no
+    value and is true if it is given; a `repeated` option may be given several times and collects its values. At most
+    one option of a `group` may be given. A value must be at least `least`, and must be one of `known` unless `known` is
+    empty; error messages call it a `kind`. With a `part` option, which selects some of the rows, results cannot be
+    written, because a file of results must have all rows.
     """
 
     name: str

@@ -68,12 +68,12 @@ class Rest:
 
 
 def row_features(row: Row, machines: Mapping[str, Config]) -> dict[str, float]:
-    """The features of a replayed program."""
+    """The energy model's features of a replayed program, from its events and its numbers of changing operand bits."""
     return features_of(machines[row["machine"]], Events(**row["events"]), row["changes"])
 
 
 def measured(row: Row) -> dict[str, float]:
-    """Replayed energy of a program's data, without clock pins, in picojoules by part of the machine."""
+    """Replayed energy of switching data (without clock pins) of a program, in picojoules by part of the machine."""
     return {name: values[0] for name, values in row["picojoules"].items()}
 
 
@@ -131,7 +131,7 @@ def clock_of(library: Library) -> float:
 
 
 def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[str, float]:
-    """Predicted picojoules of a program's data, by part."""
+    """Predicted energy of switching data (without clock pins) of a program, in picojoules by part of the machine."""
     features = row_features(row, machines)
     return {part: sum(c * features[name] for name, c in own.items()) for part, own in costs.items()}
 

@@ -26,7 +26,9 @@ class TilesError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """Candidates of one workload. `knobs`: columns of its space's axes; `seconds`: the candidates' times on a card."""
+    """Measured candidates of one workload. `knobs`: for each axis of the workload's space, the values of all
+    candidates; `seconds`: the candidates' times on a GPU.
+    """
 
     name: str
     target: GpuTarget

@@ -38,8 +38,8 @@ def networks_text(document: Document) -> str:
 
 
 def exported_text(document: Document) -> str:
-    """A table of networks exported from PyTorch and partitioned between accelerator and processor: the largest
-    difference of a part's outputs from ONNX Runtime with the same inputs.
+    """A table of networks exported from PyTorch and partitioned between accelerator and processor, with the largest
+    difference of any region's outputs from ONNX Runtime's on the same inputs.
     """
     lines = [
         f"{document['right']} of {len(document['rows'])} right. A part is a stretch of the network on one side.",

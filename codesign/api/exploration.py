@@ -39,9 +39,9 @@ Model = str | Path | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Explored:
-    """The result of a search. Cycles are exact; area, clock and energy are predicted by models fitted to syntheses and
-    to switching activity; or area and energy come from a table of components. `document` and the report name the source
-    of each figure.
+    """The result of a search. Cycles are exact. Area, clock and energy are predicted by models fitted to syntheses and
+    to switching activity, or area and energy come from a table of components; `document` and the report name the source
+    of each number.
     """
 
     exploration: Exploration
@@ -211,7 +211,7 @@ class Comparison:
 
     @property
     def machines(self) -> tuple[Config, Config]:
-        """Both configurations."""
+        """The configurations of both compared machines."""
         return self.compared.machines
 
     @property
@@ -275,7 +275,7 @@ def compare(
 
 
 def _file(machine: Config | str | Path) -> Path | None:
-    """The file that a machine was read from; None for presets and configurations."""
+    """The TOML file from which `machine` is read; None for a preset or a configuration."""
     return None if isinstance(machine, Config) or str(machine) in PRESETS else Path(machine)
 
 

@@ -12,24 +12,28 @@ from vdla.isa.config import Config, load_config
 
 @dataclass(frozen=True, slots=True)
 class Intrinsics:
-    """The operations that one configuration's units compute in one step."""
+    """The accelerator's intrinsics for one configuration: operations that its units compute in one step."""
 
     config: Config
 
     @property
     def gemm(self) -> IntrinsicDeclaration:
-        """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]."""
+        """The GEMM intrinsic: acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]; B is the
+        batch, ci and co are the numbers of input and output channels in a block.
+        """
         return declared.gemm(self.config)
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
-        """One vector of STORE.POST, out int8[B, co] from acc and par int32[2, co]; and the attributes of the store.
+        """The intrinsic of STORE.POST, which requantizes one vector while it is stored (out int8[B, co] from acc
+        int32[B, co] and par int32[2, co]), and the attributes of the store.
 
-        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.post())`.
+        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.post())`. `post`: constants of the store, by default
+        `Post()`.
         """
         constants = Post() if post is None else post
         return declared.post(self.config, constants), declared.post_attributes(constants)
 
 
 def accelerator(config: Config | str = "vta") -> Intrinsics:
-    """The intrinsics of a configuration."""
+    """The intrinsics of an accelerator configuration: a `Config`, a preset's name or a TOML file."""
     return Intrinsics(config if isinstance(config, Config) else load_config(config))

@@ -27,7 +27,7 @@ class Tuned:
 
     @property
     def book(self) -> RecordBook:
-        """The best records, for `compile(model, records=...)`."""
+        """The best record of each workload, for `compile(model, records=...)`."""
         from vdla.compiler.records.book import read_book
 
         return read_book([self.records])[0]

@@ -103,8 +103,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 @functools.cache
 def _command() -> Any:
-    """The commands with their options. If there are many commands, collecting these takes typer longer than running one
-    command.
+    """The click command of `vdla` with all subcommands and their options. With many subcommands, typer takes longer to
+    collect the options than a subcommand takes to run.
     """
     return typer.main.get_command(app)
 

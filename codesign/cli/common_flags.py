@@ -85,7 +85,9 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 def before_a_command(
     version: VersionOption = False, quiet: QuietOption = False, verbose: VerboseOption = False
 ) -> None:
-    """What does a network cost on an accelerator, why, and what if either changes?"""
+    """A toolkit for tensor accelerators: the cost of a network on an accelerator, its causes, and the effect of changes
+    to the network or the hardware.
+    """
 
 
 class Command(TyperCommand):

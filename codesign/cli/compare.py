@@ -34,9 +34,9 @@ def compare(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Sets two machines side by side: exact cycles, area and energy by unit and layer, and what the difference is from.
+    """Compares two machines: exact cycles, area and energy by unit and layer, and the causes of the differences.
 
-    Area, clock and energy follow from models of syntheses and of switching.
+    Area, clock and energy are predicted by models, fitted to syntheses and to switching activity.
     """
     from ..api.exploration import compare as both
     from ..explore.metrics import METRICS, rungs_of

@@ -71,10 +71,11 @@ def compile_model(
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles an ONNX model, float32 or quantized, for a processor or a GPU, for `vdla run FILE.tar` or C programs.
+    """Compiles an ONNX model, float32 or quantized, for a processor or a GPU, into a file for `vdla run FILE.tar` or
+    for C programs.
 
-    With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes. With
-    --length, on both: one file for inputs of any length in a range.
+    With --target vdla, compiles a quantized model for the accelerator, into the program that `vdla run --program-out`
+    writes. With --length, for any target: writes one file for inputs of any length in a range.
     """
     if dim or constant:
         check_destination(output, inputs=(model,))

@@ -40,7 +40,9 @@ def cosim(
     ] = Path("cosim-mismatch"),
     json: JsonOption = False,
 ) -> None:
-    """Runs random and mutated programs on simulator and RTL and compares all of it; exit 1 if anything differs."""
+    """Runs random and mutated programs on simulator and RTL and compares all results of both; exits 1 if any result
+    differs.
+    """
     if programs < 1:
         raise UserError(f"--programs {programs}: at least 1 program is needed")
     if jobs < 1:

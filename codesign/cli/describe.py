@@ -43,7 +43,7 @@ def config(
     technology: TechnologyOption = "models",
     json: JsonOption = False,
 ) -> None:
-    """Checks a configuration and prints what follows from it: depths, field widths, storage, data path."""
+    """Checks a configuration and prints its derived properties: memory depths, field widths, storage, data path."""
     if fields:
         from vdla.isa.describe import field_table
 

@@ -35,7 +35,7 @@ class Interrupts:
         self.number: int | None = None
         """The first signal that arrived."""
         self.processes: dict[int, int] = {}
-        """The `descendants` when it arrived."""
+        """Descendants of this process at the time of that signal, by process number (`util.descendants`)."""
         self._last = last
         self._since = 0.0
         self._before: dict[int, Any] = {}

@@ -113,12 +113,14 @@ class Steps:
     """Progress of a long command on standard error: shows each step as a bar or as a line, or shows nothing."""
 
     def __init__(self, progress: Progress | None, lines: bool = False) -> None:
-        """`progress` shows bars; if it is None, `lines` prints a line when a step begins."""
+        """`progress`: the display on which steps are shown as bars. If it is None, a line is printed when a step
+        begins, if `lines` is set.
+        """
         self._progress = progress
         self._lines = lines
         self._task: TaskID | None = None
         self.doing: str | None = None
-        """The current step."""
+        """Name of the current step; None before the first step."""
 
     def begin(self, text: str, total: int | None = None) -> None:
         """Ends the current step and begins the one called `text`, with `total` parts if that is known."""

@@ -39,8 +39,8 @@ class Stopped(Exception):
 def run_process(program: bool) -> int:
     """Runs `sys.argv`, prints its messages and returns the exit code.
 
-    With `program`, the process consists of this call: its streams and signals are replaced, and a signal that ended the
-    command ends the process here. Exceptions that are defects of the toolkit are not caught.
+    With `program`, this process exists only for this command: its standard streams and signal handlers are replaced,
+    and if a signal ended the command, the process ends here. Exceptions that are defects of the toolkit are not caught.
     """
     with Interrupts(last=program) as interrupts:
         try:

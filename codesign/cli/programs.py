@@ -117,7 +117,9 @@ def check(
     memory: MemoryOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Proves a program sound, or says why not: encodings, bounds, tokens, deadlock, races. Exits 2 on findings."""
+    """Checks a program without running it: encodings, bounds, tokens, deadlock, races. Exits 2 if there are
+    findings.
+    """
     from vdla.isa.check import check as find
 
     program = open_program(source, config, memory)

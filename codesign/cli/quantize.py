@@ -127,11 +127,12 @@ def quantize(
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses.
+    """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and reports the quantization error of
+    each layer.
 
-    With --budget it decides layer by layer, from the error on held-out samples against latency or energy on a machine:
-    what stays float, which tensors are symmetric, which weights have one scale. A search that was interrupted goes on
-    where it ended when the command is given again with the same DIR.
+    With --budget, searches for a decision for each layer, from the error on held-out samples against latency or energy
+    on a machine: which layers stay float, which tensors are symmetric, which weights have one scale. To continue an
+    interrupted search, give the command again with the same DIR.
     """
     from ..dimensions import sized_model
     from ..quantize_run import parse_choices

@@ -21,7 +21,7 @@ def report(
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Writes report.html, tables and pictures of a study again, also of one that was killed."""
+    """Writes report.html, tables and pictures of a study again, also of a study whose search was killed."""
     from ..api.exploration import load_study
 
     if verify_front:

@@ -95,7 +95,7 @@ def shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
 
 
 def print_outputs(console: PlainConsole, results: Mapping[str, np.ndarray]) -> None:
-    """Prints a line for each output."""
+    """Prints one line for each output array of the network: name, dtype and shape."""
     for name, array in results.items():
         console.print(f"output {name}: {array.dtype} {list(array.shape)}")
 

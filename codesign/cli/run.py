@@ -118,10 +118,11 @@ def run(
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
+    """Compiles a quantized ONNX model, simulates it, checks its outputs and reports the cycles of each layer by cause.
 
-    With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
-    where the time went. With --device cpu or cuda:0, or what `vdla compile` wrote: runs it on this processor or a GPU.
+    With --target vdla,llvm, runs any model: the operators that the accelerator does not support run on this processor,
+    and the report has the time of each part. With --device cpu or cuda:0, or for a file that `vdla compile` wrote, runs
+    the network on this processor or on a GPU.
     """
     if model.suffix == ".tar":
         from vdla.compiler.runtime.lengths_archive import is_lengths_archive

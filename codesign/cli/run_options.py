@@ -80,9 +80,9 @@ FOR_ALL = (
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "technology", "partition", "vthreads", "repeat", "threads", "no_cache")
-"""Parameters of `vdla run` that apply to all devices (FOR_ALL), to processors, to GPUs, and to models that are
-partitioned between accelerator and processor (FOR_DIVIDED). The accelerator alone has all parameters except those of
-FOR_CPU and `partition`.
+"""FOR_ALL, FOR_CPU, FOR_GPUS, FOR_DIVIDED: parameters of `vdla run` that apply to all devices, to processors, to GPUs,
+and to models that are partitioned between accelerator and processor. The accelerator alone has all parameters except
+those of FOR_CPU and `partition`.
 """
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")
 """Parameters for models on processors and GPUs; they do not apply to networks that are already compiled."""
@@ -143,7 +143,9 @@ def check_target(target: str, targets: Targets, kind: Device, device: str | None
 
 
 def refuse_interpreter(check: Check, device: Device) -> None:
-    """Raises UserError if outputs on a processor or a GPU shall be compared with the interpreter."""
+    """Raises UserError if `check` demands a comparison with our interpreter, but the outputs are from a processor or a
+    GPU.
+    """
     if check is Check.interpreter:
         where = "GPUs" if device is Device.gpu else "processors"
         raise UserError(f"--check interpreter is for the accelerator; on {where} take --check onnxruntime")

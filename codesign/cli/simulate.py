@@ -139,10 +139,11 @@ def sim(
 
 
 def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Config, np.ndarray, np.ndarray]:
-    """Configuration, instructions and memory image of a program.
+    """(configuration, instructions, memory image) of a program.
 
-    A binary program contains all three, a text the last two, a `.hex` file only instructions; `config` and `memory`
-    give the rest. Raises UserError, also if `config` is given for a program that has its own.
+    A binary program file contains all three, an assembler text only instructions and image, a `.hex` file only
+    instructions. The arguments `config` and `memory` supply the missing ones. Raises UserError, also if `config` is
+    given for a program that has its own configuration.
     """
     if memory is not None:
         machine = load_config(config or "vta")

@@ -72,12 +72,13 @@ def synth(
     """Resources by unit (Yosys), and the clock (nextpnr, ECP5 only). Exits 1 if the device cannot hold the design.
 
     `--for cells`: area by unit in standard cells, memories as macros, and the longest path (OpenSTA) without wires.
-    Each Verilog module is mapped once, and what was mapped before comes from the cache.
+    Each Verilog module is mapped once; results of earlier runs come from the cache.
 
-    Everything is counted in the flattened design: registers, multipliers and memories where they stand, a lookup
-    table with the first register, multiplier or carry chain it leads to. The clock is measured from register to
-    register: every port of the accelerator ends in a register of a module around it, which is not counted.
-    For xc7 there are counts only. `--paths` tells in minutes where a clock will be lost; its nanoseconds are guesses.
+    All counts are of the flattened design: registers, multipliers and memories count for the unit that contains them, a
+    lookup table for the unit of the first register, multiplier or carry chain that it drives. The clock is measured
+    from register to register: every port of the accelerator ends in a register of a module around it, which is not
+    counted. For xc7 there are counts only. `--paths` shows within minutes which paths limit the clock; its delays in
+    nanoseconds are rough estimates.
     """
     machine = load_config(config)
     if seeds < 1:

@@ -51,7 +51,7 @@ def synthesize_cells(
 
 
 def print_cells(document: dict[str, Any]) -> None:
-    """Prints the results as tables."""
+    """Prints the results of `synthesize_cells` as tables."""
     console = text_console()
     library = document["library"]
     title = (
@@ -90,7 +90,7 @@ def print_cells(document: dict[str, Any]) -> None:
 
 
 def show_cells(document: dict[str, Any], json: bool) -> None:
-    """Prints the results as JSON or as tables."""
+    """Prints the results of `synthesize_cells` as JSON if `json`, else as tables."""
     if json:
         print_json(document)
     else:

@@ -33,9 +33,9 @@ class NetworkFigures:
     """Figures of one launch of a network. Cycles are exact; `energy` in microjoules by unit follows from the
     simulator's events and the coefficients of a model or a table.
 
-    `schedules` are the knobs, by node, of layers whose schedule is not their template's; `before` is the number of
-    cycles if all layers have their templates' schedules (None: the network does not run with these, or no layer has
-    another schedule).
+    `schedules`: the knobs, by node, of layers that have another schedule than their template's default. `before`: the
+    number of cycles if all layers have the default schedules (None: the network does not run with these, or no layer
+    has another schedule).
     """
 
     cycles: int
@@ -165,8 +165,8 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
-    """Schedules as the JSON value [[names of nodes, their common knobs], ...]; nodes with their template's own schedule
-    are left out.
+    """Schedules as the JSON value [[names of nodes, knobs that these nodes share], ...]; nodes with their template's
+    own schedule are left out.
     """
     if not item.schedules:
         return {}

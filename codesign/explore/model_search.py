@@ -65,8 +65,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A prediction of an objective (`predicted`) and its evaluation (`found`), as base-2 logarithms; `half` is half the
-    width of the 90% interval.
+    """A predicted value of an objective (`predicted`) and the value found by evaluation (`found`), as base-2
+    logarithms; `half` is half the width of the 90% interval.
     """
 
     metric: str

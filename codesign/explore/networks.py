@@ -21,9 +21,9 @@ MOST_WEIGHT = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network of a study: its fused graph, the bytes of its model (for other processes), and its weight in sums.
-    `file` is the path of the model, empty if it was no file. `kept` caches kernels that were lowered for one machine,
-    for use on other machines.
+    """A network of a study: its fused graph, the bytes of its model (for other processes), and its weight in sums over
+    the study's networks. `file` is the path of the model, empty if it was no file. `kept` caches kernels that were
+    lowered for one machine, for use on other machines.
     """
 
     name: str

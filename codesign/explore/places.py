@@ -50,7 +50,7 @@ class Place:
 
 
 HERE = Place()
-"""Evaluation in this process."""
+"""The place for evaluation in this process."""
 
 
 class Evaluator(Protocol):
@@ -112,7 +112,7 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
 
 
 def _figures(result: Result) -> Figures:
-    """The figures in a result; `failed` if the worker died or took too long."""
+    """The figures in a worker's result; their `failed` is set if the worker died or took too long."""
     if result.figures is None:
         return Figures(failed=result.error or "was not evaluated")
     return from_json(result.figures)

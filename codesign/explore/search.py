@@ -177,7 +177,7 @@ STRATEGIES: Mapping[str, Callable[[Problem], Strategy]] = {
     "nsga2": _optuna("nsga2"),
     "tpe": _optuna("tpe"),
 }
-"""Strategies by name."""
+"""Functions that make a search strategy for a problem, by name of the strategy."""
 
 
 def strategy_of(name: str, problem: Problem) -> Strategy:

@@ -35,7 +35,7 @@ from vdla.util.files import MOST_TEXT_BYTES, read_file
 from .expressions import Expression, parse_expression
 
 MOST_VALUES = 4096
-"""Largest number of values of one field."""
+"""Largest number of values that one field of a space may have."""
 MOST_LOOKED_AT = 4096
 """Number of points that are examined before a space counts as empty."""
 Value = int | tuple[str, ...]
@@ -149,7 +149,7 @@ def size_text(value: int | str) -> str:
 
 
 def plain(fields: Mapping[str, Value]) -> dict[str, Any]:
-    """Fields as JSON values."""
+    """The fields of a machine as JSON values, by name."""
     return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
 
 

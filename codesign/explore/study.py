@@ -137,7 +137,7 @@ class Study:
     def judged(
         self, number: int, fields: dict[str, Value], machine: Config | None, figures: Figures
     ) -> Design:
-        """A design with its objectives and its excess over the constraints, computed from its figures."""
+        """The design with the given figures: computes its objectives and its excess over the constraints."""
         values = [self.value(metric, machine, figures) for metric in self.objectives]
         objectives = tuple([value for value in values if value is not None])
         if not objectives:
@@ -165,7 +165,7 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """The result of a design, in the form in which the strategy gets it."""
+        """The result of a design as a `Told`, the form in which the search strategy gets it."""
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
             point=point,
@@ -236,7 +236,9 @@ def explore(
             records = {**read_records(folder / RECORDS), **records}
 
         def keep(key: str, design: Design) -> bool:
-            """Records the figures of a design that is a machine; returns whether they are new."""
+            """Records the figures of `design` under `key`, if the design is a valid machine; returns whether the
+            figures are new.
+            """
             if design.machine is None or (place := (key, design.machine.digest)) in records:
                 return False
             records[place] = design.figures

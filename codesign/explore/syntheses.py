@@ -41,12 +41,12 @@ class Synthesis:
 
     @property
     def node(self) -> str:
-        """The library's node as text."""
+        """The technology node of the library as text, such as "180 nm"."""
         return node_text(self.library, self.node_nm)
 
 
 Syntheses = Mapping[str, Synthesis]
-"""Syntheses by digest of the machine."""
+"""Results of synthesis by digest of the machine."""
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
@@ -84,7 +84,9 @@ def _synthesis(value: Mapping[str, Any]) -> Synthesis:
 
 
 def append_synthesis(folder: Path, machine: str, synthesis: Synthesis) -> None:
-    """Appends a line for the machine with digest `machine`. Raises RecordError."""
+    """Appends the synthesis of the machine with digest `machine` to the file of syntheses in `folder`. Raises
+    RecordError.
+    """
     value = {
         "format": FORMAT,
         "machine": machine,
@@ -153,5 +155,7 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
 
 
 def _leaking(energy: Mapping[str, float], longer: float) -> dict[str, float]:
-    """Microjoules by unit of a launch whose duration grows by the factor `longer`."""
+    """`energy` (microjoules of a launch, by unit) after its duration has grown by the factor `longer`: the leakage is
+    multiplied by `longer`, the energy of the other units stays the same.
+    """
     return {unit: value * longer if unit == "leakage" else value for unit, value in energy.items()}

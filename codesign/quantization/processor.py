@@ -14,7 +14,7 @@ from vdla.util.errors import UserError
 
 FLOAT_BYTES, INT8_BYTES = 4, 1
 Shapes = Callable[[str], tuple[int, ...]]
-"""The shape of a tensor by its name."""
+"""Function that returns the shape of a tensor by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

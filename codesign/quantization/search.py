@@ -53,7 +53,7 @@ class Move:
     cost: float = 0.0
 
     def on(self, decisions: Decisions) -> Decisions:
-        """The decisions after this change."""
+        """`decisions` after this move (a change of one quantization decision)."""
         match self.kind:
             case "place":
                 return replace(decisions, floats=decisions.floats ^ {self.name})
@@ -65,7 +65,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Effect:
-    """Changes of noise and of cost that a move causes."""
+    """Changes of noise and of cost that are caused by a move (a change of one quantization decision)."""
 
     noise: float
     cost: float
@@ -143,7 +143,9 @@ class Search:
                 )
 
     def _pays(self, kind: Kind) -> bool:
-        """Whether changing only `kind` in a uniform start gives a lower cost or a lower error."""
+        """Whether an evaluated pair of uniform decisions that differ only in `kind` shows a gain: with symmetric types
+        ("type") or one scale for each tensor (other kinds), the cost or the error is lower.
+        """
         found = [(start, self.known[start]) for start in self._begun]
         for one, figures in found:
             for other, others in found:
@@ -170,7 +172,9 @@ class Search:
                 current, before = move.on(current), found
 
     def _around(self) -> Asking:
-        """Evaluates random changes of members of the front: the most promising one of each set of `DRAWN` changes."""
+        """Evaluates random changes of members of the front: draws sets of `DRAWN` changes and evaluates the most
+        promising change of each set.
+        """
         random, tries = Random(self.seed), 0
         while self.left > 0 and tries < MOST_TRIES:
             front = self.front()

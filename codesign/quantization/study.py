@@ -94,7 +94,7 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """Uniform decisions by name; of those with equal effect only the first."""
+        """The uniform decisions (equal for all layers) by name; of several with equal effect only the first."""
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(

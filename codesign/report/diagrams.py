@@ -35,12 +35,12 @@ class _Box:
 
     @property
     def x(self) -> float:
-        """Horizontal centre."""
+        """Horizontal centre of the box, in the diagram's units."""
         return (self.left + self.right) / 2
 
     @property
     def y(self) -> float:
-        """Vertical centre."""
+        """Vertical centre of the box, in the diagram's units."""
         return (self.bottom + self.top) / 2
 
 

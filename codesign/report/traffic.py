@@ -153,7 +153,9 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Key, begin and end of the given pieces; consecutive pieces of one key that are adjacent are merged."""
+    """(key, begin, end) of the pieces [start, start + length), in which consecutive pieces that have the same key and
+    are adjacent are merged to one.
+    """
     end = start + length
     first = np.ones(len(key), bool)
     first[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])

@@ -76,7 +76,7 @@ class CellModel:
 
     @property
     def node(self) -> str:
-        """The library's node as text."""
+        """The technology node of the library as text, such as "180 nm"."""
         return node_text(self.library, self.node_nm)
 
     def predict(self, config: Config) -> CellFigures:
@@ -181,6 +181,6 @@ def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
 
 @cache
 def shipped_cell_model() -> CellModel:
-    """The model shipped with the package."""
+    """The model of area and longest paths that is shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "cell_model.json").read_text(encoding="utf-8")
     return parse_cell_model(json.loads(text))

@@ -69,7 +69,7 @@ class Components:
 
 @cache
 def shipped_components() -> Components:
-    """The table shipped with the package."""
+    """The table of components that is shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "components.toml").read_bytes()
     return _parse(text, "components.toml")
 

@@ -67,7 +67,7 @@ class EventEnergy:
 
     @property
     def node(self) -> str:
-        """The library's node as text."""
+        """The technology node of the library as text, such as "180 nm"."""
         return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
@@ -114,6 +114,6 @@ def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
 
 @cache
 def shipped_event_energy() -> EventEnergy:
-    """The coefficients shipped with the package."""
+    """The coefficients of switching energy that are shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "event_energy.json").read_text(encoding="utf-8")
     return parse_event_energy(json.loads(text))

@@ -36,18 +36,20 @@ def _none() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Counts of one launch (run of a program). An operation processes whole vectors. Numbers of operations:
-    `overwriting`: array operations that read no accumulator; `swept`: the part of `taps` in sweeps; `slow`: ALU
-    operations that shift or multiply; `two`: ALU operations that read two accumulators. Numbers of vectors:
-    `window_reads`: accumulator vectors that the store unit reads; `stored`: vectors that it stores; `chained`: stored
-    vectors that go to the chain memory; `combined`: stored vectors with an operand. `read` (by kind) and `written` are
-    bytes on the bus.
+    """Counts of events in one launch (run of a program). An operation processes whole vectors.
 
-    `issued`: number of instructions by unit; `settings`: of CONFIG instructions of the store unit; `posts`: of
-    STORE.POST instructions; `runs`: of contiguous pieces of DRAM by `MOVERS`; `busy`: of cycles in which load and store
-    unit are busy; `kept_lanes`: of accumulator lanes that an array with the extension `fold` leaves unchanged; `held`:
-    of reads of micro-ops, input vectors and weight tiles from the same address as in the previous operation (only
-    instructions with a single micro-op are counted).
+    - Array operations: `gemm`, `depthwise`, `taps`: numbers by mode; `swept`: operations of `taps` in sweeps;
+      `overwriting`: operations that read no accumulator; `kept_lanes`: accumulator lanes that an array with the
+      extension `fold` leaves unchanged.
+    - ALU operations: `alu`: all; `slow`: shifts and multiplications; `two`: operations that read two accumulators.
+    - Vectors: `window_reads`: accumulator vectors that the store unit reads; `stored`: vectors that it stores;
+      `chained`: stored vectors that go to the chain memory; `combined`: stored vectors with an operand.
+    - Instructions: `issued`: number by unit; `settings`: CONFIG instructions of the store unit; `posts`: STORE.POST
+      instructions.
+    - Bus: `read` (by kind) and `written`: bytes; `runs`: contiguous pieces of DRAM by kind of transfer (`MOVERS`).
+    - `busy`: cycles in which the load unit, and the store unit, are busy.
+    - `held`: reads of micro-ops, input vectors and weight tiles from the same address as in the previous operation;
+      only instructions with a single micro-op are counted.
     """
 
     cycles: int

@@ -94,7 +94,9 @@ def rung(config: Config) -> str:
 
 
 def described() -> str:
-    """A sentence on the sources of energy."""
+    """A sentence on the sources of the energies that the model of switching predicts, and on the parts that it leaves
+    out.
+    """
     model, rates = shipped_event_energy(), shipped_rates()
     return (
         f"energy: per event, fitted to replays of netlists in {model.library} ({model.node}, "

@@ -99,6 +99,6 @@ def parse_rates(value: Mapping[str, Any]) -> OperandRates:
 
 @cache
 def shipped_rates() -> OperandRates:
-    """The rates shipped with the package."""
+    """The rates of changing operand bits that are shipped with the package."""
     text = (resources.files("vdla.codesign.technology") / "operand_rates.json").read_text(encoding="utf-8")
     return parse_rates(json.loads(text))

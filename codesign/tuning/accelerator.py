@@ -41,8 +41,8 @@ TEMPLATE = "template"
 
 
 class AcceleratorTunable(Tunable[Workload]):
-    """The accelerator `config` as a `target.Tunable`. `task` gives the task of a workload, with a cache of scheduled
-    programs.
+    """The accelerator with configuration `config` as a target of the tuner (`target.Tunable`). `task(workload)` returns
+    the `AcceleratorTask` of a workload, which caches its scheduled programs.
     """
 
     in_place = True
@@ -58,7 +58,7 @@ class AcceleratorTunable(Tunable[Workload]):
 
     @property
     def templates(self) -> Templates[Config, Workload]:
-        """The accelerator's templates."""
+        """The schedule templates of the accelerator."""
         return VDLA
 
     @property
@@ -72,7 +72,7 @@ class AcceleratorTunable(Tunable[Workload]):
         return {"target": "vdla", "config": self.target.name, "warnings": list(self.target.warnings)}
 
     def named(self, name: str) -> Sequence[Workload]:
-        """The int8 workload with this name."""
+        """The int8 workload that the text `name` describes (`workload_names.FORMS`), alone in a sequence."""
         return (accelerator_workload(name, self.target),)
 
     def network(self, path: Path) -> TunableNetwork[Workload]:

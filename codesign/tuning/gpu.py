@@ -71,7 +71,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         }
 
     def named(self, name: str) -> Sequence[CudaWorkload]:
-        """The float32 workloads with this name."""
+        """The float32 workloads that the text `name` describes (`workload_names.FORMS`), one for each method to compute
+        them.
+        """
         return cuda_workloads(name, self.target)
 
     def workers(

@@ -41,7 +41,8 @@ STARTS = 8
 
 
 TaskOf = Callable[[Workload], AcceleratorTask]
-"""Gives the task of a workload."""
+"""Function that returns the `AcceleratorTask` of a workload: its schedule space and its tensor program on one machine.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

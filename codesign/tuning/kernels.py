@@ -48,7 +48,9 @@ all its layers.
 
 NetworkT = TypeVar("NetworkT", bound=Executable)
 Load = Callable[[Path, ChosenKnobs[Any] | None], tuple[NetworkT, int]]
-"""Compiles the network in a file with the knobs of records, and loads it; returns it with the number of its kernels."""
+"""Function that compiles the network in a file, with the knobs of tuning records, and loads it; returns (the loaded
+network, number of its kernels).
+"""
 
 
 class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
@@ -67,7 +69,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
     @property
     def templates(self) -> Registry[TargetT, KernelT]:
-        """The templates for workloads of this target."""
+        """The schedule templates for workloads of this target."""
         return self.lowering.templates
 
     def network(self, path: Path) -> TunableNetwork[KernelT]:

@@ -116,8 +116,8 @@ def _job(target: Tunable[WorkloadT], subject: Subject[WorkloadT], run: Run, read
 
 
 def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[History]:
-    """Makes the trials of all jobs; returns their histories. A job without any legal schedule is skipped, so that the
-    template's choice remains. Raises UserError if all jobs are such.
+    """Runs the trials of all jobs; returns their histories. A job whose space has no legal schedule is skipped, so that
+    its workload has the template's own choice. Raises UserError if every job is skipped.
     """
     options = run.options
     plan = Plan(

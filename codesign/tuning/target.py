@@ -43,7 +43,7 @@ class Run:
 
     @property
     def records(self) -> list[Record]:
-        """The known records and the new ones."""
+        """The records from before this run, then the new ones."""
         return [*self.known, *self.written]
 
 
@@ -112,7 +112,7 @@ class Tunable(ABC, Generic[WorkloadT]):
     @property
     @abstractmethod
     def templates(self) -> Templates[Any, WorkloadT]:
-        """The templates for workloads of this target."""
+        """The schedule templates for workloads of this target."""
 
     @property
     @abstractmethod

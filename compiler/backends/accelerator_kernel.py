@@ -1,4 +1,4 @@
-"""One scheduled tensor expression as a program of the accelerator: each run is one launch of the simulator."""
+"""Compiles one scheduled tensor expression to a program of the accelerator; each run is one launch on the simulator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from ..templates.vdla.lower import pipeline
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KernelExecutable(Readable):
-    """A tensor expression as a program: `inputs` and `outputs` are segments of its memory image, by name."""
+    """A tensor expression compiled to a program of the accelerator. The program's memory image has a segment of the
+    same name for each of `inputs` and `outputs`.
+    """
 
     name: str
     program: MachineProgram
@@ -38,11 +40,13 @@ class KernelExecutable(Readable):
     outputs: tuple[Port, ...]
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One launch on the simulator."""
+        """The outputs of one launch on the simulator, by name."""
         return self.launch(inputs)[1]
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
-        """One launch: its timing and, with `inputs`, its outputs; without `inputs` no data are computed."""
+        """One launch on the simulator: its timing, and its outputs by name. Without `inputs` only timing is simulated,
+        and there are no outputs.
+        """
         memory = self.program.image.copy()
         if inputs is not None:
             check_inputs(self.name, self.inputs, inputs)
@@ -60,14 +64,16 @@ class KernelExecutable(Readable):
         return result, outputs
 
     def texts(self) -> Texts:
-        """The instructions as text, by layer if there are layers."""
+        """The instructions as text, grouped by layer if the program has layers."""
         return {"instructions": lambda: instructions_text(self.program)}
 
 
 def _compile_alone(program: Program, config: Config, *, virtual_threads: int = 2) -> Alone:
-    """A scheduled program as a program of the accelerator `config` that runs once, its parameters zero.
+    """Compiles a scheduled program to an accelerator program for a single launch, whose memory image holds zeros for
+    all parameters.
 
-    `virtual_threads` as of `compile_program`. Raises LegalityError, EmissionError and PlacementError.
+    `virtual_threads`: number of overlapping copies of each scratchpad buffer (2: double buffering). Raises
+    LegalityError, EmissionError and PlacementError.
     """
     copies = dict.fromkeys(scratchpad_depths(config), virtual_threads)
     lowered = run_pipeline(program, pipeline(config, copies))
@@ -75,9 +81,10 @@ def _compile_alone(program: Program, config: Config, *, virtual_threads: int = 2
 
 
 def build_kernel(schedule: Schedule | Program, config: Config, virtual_threads: int) -> KernelExecutable:
-    """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic.
+    """Compiles a scheduled expression to an accelerator program of its own. Each of its innermost statements must be a
+    copy into a scratchpad or an intrinsic.
 
-    Raises UserError for other leaves.
+    Raises UserError for any other statement.
     """
     program = schedule.program if isinstance(schedule, Schedule) else schedule
     try:

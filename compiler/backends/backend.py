@@ -1,6 +1,6 @@
-"""The protocol of targets (`Backend`); `registry.BACKENDS` has them all.
+"""The protocol that every target implements (`Backend`); `registry.BACKENDS` lists the implementations.
 
-No code outside a backend depends on which backend it is.
+Code outside of this folder treats all backends alike, through the protocol.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The first word of this backend's targets."""
+        """The first word of this backend's target strings, such as "llvm" in "llvm -mcpu=..."."""
         ...
 
     def compile(self, model: Source, options: CompileOptions) -> Executable:
-        """An ONNX model, compiled. Raises UserError, which names the node at fault and says what to do."""
+        """Compiles an ONNX model. Raises UserError, which names the unsupported node and suggests a remedy."""
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """A scheduled tensor expression, compiled; a program without a schedule gets the backend's default schedule.
+        """Compiles a scheduled tensor expression; a program without a schedule gets the backend's default schedule.
 
-        Its inputs are the parameters that it reads, its outputs those that it writes. Raises UserError if the schedule
-        does not fit this target.
+        The executable's inputs are the parameters that the program reads, its outputs those that it writes. Raises
+        UserError if the schedule does not fit this target.
         """
         ...
 

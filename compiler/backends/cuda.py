@@ -76,11 +76,13 @@ class CudaCompiler:
         return {"arch": target.arch, "tf32": target.tensor_float}
 
     def decided(self) -> Mapping[str, Any]:
-        """The GPU's description and the version of NVIDIA's compiler."""
+        """The settings that determine an archive's bytes: the GPU's description and the version of NVIDIA's
+        compiler.
+        """
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """The remark that a quantized model computes in float32; None for other models."""
+        """A remark for the user that a quantized model computes in float32; None for other models."""
         return QUANTIZED if is_quantized(model) else None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
@@ -221,7 +223,9 @@ class EmulatedCudaDevice(CudaCompiler):
         return f"{self.target.arch}, {EMULATED}"
 
     def decided(self) -> Mapping[str, Any]:
-        """The descriptions of the GPU and of the processor that computes in its place."""
+        """The settings that determine an archive's bytes: the descriptions of the GPU and of the processor that
+        emulates it.
+        """
         return {"device": EMULATED, "target": asdict(self.target), "host": asdict(host_target())}
 
     def describe_device(self) -> dict[str, Any]:
@@ -287,7 +291,7 @@ class EmulatedCudaDevice(CudaCompiler):
         return f"{network.name}, {EMULATED}"
 
     def peaks(self, network: KernelNetwork) -> None:
-        """None, because emulated times say nothing about a GPU."""
+        """None, because times of the emulation say nothing about a GPU."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
         """The output line with the network's name, the architecture, and the remark that the times say nothing about a
@@ -369,7 +373,7 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
-        """A network that `vdla compile --target cuda` wrote, on a device that it closes."""
+        """Loads a network that `vdla compile --target cuda` wrote; closing the network also closes its GPU."""
         device = self.open(options)
         if isinstance(device, EmulatedCudaDevice):
             raise UserError(

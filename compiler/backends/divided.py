@@ -167,7 +167,9 @@ class DividedBackend:
 
 
 def _llvm(options: CompileOptions) -> str:
-    """The processor's part of the target: from "llvm" on, in a target such as "vdla,llvm -mattr=+avx2"."""
+    """The part of the target string that describes the processor, from "llvm" on: "llvm -mattr=+avx2" in "vdla,llvm
+    -mattr=+avx2".
+    """
     found = re.search(r"llvm\b.*", options.target)
     return found.group() if found else "llvm"
 

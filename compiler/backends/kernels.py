@@ -60,12 +60,14 @@ class KernelTime(Protocol):
 
     @property
     def gflops(self) -> float:
-        """Arithmetic operations of the kernel in a nanosecond; 0 if its operations are not counted."""
+        """Arithmetic throughput of the kernel in operations per nanosecond (GFLOP/s); 0 if its operations are not
+        counted.
+        """
         ...
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels. `again` compiles the network once more if it comes from a file without sources."""
+    """A compiled network of kernels. `again` recompiles a network that was loaded from a file without sources."""
 
     again: Callable[[], Executable] | None
 
@@ -96,7 +98,7 @@ class KernelCompiler(Protocol):
         ...
 
     def decided(self) -> Mapping[str, Any]:
-        """The settings that determine an archive's bytes beside model, batch and records, as JSON values."""
+        """The settings, besides model, batch and tuning records, that determine an archive's bytes, as JSON values."""
         ...
 
     def remark(self, model: Source) -> str | None:
@@ -140,7 +142,7 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def describe_device(self) -> dict[str, Any]:
-        """The description of the device in JSON documents, with its name under the key "device"."""
+        """A description of the device for JSON documents, which includes its name under the key "device"."""
         ...
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
@@ -178,7 +180,7 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """The output line with a network's run time."""
+        """The output line that reports a network's run time; `milliseconds`: the time, formatted as text."""
         ...
 
     def close(self) -> None:

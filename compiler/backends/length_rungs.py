@@ -12,17 +12,17 @@ from collections.abc import Callable
 from math import ceil, isqrt
 
 TOLERANCE = 0.03
-"""Default tolerance with exact costs: extra cost of a length padded to its rung, as a share of the cost of an
-executable for that length alone.
+"""Default tolerance with exact costs: the largest extra cost of padding a length to its rung, relative to the cost of
+an executable compiled for that length.
 """
 LADDER_TOLERANCE = 0.025
-"""Default tolerance without exact costs; padding inputs and cropping outputs take about as much again of a short
-length's time.
+"""Default tolerance where exact costs are unknown. It is lower than `TOLERANCE` because padding the inputs and cropping
+the outputs also takes time: for short lengths about as much as the tolerance allows.
 """
 FIXED = 4
-"""Tokens added to a length to estimate its cost where exact costs are unknown, since reading the weights does not
-depend on tokens. The number is small: weights in a cache cost little, and tiles of kernels make the cost of short
-lengths a staircase.
+"""Number added to a length (in tokens) to estimate its cost where exact costs are unknown; it stands for costs that do
+not depend on the length, such as reading the weights. The number is small: weights in a cache cost little, and tiles of
+kernels make the cost of short lengths a staircase.
 """
 
 

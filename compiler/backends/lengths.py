@@ -45,8 +45,8 @@ class LengthsBackend(Backend, Protocol):
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The model, of fixed shapes, as the rung (executable) of `length`; its constants are in `shared`. Raises
-        UserError.
+        """Compiles the model, whose shapes are fixed for inputs of `length` tokens, to an executable (a rung); its
+        constants are stored in `shared`. Raises UserError.
         """
         ...
 
@@ -58,7 +58,9 @@ class LengthsBackend(Backend, Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether the target computes with integers alone, so that masked pads must not change any bit."""
+        """Whether the target computes with integers only, so that padding of inputs must not change a single bit of the
+        results for real tokens.
+        """
         ...
 
 
@@ -84,7 +86,7 @@ class _Work:
         return self.compiled[length]
 
     def cycles(self, length: int) -> int:
-        """Cycles of the accelerator's part of the executable for a length; 0 if it has no such part."""
+        """Cycles of the accelerator's part of the executable for a length; 0 if nothing runs on the accelerator."""
         return self.rung(length).cycles or 0
 
 
@@ -177,8 +179,9 @@ def _check_range(lengths: Lengths, tolerance: float | None) -> None:
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
-    """The axes, by input and output, whose size is the length plus a constant: axes that differ between two rungs.
-    Raises UserError for an axis that grows otherwise.
+    """For each input and output, by name, the axes whose size depends on the length of the input: axes that differ
+    between the rungs of the least and the largest length. Raises UserError if such a size does not grow by one for each
+    token.
     """
     axes: dict[str, tuple[int, ...]] = {}
     for what, ports, longer in (

@@ -64,7 +64,7 @@ class LlvmCompiler:
         return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
 
     def decided(self) -> Mapping[str, Any]:
-        """The processor's description for LLVM."""
+        """The settings that determine an archive's bytes: the processor's description for LLVM."""
         return {"device": "cpu", "target": asdict(self.target)}
 
     def remark(self, model: Source) -> str | None:

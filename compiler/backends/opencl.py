@@ -37,7 +37,7 @@ class OpenClCompiler(CudaCompiler):
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
     def decided(self) -> Mapping[str, Any]:
-        """The limits and estimates of the target's description."""
+        """The settings that determine an archive's bytes: the limits and estimates in the target's description."""
         return {"device": NAME, "target": asdict(self.target)}
 
 
@@ -47,8 +47,8 @@ class OpenClDevice(OpenClCompiler, CudaDevice):
 
     @cached_property
     def target(self) -> GpuTarget:
-        """The target `text`, with the device's limits where `text` sets none. Raises UserError if its code does not run
-        on the device.
+        """The target `text`, completed by the device's limits where `text` sets none. Raises UserError if code for this
+        target does not run on the device.
         """
         target = KIND.on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)

@@ -1,4 +1,4 @@
-"""All backends by the first word of their targets; each is imported at its first use."""
+"""All backends, by the first word of their target strings; a backend's module is imported at its first use."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ class VdlaBackend:
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
-        """A scheduled expression as a program of its own; each of its leaves must be a copy into a scratchpad or an
-        intrinsic.
+        """A scheduled expression compiled to a program of its own; each of its innermost statements must be a copy into
+        a scratchpad or an intrinsic.
         """
         from .accelerator_kernel import build_kernel
 

@@ -1,5 +1,5 @@
-"""Capabilities of a target: the optional nodes of an integer graph that it computes. The importer rejects all other
-optional nodes.
+"""Capabilities of a target: which of the optional nodes of an integer graph the target computes. The importer rejects
+all other optional nodes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Abilities:
     `processor`: the operators defined after `Table` in `int8_operators.py`. `tables`: look-up tables of one tensor
     (extension `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`:
     softmax and normalization over channels (extension `rows`). `products`: matrix products of two activations, on
-    square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors. Rows and
-    products need whole blocks of `block` channels.
+    square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors. `rows` and
+    `products` require whole blocks of `block` channels.
     """
 
     processor: bool = False
@@ -38,8 +38,8 @@ class Abilities:
     def of(config: Config) -> Abilities:
         """The abilities of an accelerator with this configuration.
 
-        If a block is several output vectors, one value for each plane is not one repeated vector: `planes` and `rows`
-        are False.
+        `planes` and `rows` are False if a block of channels takes several output vectors, because a value for each
+        plane is then not the same vector repeated.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -57,8 +57,8 @@ class Abilities:
 PLAIN = Abilities()
 """Abilities of an accelerator without extensions."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
-"""Abilities of an accelerator with all extensions: a study of many configurations imports its models for this
-superset.
+"""Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A study of many
+configurations imports each model once, with these abilities.
 """
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
@@ -67,7 +67,9 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """(problem, way out) of a node that an accelerator without `extension` cannot compute."""
+    """(problem, way out) for the error about a node that needs `extension`, on an accelerator without this
+    extension.
+    """
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",

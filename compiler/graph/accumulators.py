@@ -1,5 +1,5 @@
-"""Biases of sums of products in 32 bits: a bias that fits is unchanged; one whose sums saturate anyway is moved; all
-others are rejected.
+"""Biases of sums of products in 32-bit accumulators: a bias with which no sum overflows is unchanged; a bias whose sums
+saturate in requantization anyway is moved into range; any other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
 Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
@@ -18,8 +18,8 @@ from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
-"""Bound on real biases, in steps: beyond any sum of 32 bits and exact in float64, so larger biases have the same
-effect.
+"""Bound to which real biases are clamped, in steps of the accumulator: larger than any 32-bit sum, so larger biases
+have the same effect, and exact in float64.
 """
 
 
@@ -28,7 +28,7 @@ class AccumulatorError(ScaleError):
 
 
 def average_bias(area: int, zero_point: int) -> int:
-    """The bias of sums over windows of `area` int8 values stored around `zero_point`: -area * zero_point.
+    """The bias that corrects sums over windows of `area` int8 values for their zero point: -area * zero_point.
 
     Raises AccumulatorError if area * 255 exceeds int32: 255 bounds both a stored value and its distance from the zero
     point.
@@ -56,11 +56,12 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias' of each channel, int32 (O,), for weights `rows` (O, products), where the sums with the `wanted` bias',
-    int64 (O,), may leave 32 bits.
+    """The bias' of each output channel, int32 (O,), moved where the sums with the `wanted` bias', int64 (O,), may leave
+    32 bits. `rows`: int8 weights (O, products).
 
-    The result is the value nearest to the wanted bias' with which sums stay in 32 bits, provided that requantization by
-    `scale` and `stage` saturates all sums of the channel with either bias'. Raises AccumulatorError otherwise.
+    A moved bias' is the value nearest to the wanted one with which all sums stay in 32 bits. Moving is allowed only if
+    requantization by `scale` and `stage` saturates all sums of the channel with either bias'. Raises AccumulatorError
+    otherwise.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
     negative = rows.sum(axis=1, dtype=np.int64) - positive

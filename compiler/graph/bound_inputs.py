@@ -18,9 +18,9 @@ from .onnx_read import Source, read_model
 def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
     """The serialized model with each input named in `values` replaced by an initializer of the given value.
 
-    An initializer of the same name is replaced, too. Numbers are converted to the input's type if that is exact
-    (decimal numbers are rounded to float types), and reshaped to its shape if both have equally many elements. Raises
-    ModelError for a name that is no input, and for values that do not fit.
+    An initializer of the same name is replaced, too. A value is converted to the input's type if the conversion is
+    exact (decimal numbers are rounded to float types), and reshaped to the input's shape if both have the same number
+    of elements. Raises ModelError for a name that is not an input, and for values that do not fit.
     """
     read = read_model(source)
     label, model = read.label, read.whole()

@@ -99,7 +99,7 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
 
 @cache
 def item_bytes(element_type: int) -> int:
-    """Bytes of an element of an ONNX type. A string counts as a pointer: its size is unknown."""
+    """Bytes of an element of an ONNX type. A string counts as the bytes of a pointer, because its length is unknown."""
     try:
         return max(1, onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
     except (KeyError, TypeError, ValueError):
@@ -125,8 +125,8 @@ def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if a node's first input is too large with its pads. Its output may be small, if strides are
-    long.
+    """Raises ModelError if a node's first input, with its pads, is too large. (The size of the output does not tell:
+    with long strides it may be small.)
     """
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}

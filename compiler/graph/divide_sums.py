@@ -1,5 +1,5 @@
-"""Splits the addition of a constant to joined positions: the constant is added to each part before the join, by the
-store of the part's producer.
+"""Splits the addition of a constant to a concatenation of positions: the constant is added to each part before the
+concatenation, by the store of the kernel that computes the part.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph in which a constant is added to each part of joined positions instead of to all of them, if a
-    convolution or product whose store can add its share of the constant computes most positions.
+    """The graph in which a constant is added to each part of a concatenation (along positions) instead of to its
+    result. This is done if most positions come from a convolution or product that can add its share of the constant as
+    it stores its result.
 
     For accelerators, before `fuse_combines`.
     """
@@ -61,8 +62,9 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _joined(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """(joining node, index of its result among the inputs of `node`, positions of each part) if `node` adds a constant
-    to joined positions and the split pays; else None."""
+    """(concatenation node, index of its result among the inputs of `node`, positions of each part) if `node` adds a
+    constant to a concatenation of positions and splitting the addition pays; else None.
+    """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None
     side = 0 if node.inputs[1] in graph.constants else 1
@@ -84,8 +86,8 @@ def _joined(
 
 
 def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """For each input of a node that joins all of its inputs: its positions in the output, in the input's order. None
-    for other nodes.
+    """For each input of a node that concatenates positions: the output positions of the input's positions, in their
+    order. None for other nodes.
     """
     operator = node.operator
     if (

@@ -1,4 +1,4 @@
-"""Errors about a model file. Their messages name the file and the node, and suggest a way out."""
+"""Errors about a model file. Their messages name the file and the node, and suggest a remedy ("way out")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vdla.util.errors import UserError
 MOST_LISTED = 10
 """The largest number of nodes that one message lists."""
 AGAIN = "export the model again"
-"""The way out of a model that contradicts itself."""
+"""The remedy, in messages, for a model that contradicts itself."""
 
 
 class ModelError(UserError):
@@ -43,7 +43,7 @@ class NodeError(ModelError):
         self.way_out = way_out
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """The same error about another node."""
+        """This error (same problem and way out) with another node as the culprit; `source` names the model."""
         return type(self)(source, node.name, node.op_type, self.problem, self.way_out)
 
 
@@ -88,7 +88,7 @@ class ParameterError(NodeError):
         self.inputs = inputs
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """The same error about another node."""
+        """This error (same problem and way out) with another node as the culprit; `source` names the model."""
         return ParameterError(source, node.name, node.op_type, self.problem, self.way_out, self.inputs)
 
 
@@ -125,7 +125,7 @@ class NodeErrors:
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def refuse(self, node: NamedNode, problem: str, way_out: str = AGAIN) -> NoReturn:
-        """Raises an InvalidNodeError: the node contradicts itself or the model, so that no target can compile it."""
+        """Raises an InvalidNodeError: no target can compile the node, because it contradicts itself or the model."""
         raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
 

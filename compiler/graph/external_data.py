@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExternalTensor:
-    """Place of a tensor's data: `length` bytes from `offset` of the file at `path` (links resolved)."""
+    """Location of a tensor's data: `length` bytes from `offset` of the file at `path` (links resolved)."""
 
     tensor: TensorProto
     path: str
@@ -111,7 +111,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
 
 
 def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTensor, bytes], None]) -> None:
-    """Calls `use` with the bytes of every place, one after the other."""
+    """Calls `use` with each location in `places` and its bytes, one after the other."""
     for path, group in itertools.groupby(places, key=lambda place: place.path):
         try:
             descriptor = open_file(path, follow=False)

@@ -18,7 +18,7 @@ from .onnx_constants import evaluate_node
 from .onnx_load import input_shape, opset_of, static_shapes
 
 MOST_ELEMENTS = 2**20
-"""Most elements of a folded result: as many as a mask of 1,024 x 1,024 tokens has."""
+"""Largest number of elements of a folded result: that of a mask of 1,024 x 1,024 tokens."""
 _KINDS = "iub"
 
 

@@ -1,4 +1,4 @@
-"""Problem and way out, for messages, of operators that no importer supports, by domain."""
+"""Error texts (problem and way out) about operators that no importer supports, by domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 BEFORE_OPTIMIZATION = (
     "give the model before ONNX Runtime optimized it, or save it at the level ORT_ENABLE_EXTENDED"
 )
-"""The way out for operators that only ONNX Runtime's optimizer writes."""
+"""The way out, in error messages, for operators that only ONNX Runtime's optimizer writes."""
 QONNX = ("qonnx.", "finn.", "onnx.brevitas")
 """Prefixes of the domains of QONNX's operators."""
 _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
@@ -23,7 +23,7 @@ _FOREIGN: Mapping[tuple[str, ...], tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""(problem, way out) of operators by the prefixes of their domains."""
+"""Error texts (problem, way out) about operators, by the prefixes of their domains."""
 
 
 def is_qonnx(domain: str) -> bool:
@@ -32,8 +32,8 @@ def is_qonnx(domain: str) -> bool:
 
 
 def foreign(domain: str, supported: str) -> tuple[str, str]:
-    """(problem, way out) of a node whose domain no importer supports; `supported`: text that lists the supported
-    domains.
+    """(problem, way out) for the error about a node whose domain no importer supports; `supported`: text that lists the
+    supported domains.
     """
     for beginnings, message in _FOREIGN.items():
         if domain.startswith(beginnings):
@@ -42,8 +42,8 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
 
 
 def unsupported(supported: str) -> tuple[str, str]:
-    """(problem, way out) of an unsupported operator of a known domain; `supported`: text that lists the supported
-    operators.
+    """(problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that lists
+    the supported operators.
     """
     return (
         "this operator is not supported",

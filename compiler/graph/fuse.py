@@ -1,4 +1,5 @@
-"""Fusion: operators that the store pipeline can compute while it stores become part of the node before them.
+"""Fusion: operators that the store unit can compute while it stores a result are merged into the node that computes the
+result.
 
 Every rewrite is exact: the fused graph computes the same bits as the unfused one (no rounding is dropped, moved or
 merged). `fuse` runs the rewrites for every target to a fixed point; `fuse_pairs` has the rewrites.
@@ -32,8 +33,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 def flatten_inputs(graph: Graph) -> Graph:
-    """The graph in which model inputs that only convolutions over the whole plane read have the shape (N, K), with the
-    same bytes.
+    """The graph in which model inputs that are read only by convolutions with windows of the whole plane have the shape
+    (N, K), with the same bytes.
     """
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:

@@ -1,7 +1,7 @@
-"""Rewrites that merge a node of an integer graph into the node before it or behind it.
+"""Rewrites that merge a node of an integer graph into the node before or after it.
 
 Every rewrite is exact: the new graph computes the same bits (no rounding is dropped, moved or merged). `fuse.fuse` runs
-some for every target; a target runs others, whose gain is its own decision.
+some of the rewrites for every target; the others run only for targets on which they pay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from .rewrites import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the node that computes its input, as bounds, if no other node reads that."""
+    """Fuses each element-wise clamp into the node that computes its input, as bounds, if no other node reads this
+    input.
+    """
 
     def merge(first: Node, second: Node) -> Node | None:
         if not isinstance(second.operator, Int8Elementwise) or not second.operator.combination.only_clamps:
@@ -183,8 +185,8 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Fuses each Swap of the result of a 1x1 convolution into the convolution, if this reads whole blocks of `block`
-    positions: then no result is moved.
+    """Fuses each Swap of the result of a 1x1 convolution into the convolution, if the convolution reads whole blocks of
+    `block` positions: then no result is moved.
 
     For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
     """
@@ -255,8 +257,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """Preference for the producer of `tensor` as the node that takes the reader's combination; (-1, -1): it
-        cannot.
+        """Preference for fusing `combination` into the producer of `tensor` rather than into that of the reader's other
+        operand; (-1, -1) if the producer cannot take it.
         """
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
@@ -296,7 +298,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """Fuses each max-pool that is the only reader of a convolution without an operand: it then precedes requantization.
+    """Fuses each max-pool that is the only reader of a convolution without an operand: the maximum is then taken before
+    requantization.
 
     `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.

@@ -130,7 +130,7 @@ def plane_read(
 
 @lru_cache(maxsize=1024)
 def _plane_read_by_all(plane: Pair, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """`plane_read` of all windows; cached, as reports and every configuration of a study need the same planes."""
+    """`plane_read` with all windows, cached: reports, and every configuration of a study, need the same planes."""
     rows, columns = window.outputs(*plane)
     read = _plane_read(plane, window, (np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)))
     for axis in read:

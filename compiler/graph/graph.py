@@ -111,7 +111,7 @@ class Node:
 
     @property
     def own_inputs(self) -> tuple[str, ...]:
-        """The inputs that the operator itself reads, without those of fused expressions."""
+        """The inputs that the operator itself reads, without inputs that only fused expressions read."""
         fused = {*self.operands(self.data), *self.operands(self.result)}
         return tuple([name for i, name in enumerate(self.inputs) if i not in fused])
 
@@ -217,7 +217,7 @@ def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
 
 
 _ONE_BY_ONE = 16
-"""Numbers tried one by one, before the search doubles and bisects."""
+"""Number of suffixes that `first_free` tries one by one, before its search doubles the suffix and bisects."""
 
 
 def unused(name: str, *taken: Collection[str]) -> str:

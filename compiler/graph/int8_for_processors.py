@@ -77,7 +77,9 @@ def converted_inputs(graph: Graph) -> frozenset[str]:
 
 
 class _State:
-    """The graph under construction. `names`: for each tensor of the integer graph, its name in the new graph."""
+    """The graph for processors under construction. `names`: for each tensor of the integer graph, its name in the new
+    graph.
+    """
 
     def __init__(self, graph: Graph, lanes: int) -> None:
         self.graph = graph

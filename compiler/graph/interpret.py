@@ -1,5 +1,5 @@
-"""The integer interpreter: reference semantics of the integer operators. It decides where ONNX Runtime contradicts
-itself.
+"""The integer interpreter: reference semantics of the integer operators, also where ONNX Runtime's results are
+inconsistent.
 
 All rounding is that of `vdla.isa.arithmetic`. Sums of products are computed as float64 matrix products: each product of
 two int8 values and every partial sum is an integer far below 2**53, hence exact in any order.

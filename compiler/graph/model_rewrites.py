@@ -105,8 +105,8 @@ def needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """A context in which nodes have other `domains`, by node index; its value is their own domains, which they get back
-    at its end.
+    """A context manager in which the nodes numbered by `domains` have other domains; yields their original domains,
+    which are restored at the end.
     """
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)

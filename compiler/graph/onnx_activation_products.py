@@ -31,7 +31,9 @@ from .onnx_values import Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a MatMul of two activations with equal leading axes; returns whether this target computes the node."""
+    """Imports a MatMul of two activations with equal leading axes; returns False if the target does not compute the
+    node.
+    """
     a, b = context.value(node, 0), context.value(node, 1)
     if not (context.abilities.products and isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -79,7 +81,9 @@ def round_multiplied(
     groups: tuple[Group, ...],
     sizes: tuple[int, int, int],
 ) -> str:
-    """Adds the integer product of two activations; `sizes`: rows, columns and depth of each matrix product."""
+    """Adds the integer product of two activations, requantized by `to`; returns the name of the result's tensor.
+    `sizes`: rows, columns and depth of each matrix product.
+    """
     a, b = (factor.quantization for factor in factors)
     rows, columns, depth = sizes
     operator = Products(
@@ -95,16 +99,18 @@ def round_multiplied(
 
 
 Places = list[tuple[int, int, int]]
-"""(image, first channel, first position) of each matrix of a stack."""
+"""For each matrix of a stack, the position of its first element in a tensor: (image, channel, position in the plane).
+"""
 
 Laid = tuple[Real, Places]
-"""A tensor, and the places of the matrices of a stack in it."""
+"""A tensor, and the place in it of each matrix of a stack (`Places`)."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Laid, Laid]:
-    """Two stacks of equal numbers of matrices (..., rows, columns) in place for a product: each pair in one image,
-    images in ascending order, positions of `b` at multiples of a block. Raises ModelError for an order of elements that
-    no moves make."""
+    """Two stacks of equal numbers of matrices (..., rows, columns), moved if necessary into the layout that a product
+    needs: both matrices of a pair in one image, images in ascending order, positions of `b` at multiples of a block.
+    Raises ModelError if no moves produce this layout.
+    """
     block = context.abilities.block
     sides = [(a, _places(context, a, 1)), (b, _places(context, b, block))]
     images = next((own for _, places in sides if (own := _images(places)) is not None), _leading(a.shape))
@@ -127,8 +133,8 @@ def _images(places: Places | None) -> list[int] | None:
 
 
 def _leading(shape: tuple[int, ...]) -> list[int]:
-    """The image of each matrix of a value of this shape: its index along the first of several leading axes; 0 if there
-    is only one.
+    """The index of the image that holds each matrix of a value of this shape: the matrix's index along the first
+    leading axis; 0 if there is only one leading axis.
     """
     *lead, _, _ = shape
     images = lead[0] if len(lead) > 1 else 1
@@ -158,8 +164,8 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
 
 
 def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
-    """The matrices of `value`, moved to `images`: by a move of positions, by moves of positions and an exchange with
-    channels, or else element by element.
+    """The matrices of `value`, moved to the given images. Tried in this order: a move of positions; moves of positions
+    and an exchange of positions with channels; a move element by element.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
@@ -174,8 +180,9 @@ def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[
 
 
 def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
-    """Matrices whose columns are adjacent channels: only their positions are moved, once for matrices with the same
-    positions. None for other layouts."""
+    """The matrices of `value` after a move of positions only, for matrices whose columns are adjacent channels;
+    matrices with the same positions are moved once. None for other layouts.
+    """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
     block, plane = context.abilities.block, height * width
@@ -204,7 +211,9 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> Laid | None:
-    """Matrices whose rows are adjacent channels: channels and positions are exchanged. None for other layouts."""
+    """The matrices of `value` after an exchange of channels and positions, for matrices whose rows are adjacent
+    channels. None for other layouts.
+    """
     *_, rows, columns = value.shape
     transposed = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
     places = _places(context, transposed, context.abilities.block)

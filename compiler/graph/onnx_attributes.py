@@ -1,8 +1,8 @@
-"""Nodes of a file, unpacked, and attributes of operators by ONNX's schemas: names, default values, and checks of a
-model's attributes.
+"""Reads nodes of a file, and knows the attributes of operators by ONNX's schemas: names, default values, and checks of
+a model's attributes.
 
-Some attributes are flags in an integer, and readers differ in their reading of 2 or -1. A Split with fewer outputs in
-`num_outputs` than it has crashes the process in ONNX's (1.22) shape inference.
+Some attributes are flags stored as integers, and readers of models differ in the meaning of 2 or -1. A Split whose
+`num_outputs` is larger than its number of outputs crashes the process in ONNX's (1.22) shape inference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ STANDARD = ("", "ai.onnx")
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of attributes of ONNX Runtime's own operators, beside the attributes that rows of the table read."""
+"""Default values of those attributes of ONNX Runtime's own operators that no row of the operator table (`onnx_table`)
+reads.
+"""
 NO_DEFAULT = object()
 """The default of an attribute without default value; equal to no value."""
 FLAGS = frozenset(
@@ -36,8 +38,9 @@ FLAGS = frozenset(
 
 
 def check_attributes(label: str, model: onnx.ModelProto) -> None:
-    """Raises NodeError, which begins with `label`, for a flag that is neither 0 nor 1, and for a Split whose
-    num_outputs is not its number of outputs."""
+    """Raises NodeError for a flag that is neither 0 nor 1, and for a Split whose `num_outputs` is not its number of
+    outputs. `label` names the model in the message.
+    """
     for index, node in enumerate(model.graph.node):
         for attribute in node.attribute:
             problem, way_out = "", AGAIN
@@ -54,8 +57,9 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
 
 
 def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
-    """Raises InvalidNodeError, which begins with `label`, for a node of ONNX's own domain with an attribute that the
-    operator does not have in the model's opset; nodes in subgraphs are checked, too."""
+    """Raises InvalidNodeError for a node of ONNX's own domain, also in subgraphs, with an attribute that the operator
+    does not have in the model's opset. `label` names the model in the message.
+    """
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     for number, proto in nodes_of(model.graph):
         names = schema_attributes(proto.op_type, proto.domain, opset)

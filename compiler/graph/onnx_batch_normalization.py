@@ -24,20 +24,26 @@ from .onnx_values import Pending
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127
-"""Largest weight: the larger the weight, the finer the steps of the addend."""
+"""Largest int8 weight that a channel's factor is quantized to: the larger the weight, the finer the steps in which the
+addend is represented.
+"""
 MOST_STEPS = 2**23
-"""Largest addend in steps: a sum with it is exact in float32."""
+"""Largest magnitude of an addend, in steps of the sum's scale: float32 represents such a sum exactly."""
 
 
 class Parameters(Protocol):
-    """The part of an import, or of a model to quantize, that knows constant inputs."""
+    """Access to the constant inputs of a model's nodes, and errors about nodes: the interface shared by importers and
+    the quantizer.
+    """
 
     def refuse(self, node: OnnxNode, problem: str, way_out: str = AGAIN) -> NoReturn:
         """Raises an InvalidNodeError: the node contradicts itself or the model."""
         ...
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """A constant input (None where left out); fails where it is not constant."""
+        """The value of a constant input, None if it is left out; fails if the input is not constant. `what`: the
+        input's name in messages.
+        """
         ...
 
 
@@ -73,7 +79,7 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """The scaled channels of a quantized tensor: data * factor + addend."""
+    """The pending result of a BatchNormalization of a quantized tensor: data * factor + addend for each channel."""
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     data = real_operand(context, node, 0)
     if len(edges.shape) == 3:

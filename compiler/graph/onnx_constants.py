@@ -136,8 +136,9 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Fails for a result too large to be computed at import, if ONNX can infer its shape, and for a large input of a
-    looped operator."""
+    """Raises an error if the result of a node, as far as ONNX infers its shape, is too large to be computed at import,
+    or an input of an operator that is computed element by element (`LOOPED`) is large.
+    """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []
     for name, array in feeds.items():
@@ -206,7 +207,8 @@ def _with_unit_axes(
 def _gather_elements(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """GatherElements: the elements of data at the indices along `axis`; on other axes at the index's own position.
+    """GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], where the index replaces the position
+    along `axis`.
 
     Indices may be shorter than data in every dimension; negative ones count from the end.
     """

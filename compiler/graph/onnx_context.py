@@ -1,8 +1,8 @@
-"""The state of an import of a float graph: constants, tensors and nodes so far, and the errors of nodes.
+"""The state of an import of a float graph: the constants, tensors and nodes added so far, and errors about nodes.
 
-Functions that read the nodes of an operator get tensors of a node's inputs from it and add real-valued operators. A
-float graph has a node of each. In an integer graph (`onnx_integer_context.ImportContext`) an operator becomes a view, a
-node, or an operation that waits for its QuantizeLinear.
+Import functions of operators get a node's input tensors from this context and add real-valued operators to it. In a
+float graph each such operator becomes a node. In an integer graph (`onnx_integer_context.ImportContext`) it becomes a
+view, a node, or an operation that waits for its QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GraphContext(NodeErrors):
     """
 
     integer_biases: ClassVar[bool] = False
-    """See `qlinear.StepsContext`."""
+    """Whether products read int32 biases directly (see `qlinear.StepsContext`)."""
     opset: int
     static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -58,30 +58,37 @@ class GraphContext(NodeErrors):
     body_nodes: int = 0
 
     def expand(self, node: OnnxNode) -> bool:
-        """Imports other nodes in place of an operator of another domain, or of one with subgraphs; returns whether it
-        did. Fails on unknown domains."""
+        """Imports other ONNX nodes in place of a node of another domain, or of a node with subgraphs; returns False for
+        other nodes. Raises an error for unknown domains.
+        """
         from .floating.onnx_import import expand
 
         return expand(self, node)
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node of constants; returns whether it did."""
+        """Evaluates a node all of whose inputs are constants; returns whether it was evaluated."""
         from .floating.onnx_import import fold
 
         return fold(self, node)
 
     def import_operator(self, node: OnnxNode) -> None:
-        """Adds the operators of a node, by the first row of the table that takes it."""
+        """Adds the graph operators of a node, by the first row of the operator table (`onnx_table`) that accepts the
+        node.
+        """
         from .floating.onnx_import import import_operator
 
         import_operator(self, node)
 
     def resolve(self, name: str) -> str:
-        """The tensor or constant that a name of the file stands for."""
+        """Name of the tensor or constant to which a name of the model refers; nodes that compute nothing are
+        skipped.
+        """
         return self.renamed.get(name, name)
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """Value of a constant input, None where it is left out; fails if the input is not constant. `what` names it."""
+        """Value of a constant input, None if the input is left out; raises an error if it is not constant. `what`: the
+        input's name in the message.
+        """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         name = self.resolve(node.inputs[index])
@@ -102,7 +109,7 @@ class GraphContext(NodeErrors):
         return self.tensor(node, 0).shape
 
     def bind_same(self, node: OnnxNode) -> None:
-        """Binds the node's first output to its first input, whose value it has."""
+        """Makes the node's first output another name of its first input, because the values are equal."""
         self.renamed[node.outputs[0]] = self.tensor(node, 0).name
 
     def bind_view(self, node: OnnxNode, shape: Shape) -> None:
@@ -123,7 +130,7 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Name of a constant input with its elements in the order that a convolution's weight has."""
+        """Name of a constant input after `order` has put its elements into the order of a convolution's weight."""
         array = self.array(node, index, "weight")
         if array is None:
             self.refuse(node, "has no weight")
@@ -145,7 +152,9 @@ class GraphContext(NodeErrors):
         return tensor
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """An operand that is checked before other inputs and attributes: in an integer graph it is quantized."""
+        """Input `index` as a tensor of the graph, checked before the node's other inputs and attributes: an integer
+        graph requires it to be quantized.
+        """
         return self.operand(node, index)
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
@@ -225,7 +234,7 @@ class GraphContext(NodeErrors):
         return output
 
     def check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
-        """Fails where ONNX inferred another shape."""
+        """Raises an error if ONNX's shape inference gave `output` another shape than `shape`."""
         expected = self.static_shapes.get(output)
         if expected is not None and expected != shape:
             self.refuse(
@@ -233,7 +242,9 @@ class GraphContext(NodeErrors):
             )
 
     def check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:
-        """Fails for a tensor that is too large; ONNX's inference may not have known its shape."""
+        """Raises an error if a tensor of this shape and dtype is too large. (Its shape may have been unknown when the
+        shapes of the model were checked.)
+        """
         if problem := too_large(shape, dtype.numpy.itemsize):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
 

@@ -57,8 +57,10 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of (..., K) with `rows` (M, K): for data (N, K) a convolution whose kernel covers the stored
-    tensor, else a 1x1 convolution over a tensor whose channels are the last axis."""
+    """The pending product (it is rounded at its QuantizeLinear) of data (..., K) with weights `rows` (M, K): for data
+    (N, K) a convolution whose kernel covers the stored tensor, else a 1x1 convolution over a tensor whose channels are
+    the last axis.
+    """
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
             node,
@@ -87,7 +89,7 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending 1x1 product of the channels of each position."""
+    """The pending product, as a 1x1 convolution, of the channels of each position with weights `rows` (M, K)."""
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
     product = Product(
         data=data.data,
@@ -102,7 +104,9 @@ def _dense_rows(
 
 
 def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether B is transposed; fails on attributes that a product of an activation with weights cannot have."""
+    """Whether a Gemm's B is transposed. Raises an error for attributes with which it is no product of an activation
+    with constant weights.
+    """
     if node.integer("transA", 0):
         context.fail(
             node, "transposes its activation (transA = 1)", "transpose it before it enters the model"

@@ -52,8 +52,8 @@ def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _is_pair(operands: list[Value | None], kind: type[Known], *, viewed: bool) -> bool:
-    """Whether one operand is a constant of one element and class `kind`, and the other a quantized tensor (`viewed`:
-    one with a view).
+    """Whether one operand is a one-element constant of class `kind`, and the other is a quantized tensor (with
+    `viewed`: a tensor that is read through a view).
     """
     for number, tensor in (operands, operands[::-1]):
         if isinstance(number, kind) and prod(number.shape) == 1 and isinstance(tensor, Real):
@@ -69,7 +69,7 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """A product with a constant addend as its bias; None if the addend is not one value for each channel."""
+    """A pending product with a constant addend as its bias; None if the addend is not one value for each channel."""
     product = pending.operation
     if (
         not isinstance(product, Product)
@@ -100,7 +100,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
-    """The pending sum or product of two tensors of equal shape."""
+    """The sum or product (`kind`) of two tensors of equal shape, pending until its QuantizeLinear."""
     a, b = _lying_alike(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
@@ -119,7 +119,7 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
 
 
 def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in one layout: one operand is rearranged if the layouts differ."""
+    """The two operands in the same memory layout; one is rearranged if their layouts differ."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
@@ -136,7 +136,7 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
 
 
 def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in one shape: the smaller one is broadcast, by a view."""
+    """The two operands in the same shape; the smaller one is broadcast by a view."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
@@ -233,7 +233,7 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 
 
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
-    """Adds the integer sum or product of two tensors."""
+    """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor."""
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"
     combine = partial(Combination, unsigned=unsigned, low=to.low, high=to.high)
@@ -262,5 +262,7 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
 
 
 def round_same(context: ImportContext, same: Same, to: Rounding) -> str:
-    """Adds the node that rescales or clamps the tensor of `same` to the grid of `to`; returns the result's name."""
+    """Adds the node that rescales or clamps the tensor of `same` to the result's quantization, given by `to`; returns
+    the result's name.
+    """
     return rescale(context, same.data, to)

@@ -1,4 +1,6 @@
-"""Rounding of operations that wait: each becomes a node of the integer graph on the grid of its result."""
+"""Turns pending operations, which wait for the QuantizeLinear of their result, into integer nodes that round to the
+result's grid (scale and zero point).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
-"""For the name of each type of pending operation that other operators look into, the function that makes it an
-integer operator: (context, operation, rounding) -> name of the result's tensor."""
+"""Functions that turn a pending operation into an integer operator, by the name of the operation's class: (context,
+operation, rounding) -> name of the result's tensor. Listed are only the classes that importers of other operators
+inspect.
+"""
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
     {
@@ -48,12 +52,14 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
         "BatchNormalization": Located("onnx_batch_normalization:scaled"),
     }
 )
-"""For the name of each type of operator that functions for both graphs add (`onnx_context.GraphContext.add`), the
-function that gives its value in an integer graph: (context, ONNX node, operator, edges) -> value."""
+"""Functions that compute the value of a real-valued operator in an integer graph, by the name of the operator's class:
+(context, ONNX node, operator, edges) -> value. Listed are the operators that importers shared by both kinds of graphs
+add by `onnx_context.GraphContext.add`.
+"""
 
 
 class RoundingError(Exception):
-    """A pending result that cannot be rounded: the problem (the message) and the way out."""
+    """A pending result that cannot be rounded: the message says the problem, an attribute the way out."""
 
     def __init__(self, problem: str, way_out: str) -> None:
         super().__init__(problem)
@@ -77,7 +83,9 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """The rounding of a pending result to a tensor `output`: on `grid`, clamped to `low`..`high` in stored integers."""
+    """The rounding of a pending result to a tensor `output`: its quantization `grid`, and a clamp to `low`..`high` in
+    stored integers.
+    """
 
     pending: Pending
     output: str
@@ -86,7 +94,7 @@ class Rounding:
     high: int
 
     def post(self) -> Post:
-        """The `Post` of sums of products: requantization to `grid`, with bounds `low` and `high`."""
+        """The `Post` for results of sums of products: requantization to `grid`, clamped to `low`..`high`."""
         return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
 
     def append(
@@ -99,7 +107,7 @@ class Rounding:
         output: str = "",
         shape: tuple[int, ...] = (),
     ) -> str:
-        """Adds a tensor on the grid and the node that computes it; returns the tensor's name.
+        """Adds a tensor with the quantization `grid` and the node that computes it; returns the tensor's name.
 
         Defaults: `output` and the shape of the rounding; `name` is that of the first ONNX node.
         """
@@ -119,8 +127,9 @@ class Rounding:
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """One step of a bias, float64 (O,): input scale x weight scale, rounded to float32 (as quantizers write it) where
-    that is normal."""
+    """The real value of one step of an integer bias, float64 (O,): input scale x weight scale, rounded to float32 (as
+    quantizers store it) unless the product is subnormal in float32.
+    """
     exact = np.float64(scale) * weight_scale.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         narrow = exact.astype(np.float32)
@@ -175,8 +184,9 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    """The pending value as a quantized tensor on its input's grid, if rounding to that grid changes nothing (maxima and
-    ReLUs of one tensor); else None."""
+    """The pending value as a tensor with its input's quantization, if that needs no rounding (maxima and ReLUs of one
+    tensor); else None.
+    """
     operation = pending.operation
     if not isinstance(operation, Maximum | Same):
         return None
@@ -186,8 +196,9 @@ def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> R
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The bounds of a pending value as stored integers. Quantization is monotone, so clamping before or after it is the
-    same."""
+    """The clamp of a pending value as (low, high) stored integers of the quantization `result`. The clamp may follow
+    the quantization, because quantization is monotone.
+    """
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point
     )
@@ -195,9 +206,10 @@ def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
 
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
-    """Input `index` as a quantized tensor; fails on other values, and the message says which kind they are.
+    """Input `index` as a quantized tensor; for any other value, raises an error that says which kind of value it is.
 
-    Unless `viewed`, a tensor behind a view is rearranged so that its elements are in their order.
+    Unless `viewed`, a tensor that is read through a view is first rearranged, so that its elements are in the value's
+    order.
     """
     value = context.value(node, index)
     if isinstance(value, Pending):

@@ -1,8 +1,8 @@
 """ONNX import: a quantized model in QDQ or QOperator form becomes an integer graph.
 
 One walk over the nodes binds every name to a value (`onnx_values`). DequantizeLinear turns an integer tensor into a
-real one, an operation on real tensors is pending, and QuantizeLinear makes it a node of the graph. So the pairs vanish,
-without matching of patterns.
+real one; an operation on real tensors stays pending until a QuantizeLinear reads it, which makes it an integer node of
+the graph. So pairs of QuantizeLinear and DequantizeLinear disappear without pattern matching.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def begin(
     abilities: Abilities,
     bind: Callable[[ImportContext, onnx.ValueInfoProto], None],
 ) -> ImportContext:
-    """The context of an import before the first node: the model's initializers are `arrays`; `bind` binds an input."""
+    """The state of an import before its first node: initializers are bound to `arrays`, and each input of the model by
+    a call of `bind`.
+    """
     context = ImportContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
     )
@@ -107,7 +109,9 @@ def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeEr
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:
-    """Binds a refused node's output to a float tensor that stands in for it; False if its shape is unknown."""
+    """Binds the output of a refused node to a placeholder float tensor, so that the import continues; False if the
+    output's shape is unknown.
+    """
     context.values.pop(name, None)
     shape = context.static_shapes.get(name)
     if shape is None:
@@ -171,7 +175,9 @@ def refuse_foreign(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_operator(context: ImportContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node, by the first row of the table that takes it."""
+    """Binds the outputs of one node to values, by the first row of the operator table (`onnx_table`) that accepts the
+    node.
+    """
     rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
         context.fail(node, *unsupported(SUPPORTED))
@@ -195,7 +201,9 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
-    """Imports a node by a row; False where the row leaves the node to the next one."""
+    """Imports a node by a row of the operator table; returns False if the row does not handle this node, so that the
+    next row is tried.
+    """
     if row.images:
         data = context.value(node, 0)
         if isinstance(data, Real | Integer | Pending) and len(data.shape) == 3:

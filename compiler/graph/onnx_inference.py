@@ -25,10 +25,10 @@ from .geometry import ceiling_pads, window_extent
 from .onnx_attributes import nodes_of, subgraphs
 
 MOST_RANGES = 32
-"""Most Ranges whose lengths are computed: each takes an inference of all nodes before it."""
+"""Largest number of Ranges whose lengths are computed, since each takes a shape inference of all nodes before it."""
 
 _SMALL = 64
-"""Most elements of an initializer that a shape may depend on."""
+"""Largest number of elements of an initializer whose values may determine a shape."""
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
@@ -52,7 +52,7 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _numbers(model: onnx.ModelProto, index: int) -> int | None:
-    """Length of the Range at `index`; None if inference does not know its inputs."""
+    """Length of the Range that is node number `index`; None if shape inference does not know its inputs."""
     names = list(model.graph.node[index].input)
     given = {item.name: item for item in model.graph.initializer if math.prod(item.dims) == 1}
     values: list[float | None] = [

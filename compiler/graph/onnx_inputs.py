@@ -32,8 +32,9 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of tensors from which a path without products with weights leads to a product of two activations, and none
-    to an operator with windows."""
+    """Names of the tensors that reach a product of two activations without passing a product with constant weights, and
+    that reach no windowed operator (convolution or pool).
+    """
     known = set(constants)
     for node in nodes:
         if all(name in known for name in node.inputs if name):
@@ -60,8 +61,9 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of tensors that reach an operator with windows in their own order of dimensions: such a tensor of rank 3 is
-    a line (N, C, L), not rows of channels."""
+    """Names of the tensors that reach a windowed operator (convolution or pool) with their dimensions in the same
+    order: such a tensor of rank 3 is a line (N, C, L), not rows of channels.
+    """
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):

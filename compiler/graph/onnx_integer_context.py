@@ -40,10 +40,10 @@ def pending_result(
     view: np.ndarray | None = None,
     before: tuple[str, ...] = (),
 ) -> Pending:
-    """The result of a node, which waits for its QuantizeLinear (see `Pending`).
+    """The pending result of a node: `operation` is rounded when its QuantizeLinear is imported (see `Pending`).
 
     `before`: names of other nodes that the result includes. `shape`: by default that of the view, or `natural` without
-    one.
+    a view.
     """
     seen = natural if view is None else view.shape
     return Pending(
@@ -66,27 +66,31 @@ class Edges(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ImportContext(GraphContext):
-    """The graph under construction by one call of `import_model`.
+    """The state of one call of `import_model`: the integer graph under construction, and the values bound to names.
 
-    `abilities`: those of the target, which decide the nodes that the graph may have.
+    `abilities`: the abilities of the target, which decide the nodes that the graph may have.
     """
 
     integer_biases: ClassVar[bool] = True
-    """See `qlinear.StepsContext`."""
+    """Whether products read int32 biases directly (see `qlinear.StepsContext`)."""
     abilities: Abilities = PLAIN
     values: dict[str, Value] = field(default_factory=dict)
-    """Values of the model's names; `constants` and `tensors` are those of the graph."""
+    """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph
+    instead.
+    """
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
-    """Tensors of the model's inputs that are float masks."""
+    """For each model input that is a float mask, the quantized tensor that replaces it."""
     model_nodes: Sequence[OnnxNode] = ()
     """The nodes of the model."""
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Names of rearranged tensors, by source tensor, shape, and the elements' places in the source (bytes)."""
+    """Names of tensors made by rearranging elements, by source tensor, shape, and the elements' indices in the source
+    (as bytes).
+    """
 
     def expand(self, node: OnnxNode) -> bool:
         """Returns False: an integer import replaces no node by others. Fails on unknown domains."""
@@ -96,7 +100,9 @@ class ImportContext(GraphContext):
         return False
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node of constants; returns whether it did. Quantized constants stay quantized."""
+        """Evaluates a node all of whose inputs are constants; returns whether it was evaluated. Quantized constants
+        stay quantized.
+        """
         if node.op_type in GRIDS or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
@@ -109,7 +115,9 @@ class ImportContext(GraphContext):
         return True
 
     def import_operator(self, node: OnnxNode) -> None:
-        """Binds the outputs of a node, by the first row of the table that takes it."""
+        """Binds the outputs of a node to values, by the first row of the operator table (`onnx_table`) that accepts the
+        node.
+        """
         from .onnx_import import import_operator
 
         import_operator(self, node)
@@ -155,8 +163,8 @@ class ImportContext(GraphContext):
         self.bind(node, Constant(array=array))
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a Tensor with the model's name and shape, which may be no tensor of the graph, and with the dtype
-        of its integers or float32; fails where it is missing.
+        """An input as a Tensor with the model's name and shape, and with the dtype of its integers, or float32. The
+        Tensor need not be one of the graph. Raises an error if the input is missing.
         """
         value = self.present(node, index)
         match value:
@@ -173,7 +181,9 @@ class ImportContext(GraphContext):
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """The same as `tensor`; each function in `onnx_emit.REALIZED` checks the types of its operands itself."""
+        """`tensor`, without a check of the operand's type: each function in `onnx_emit.REALIZED` checks the types of
+        its operands itself.
+        """
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
@@ -184,12 +194,14 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Name of the input: quantized weights are read in the model's order."""
+        """Name of the input itself: functions for integer graphs read quantized weights in the model's order, so
+        `order` is not applied.
+        """
         del order
         return node.inputs[index]
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Binds an unused name like `name` to a constant made at import; returns that name."""
+        """Binds a constant made at import to an unused name derived from `name`; returns this name."""
         unique = self._unused(name)
         self.values[unique] = Constant(array=array)
         return unique
@@ -289,8 +301,9 @@ class ImportContext(GraphContext):
         return unique
 
     def seen_as(self, value: Integer, quantization: Quantization) -> Real:
-        """An integer tensor with a scale, as a real tensor. The first scale given to an integer model input becomes the
-        input's."""
+        """An integer tensor with a scale, as a real tensor. An integer model input takes the first scale that it is
+        given.
+        """
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:
             self.unscaled.remove(value.tensor)
@@ -298,8 +311,9 @@ class ImportContext(GraphContext):
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def lies_in_order(self, data: Real) -> bool:
-        """Whether the value is its whole tensor, with the same shape and order of elements; a value (N, C, L) may be a
-        tensor (N, C, L, 1)."""
+        """Whether a value consists of all elements of its tensor in the same order and shape; a value (N, C, L) may
+        have a tensor (N, C, L, 1).
+        """
         natural = self.tensors[data.tensor].nchw
         return data.view is None and (
             len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural

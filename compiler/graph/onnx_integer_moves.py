@@ -44,7 +44,9 @@ Movable = Real | Integer | Pending
 
 
 def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: Edges) -> Value:
-    """A value with its axes in another order. Elements move only when an operator needs them in this order."""
+    """A value with its axes in another order. The result is a view: elements are moved only if a later operator needs
+    them in this order.
+    """
     value, axes = context.values[edges.inputs[0]], operator.axes
     match value:
         case QuantizedConstant(integers=integers, axis=axis):
@@ -161,7 +163,7 @@ def _movable(context: ImportContext, node: OnnxNode, name: str) -> Movable:
 
 
 def _is_plain(context: ImportContext, data: Real) -> bool:
-    """Whether a value is a whole tensor with its elements in their order."""
+    """Whether a value consists of all elements of its tensor in their order."""
     return data.view is None and data.shape == context.tensors[data.tensor].shape
 
 
@@ -173,7 +175,7 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """Channels `sources` of a tensor, which wait for their QuantizeLinear."""
+    """The pending result of a node that selects the channels `sources` of a tensor."""
     operation = joined((data,), sources)
     return Pending(name=output, members=(node.name,), operation=operation, natural=natural, shape=shape)
 
@@ -197,7 +199,7 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """A Concat of different tensors: it joins whole channels or whole positions."""
+    """The pending result of a Concat of different tensors: it joins whole channels or whole positions."""
     channels = _channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
     cut = 1 + len(channels)
@@ -230,8 +232,9 @@ def _joined(
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes along which the elements of the parts change their channel; the last axis alone if an axis changes both
-    channel and position, if the batch axis changes the channel, or if no axis does."""
+    """Axes of the concatenated values along which only the channel changes. The last axis alone if an axis changes both
+    channel and position, if the batch axis changes the channel, or if no axis changes the channel.
+    """
     of_channels: set[int] = set()
     of_places: set[int] = set()
     for part in parts:
@@ -254,8 +257,10 @@ def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) ->
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """(tensor, channel numbers in it) of a part as whole channels with all positions in order: in the part's own tensor
-    if it has this form, else in a new tensor."""
+    """(tensor, numbers of its channels that form the part), for a part that consists of whole channels with all
+    positions in order. The tensor is the part's own if the part has this form, else a new tensor to which the elements
+    are moved.
+    """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
     plane = height * width
@@ -302,8 +307,9 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
-    """Joined channels of tensors: channel c is `sources`[c] = (part, channel). The parts are rescaled to the result's
-    grid first."""
+    """Pending operation that joins channels of tensors: output channel c is `sources`[c] = (part, channel). The parts
+    are first rescaled to the quantization of the result.
+    """
 
     def added(context: ImportContext, to: Rounding) -> str:
         return to.append(context, Channels(sources=sources), rescale_all(context, parts, to))
@@ -312,8 +318,9 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
-    """Moved positions of tensors, see `int8_operators.Positions`; `index` -1 is 0. The parts are rescaled to the
-    result's grid first: they have fewer elements than the result."""
+    """Pending operation that moves positions of tensors, see `int8_operators.Positions`; `index` -1 is 0. The parts are
+    first rescaled to the quantization of the result, since they have fewer elements than the result.
+    """
 
     def added(context: ImportContext, to: Rounding) -> str:
         operator = Positions(index=index, fill=to.grid.stored_zero_point)

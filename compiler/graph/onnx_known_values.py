@@ -1,4 +1,4 @@
-"""Values known at import: arrays, and quantized constants behind a DequantizeLinear."""
+"""Values known at import: arrays, and constants that a DequantizeLinear reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedConstant:
-    """A constant behind DequantizeLinear: `scale * (integers - zero_point)`, per tensor (axis None) or
+    """The result of a DequantizeLinear of a constant: `scale * (integers - zero_point)`, per tensor (axis None) or
     along axis.
 
     `integers` has the file's dtype; `scale` (float32) and `zero_point` (int64) are 0-d, or 1-d along `axis`.

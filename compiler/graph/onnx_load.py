@@ -142,7 +142,9 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _name_outputs_once(model: onnx.ModelProto) -> None:
-    """Removes repeated outputs of one name: they are the same tensor, and results are returned by name."""
+    """Removes duplicates from the model's list of outputs: outputs of one name are the same tensor, and results are
+    returned by name.
+    """
     outputs = {info.name: info for info in reversed(model.graph.output)}
     if len(outputs) < len(model.graph.output):
         unique = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
@@ -175,8 +177,9 @@ def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """Within the block, initializers in `weights` are single zeros, and outputs without type or shape are declared
-    float or scalar, so that the checker accepts the model."""
+    """Context manager: inside, each initializer in `weights` is a single zero, and outputs without type or shape are
+    declared float or scalar, so that ONNX's checker accepts the model.
+    """
     untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
     unshaped = [
         info.type.tensor_type
@@ -212,7 +215,8 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and the weights still outside of it. `follow`: as for `infer_shapes`.
+    """The model with shapes inferred, and its large weights, which stay outside of the model. `follow`: as for
+    `infer_shapes`.
 
     Raises InferenceError and ValueError.
     """

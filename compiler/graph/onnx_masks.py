@@ -36,21 +36,22 @@ from .onnx_strided_views import rows_of, seen_as
 from .onnx_values import FloatInput, Pending, Real
 
 HIDDEN = 1e4
-"""Least amount that a mask subtracts from hidden scores."""
+"""Smallest amount that a mask subtracts from a score that it hides."""
 INVISIBLE = 512.0
-"""A share below 1 / INVISIBLE of the sum of the others rounds to 0 in 8 bits."""
+"""A softmax result below 1 / INVISIBLE of the sum of the others rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""Span of scores within which the least exponential still has ten bits of the table."""
+"""Largest span of scores for which the smallest exponential in the look-up table still has ten bits."""
 STEPS = 255
 GREATEST = 255
 """The greatest stored value, as uint8."""
 MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
-"""The grid of a mask that is a model input, the same for all softmaxes: 0 and whole numbers below it."""
+"""The quantization of a mask that is a model input, the same for all softmaxes: 0 and the integers down to -255."""
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds an Add of scores and a float mask, or a Where that hides scores; returns whether the node is one of
-    them."""
+    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation; returns False
+    for any other node.
+    """
     if not context.abilities.rows:
         return False
     found = _added(context, node) if node.op_type == "Add" else _hidden(context, node)
@@ -108,7 +109,7 @@ def _hidden(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.
 
 
 def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the softmax of masked scores along their last axis; returns whether the node is one."""
+    """Imports the softmax of masked scores along their last axis; returns False for any other node."""
     value = context.value(node, 0)
     if not isinstance(value, Pending) or not isinstance(value.operation, Masked):
         return False
@@ -171,8 +172,9 @@ def _masked_scores(
 
 
 def _between(scale: float) -> np.ndarray:
-    """The softmax table, int64 (256,), by the difference from the greatest value modulo 256: exponentials of steps
-    below the greatest score; 0 for the extra element and for the least value."""
+    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256:
+    exponentials of the difference; 0 for the extra element of a row and for the least value, that of masked scores.
+    """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))
     entries[[0, -1]] = 0
@@ -195,8 +197,10 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds IsNaN or IsInf of a quantized tensor to False, and a Where that takes all elements of one operand, of the
-    result's shape, to that operand. Returns whether the node is one of these."""
+    """Removes guards against NaN: IsNaN or IsInf of a quantized tensor becomes the constant False; a Where whose
+    condition is the same everywhere becomes the operand that it selects, if that has the result's shape. Returns False
+    for any other node.
+    """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)
         # Scores that await their softmax may be infinite by a mask.

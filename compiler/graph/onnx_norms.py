@@ -27,7 +27,7 @@ from .onnx_values import Pending, Real, Statistic, Value
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node that is a step of a normalization; returns whether it is one."""
+    """Imports a node that is one step of a normalization written node by node; returns False for any other node."""
     if not node.inputs or (context.abilities.processor and not context.abilities.rows):
         return False
     values = [context.value(node, index) for index in range(min(2, len(node.inputs)))]

@@ -50,7 +50,7 @@ class Product(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maximum(Operation):
-    """A maximum over windows, on the grid of its input."""
+    """A maximum over windows; the result has the quantization of its input."""
 
     data: Real
     window: Window
@@ -58,7 +58,7 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same(Operation):
-    """The input itself, to be clamped or rescaled."""
+    """A pending operation without arithmetic: the input itself, which is only clamped or rescaled."""
 
     data: Real
 

@@ -1,4 +1,4 @@
-"""Inputs of a float model that must be known when it is compiled, because they decide a shape, for example."""
+"""Inputs of a float model whose values must be known at compilation, for example because they determine a shape."""
 
 from __future__ import annotations
 

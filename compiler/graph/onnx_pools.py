@@ -193,7 +193,7 @@ def _plane_average(
 
 
 def round_average(context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool) -> str:
-    """Adds an integer average pool."""
+    """Adds an integer average pool, requantized by `to`; returns the name of the result's tensor."""
     source = data.quantization
     window, counted = pool.window, pool.counted
     try:
@@ -220,7 +220,9 @@ def round_average(context: ImportContext, to: Rounding, *, data: Real, pool: Ave
 
 
 def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
-    """Adds an integer max-pool on the grid of its input, and a rescaling if the result has another grid."""
+    """Adds an integer max-pool with its input's quantization, and a rescaling if the result has another quantization;
+    returns the name of the result's tensor.
+    """
     source = maximum.data.quantization
     same = same_integers(source, to.grid)
     pool = replace(to, grid=source, pending=replace(to.pending, members=to.pending.members[:1]))

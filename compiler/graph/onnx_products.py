@@ -83,7 +83,7 @@ def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
 
 
 def round_product(context: ImportContext, product: Product, to: Rounding) -> str:
-    """Adds an integer convolution or matrix product."""
+    """Adds an integer convolution or matrix product, requantized by `to`; returns the name of the result's tensor."""
     source = product.data.quantization
     step = bias_step(source.scale, product.weight_scale)
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
@@ -108,9 +108,10 @@ def fitted_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
+    """The bias' (bias minus zero point x sum of weights) of every output channel, int32 (O,), for int8 `weight` (O,
+    ...) and inputs stored around `zero_point`.
 
-    Where sums may leave 32 bits, `accumulators.moved_bias` makes it, or raises AccumulatorError.
+    If sums may leave 32 bits, `accumulators.moved_bias` computes the result, or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

@@ -1,4 +1,4 @@
-"""Reading an ONNX file: from bytes to an unchecked model with all its data, whose texts are UTF-8."""
+"""Reads an ONNX file into a model that has all its data and only UTF-8 texts, but is not checked otherwise."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 class ReadModel:
     """A model with its external data. `label` names it in messages.
 
-    `weights`: bytes of large initializers that are not in `bare`, by initializer number. `onnx_load.load_model` uses
-    the object up.
+    `weights`: bytes of large initializers that are not in `bare`, by initializer number. `onnx_load.load_model`
+    modifies the object, which cannot be used again.
     """
 
     label: str
@@ -53,7 +53,7 @@ class SizedModel:
 
 
 Source = str | Path | bytes | ModelFile | SizedModel
-"""A model: the path of its file, its bytes, both, or a sized model."""
+"""A model: the path of its file, the bytes of the file, both (`ModelFile`), or a `SizedModel`."""
 
 
 def model_label(source: Source) -> str:

@@ -1,4 +1,6 @@
-"""Errors about nodes that an integer graph cannot have: operands that are not quantized, and forms of operators."""
+"""Errors about nodes that an integer graph cannot have: operands that are not quantized, and unsupported variants of
+operators.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
 
 
 def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
-    """Fails on a node of an operator that is supported in other forms."""
+    """Raises an error about a node whose operator is supported, but not in the node's variant."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
     for index, value in enumerate(values):
         if isinstance(value, FloatInput):

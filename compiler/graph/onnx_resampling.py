@@ -27,8 +27,9 @@ MOST_WEIGHT = 127
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
-    """A resized tensor: nearest elements of a dequantized or, as quantizers write it, of an integer tensor, or linear
-    interpolation of a dequantized one."""
+    """The result of a Resize. "nearest" selects elements of a dequantized tensor or, as quantizers also write it, of an
+    integer tensor; "linear" interpolates a dequantized tensor.
+    """
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer) or operator.mode != "nearest":
         if not isinstance(value, Real):
@@ -86,8 +87,8 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
 def round_resampled(
     context: ImportContext, to: Rounding, *, data: Real, rows: AxisTable, columns: AxisTable
 ) -> str:
-    """Adds a node that resizes columns, rounded to the input's grid, and then a node that resizes rows; an axis that
-    does not change needs no node.
+    """Adds a node that resizes columns, rounded to the input's quantization, and then a node that resizes rows; an axis
+    that does not change needs no node. Returns the name of the result's tensor.
 
     Columns come first because an accelerator stores resized columns one by one, and there are fewer of them before the
     rows are resized.

@@ -25,8 +25,9 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Masked scores, for a softmax alone: `step` is the score of one step of the stored values of `data`, `mask` an
-    addend of 0 or less that broadcasts to the scores."""
+    """Masked scores, which only a softmax can read: `step` is the difference in score of one step of the stored values
+    of `data`, `mask` an addend of 0 or less that broadcasts to the scores.
+    """
 
     alone = (
         "scores to which a float mask was added",

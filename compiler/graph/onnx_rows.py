@@ -27,7 +27,9 @@ offset."""
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds Softmax, LayerNormalization or RMSNormalization if this target computes it; returns whether it did."""
+    """Imports Softmax, LayerNormalization or RMSNormalization over the last axis; returns False if the target does not
+    compute the node.
+    """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
         return False
@@ -66,7 +68,9 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result of `operation` over rows of `data`: its last axis, or `axis` 1 of images."""
+    """The pending result of a softmax or normalization over rows of `data`: rows are its last axis, or `axis` 1 of
+    images.
+    """
     rank = len(data.shape)
     if axis in (None, rank - 1) and not (rank == 2 and data.view is None):
         rows = rows_of(context, node, data)
@@ -115,7 +119,9 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The tensor from which pending scores with a `step_of` are computed, in the shape and view of the scores."""
+    """The tensor from which pending scores are computed, in the shape and view of the scores; only for scores whose
+    `step_of` is not None.
+    """
     assert isinstance(scores.operation, Same | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
 
@@ -141,7 +147,7 @@ def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared
 
 
 def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
-    """Adds an integer softmax or normalization."""
+    """Adds an integer softmax or normalization, requantized by `to`; returns the name of the result's tensor."""
     source = shared.data.quantization
     step = 2.0**-FRACTION_BITS / float(to.grid.scale)
     if shared.gain is None or shared.offset is None:

@@ -1,4 +1,5 @@
-"""ONNX nodes that replace one node, under construction: formulas of simpler operators, and steps between grids.
+"""ONNX nodes that replace one node, under construction: formulas of simpler operators, or conversions between
+quantizations.
 
 The nodes are named NODE/OPERATOR_i, as are the nodes of ONNX's own functions.
 """
@@ -23,7 +24,9 @@ Context = TypeVar("Context")
 
 @dataclass(slots=True, kw_only=True)
 class Nodes(Generic[Context]):
-    """The ONNX nodes that replace one node so far. `context`: the import that they are for."""
+    """The list, under construction, of the ONNX nodes that replace one node. `context`: the import for which they are
+    written.
+    """
 
     context: Context
     node: OnnxNode
@@ -55,7 +58,9 @@ class Nodes(Generic[Context]):
 
 
 class StepContext(Protocol):
-    """The import for which nodes are written: it knows the shapes of inputs, stores constants and raises errors."""
+    """The interface of an import that writing replacement nodes needs: shapes of inputs, storage of constants, and
+    errors.
+    """
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor: ...  # noqa: D102
     def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
@@ -68,7 +73,7 @@ Storing = TypeVar("Storing", bound=StepContext)
 
 @dataclass(slots=True, kw_only=True)
 class Steps(Nodes[Storing]):
-    """Nodes with constants, for an import that knows the shapes of inputs."""
+    """Replacement nodes that may contain new constants, for an import that knows the shapes of inputs."""
 
     _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
 
@@ -112,13 +117,15 @@ class Steps(Nodes[Storing]):
         self.context.refuse(self.node, problem, way_out)
 
     def done(self, result: str, index: int = 0) -> None:
-        """Makes `result` the output `index` of the replaced node, by an Identity; no effect on an omitted output."""
+        """Makes `result` the output `index` of the replaced node, by adding an Identity; does nothing if this output is
+        omitted.
+        """
         if index < len(self.node.outputs) and self.node.outputs[index]:
             self.add("Identity", result, output=self.node.outputs[index])
 
 
 class FloatSteps(Steps[GraphContext]):
-    """Nodes that replace a node of a float graph."""
+    """The ONNX nodes, under construction, that replace one node of a float model."""
 
     def array(self, index: int, what: str) -> np.ndarray | None:
         """See `GraphContext.array`."""

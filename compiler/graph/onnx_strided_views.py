@@ -52,7 +52,9 @@ Seen = TypeVar("Seen", bound=Real | Integer | Pending)
 
 
 def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.ndarray:
-    """The view of a value, also if it has none: then the indices in their order."""
+    """The view of a value: row-major indices of its elements in its tensor. For a value without a view, all indices in
+    order.
+    """
     if value.view is not None:
         return value.view
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
@@ -60,7 +62,7 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
-    """The value with another view of its tensor."""
+    """The value with another view of its tensor: `elements`, row-major indices into the tensor."""
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
     plain = elements.size == size and np.array_equal(elements.reshape(-1), np.arange(size))
     return replace(value, shape=elements.shape, view=None if plain else elements)
@@ -95,8 +97,9 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """The value with its last axis as the channels of a tensor; it is moved if it does not have this form or, with
-    `in_order`, if its positions are in another order."""
+    """The value as rows whose last axis is the channels of a tensor. If the value does not have this form or, with
+    `in_order`, if its positions are in another order, its elements are moved to a new tensor.
+    """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
     positions = batch * height * width
@@ -114,7 +117,9 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
 
 
 def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """The value in a new tensor with its last axis as channels; the images are the first of several leading axes."""
+    """The value moved to a new tensor, with its last axis as channels; if there are several leading axes, the first is
+    the batch axis.
+    """
     *lead, last = data.shape
     images = lead[0] if len(lead) > 1 else 1
     wanted = (images, last, prod(lead) // images, 1)
@@ -125,15 +130,16 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value without padding zeros in its view: a tensor that stores them."""
+    """The value without padding zeros in its view: if there are any, a new tensor that stores the zeros."""
     if data.view is None or (data.view >= 0).all():
         return data
     return rows_of(context, node, data).data
 
 
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value without a view: a tensor with its elements in their order. A line (N, C, L) is stored as (N, C, L,
-    1)."""
+    """The value without a view: if it has one, a new tensor that stores its elements in their order. A line (N, C, L)
+    is stored as (N, C, L, 1).
+    """
     if context.lies_in_order(data):
         return data
     if len(data.shape) not in (2, 3, 4):
@@ -161,7 +167,7 @@ def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def is_whole(context: ImportContext, value: Real) -> bool:
-    """Whether the value has each element of its tensor exactly once."""
+    """Whether a value contains each element of its tensor exactly once."""
     if value.view is None:
         return True
     size = prod(context.tensors[value.tensor].shape)
@@ -172,8 +178,8 @@ def is_whole(context: ImportContext, value: Real) -> bool:
 
 
 def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real) -> Real:
-    """`value` in a tensor with the layout of the tensor of `other`. Both values have one shape; `other` is whole
-    (`is_whole`).
+    """`value` in a tensor with the memory layout of the tensor of `other`. Both values have the same shape; `other`
+    contains each element of its tensor exactly once (`is_whole`).
     """
     natural, theirs = context.tensors[other.tensor].nchw, elements_of(context, other)
     elements = elements_of(context, value)
@@ -196,7 +202,9 @@ def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
 
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
-    """An output of the model in a form that its target supports: processors can only transpose whole tensors."""
+    """An output of the model in a form that the target can convert for the host: processors support only transpositions
+    of whole tensors, so other views are stored first.
+    """
     view, size = value.view, prod(context.tensors[value.tensor].shape)
     whole = view is None or (view.size == size and permutation_of(view) is not None)
     if whole or not context.abilities.processor:
@@ -213,8 +221,10 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
 def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
-    """A tensor (N, C, H, W) of `elements` of the tensor of `data`, made by moves of positions and of channels, if
-    necessary after an exchange of both."""
+    """A new tensor of the shape of `elements`, (N, C, H, W), which holds the elements of the tensor of `data` at these
+    indices. It is made by moves of whole positions and of channels and, unless `again` is False, by exchanging channels
+    and positions first.
+    """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
         return Real(tensor=context.moved[key], shape=elements.shape, quantization=data.quantization)
@@ -340,7 +350,9 @@ def _moved_once(
     shape: tuple[int, int, int, int],
     key: tuple[str, tuple[int, ...], bytes],
 ) -> str:
-    """The result of `operator` on the tensor of `data`; an earlier node of the same `key` is reused."""
+    """Name of the result of `operator` on the tensor of `data`; the result of an earlier node with the same `key` is
+    reused.
+    """
     if key not in context.moved:
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
     return context.moved[key]

@@ -1,8 +1,9 @@
-"""Survey of a model for the accelerator: how the importer treats each node of a model that it need not support as a
-whole.
+"""Survey of a model for the accelerator: how the importer treats each node of a model that may contain unsupported
+nodes.
 
-One walk like that of `import_model`, which a refused node does not end: its results become float tensors from
-elsewhere. So there is no second table of supported operators, and every attribute, shape and constant is checked.
+The survey is a walk like that of `import_model`, but continues after a refused node, whose results become float tensors
+computed elsewhere. So there is no second table of supported operators, and every attribute, shape and constant is
+checked.
 """
 
 from __future__ import annotations

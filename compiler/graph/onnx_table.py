@@ -33,15 +33,18 @@ _NUMBERS = "activation_alpha activation_beta"
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
-"""Attributes of Resize in modes that only its steps compute: cubic, and crop."""
+"""Attributes of Resize that matter only in modes without a kernel template (cubic and crop), which `onnx_resize_steps`
+computes.
+"""
 _NORMALIZED = "Centred Shared Statistic"
 """Values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
     {"quantized": "onnx_", "either": "onnx_", "both": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
-"""Prefixes of the places of rows' functions, by kind of row; all other kinds have the prefix of the float importer's
-files."""
+"""Prefixes of the modules that hold the functions of rows, by kind of row; all other kinds have the prefix of the float
+importer's files.
+"""
 
 
 def _row(
@@ -55,8 +58,9 @@ def _row(
     when: str = "",
     whole: bool = False,
 ) -> Row[Any, Any]:
-    """A row of the table. `place`: FILE:FUNCTION, FILE without the prefix that all files of this `kind` have. `reads`,
-    `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. See `Row`.
+    """A row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
+    `reads`, `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. See
+    `Row`.
     """
     file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located
@@ -364,12 +368,15 @@ FUNCTIONS = frozenset(
 )
 """Operators that are functions of one quantized tensor if all other operands are single numbers."""
 CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
-"""Operators with integer nodes of their own, which join a pending Function of one tensor if they read one."""
+"""Operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise function of
+one tensor) if an input is such a function.
+"""
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:
-    """Imports one ONNX node: evaluates it if all inputs are constants, else adds operators or nodes in its place. Binds
-    its outputs. Raises ModelError for a node that is not supported."""
+    """Imports one ONNX node and binds its outputs: evaluates the node if all its inputs are constants, else adds graph
+    operators or imports other ONNX nodes in its place. Raises ModelError for a node that is not supported.
+    """
     if writers := rows_of(node.domain, node.op_type, "integers", "blocked"):
         _import_steps(context, node, writers[0](context, node))
     elif not (context.expand(node) or context.fold(node)):
@@ -383,7 +390,9 @@ def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
 
 
 def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
-    """Imports the steps that replace an operator on integers; an error of a step becomes an error of the node."""
+    """Imports the ONNX nodes that replace an operator on integers; an error about one of them becomes an error about
+    `node`.
+    """
     try:
         import_body(context, steps)
     except NodeError as error:

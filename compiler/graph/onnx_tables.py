@@ -21,7 +21,7 @@ STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's output if it is a function of one tensor and single numbers; returns whether it is one.
+    """Imports a node that is a function of one quantized tensor and scalar constants; returns False for any other node.
 
     ONNX's reference implementation computes the function, with all attributes. Raises ModelError if it cannot, or if
     the target has no tables.
@@ -83,7 +83,9 @@ def real_values(data: Real) -> np.ndarray:
 
 
 def round_function(context: ImportContext, function: Function, to: Rounding) -> str:
-    """Adds the table of a function: the rounded result of each stored value."""
+    """Adds a look-up table with the rounded result of a function for each stored value; returns the name of the
+    result's tensor.
+    """
     real = np.clip(function.values, to.pending.low, to.pending.high)
     operator = Table(table=quantize(real, to.grid.scale, to.grid.stored_zero_point))
     return to.append(context, operator, (function.data.tensor,), name=to.pending.members[-1])

@@ -151,7 +151,8 @@ def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
 
 
 def round_transposed(context: ImportContext, to: Rounding, *, product: Product) -> str:
-    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases.
+    """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases;
+    returns the name of the result's tensor.
 
     A phase is all outputs whose rows and columns have the same remainders by the strides. Output row y, with y + top =
     q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.

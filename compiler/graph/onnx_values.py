@@ -69,8 +69,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistic:
-    """A number for each row (last axis) of `data`, never computed by itself: (m + `epsilon`) ** `power`, where m is the
-    row's mean or, by `moment`, the mean of its squares, with `centre` after subtraction of the row's mean."""
+    """A number for each row (last axis) of `data`, which is never computed by itself: (m + `epsilon`) ** `power`. By
+    `moment`, m is the row's mean or the mean of its squares; with `centre` the row's mean is subtracted first.
+    """
 
     data: Real
     moment: Literal["mean", "square"]

@@ -1,4 +1,5 @@
-"""Rows of the table of operators: a function that reads nodes of an operator, and the attributes that it reads.
+"""Rows of the table of operators. A row has a function that imports nodes of an operator, and the names of the
+attributes that the function reads.
 
 A row rejects a node with an attribute that it does not name, unless the attribute has the operator's default value. So
 no attribute is ignored silently.
@@ -15,7 +16,7 @@ from .onnx_attributes import NO_DEFAULT, OnnxNode, default_value, schema_attribu
 
 
 class RowContext(Protocol):
-    """The part of an import that a row needs: the model's opset, and errors about nodes."""
+    """The interface of an import that a row needs: the model's opset, and errors about nodes."""
 
     @property
     def opset(self) -> int:
@@ -73,13 +74,14 @@ class StepsLocated(Located):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
-    """A reader of the nodes of an operator. `reads`: names of the attributes it reads (None: all in the operator's
-    schema). `idle`: attributes without effect on the result.
+    """A row of the operator table: a function that imports nodes of an operator. `reads`: names of the attributes it
+    reads (None: all in the operator's schema). `idle`: attributes without effect on the result.
 
-    `images`: it reads images (N, C, H, W); lines (N, C, L) are converted to images before, and results back to lines.
-    `when`: the function that tells whether a node needs the steps of this row although it has a float row.
-    `behind`: the row is tried only if an input of the node is of one of these kinds of value (`onnx_values`), or is
-    the result of a pending operation of one of these kinds (empty: always). If a row returns False, the next is tried.
+    `images`: the function expects images (N, C, H, W); lines (N, C, L) are converted to images before, and results back
+    to lines. `when`: the function that tells whether a node must be replaced by the ONNX nodes of this row although the
+    operator also has a row for float graphs. `behind`: the row is tried only if an input of the node is of one of these
+    kinds of value (`onnx_values`), or is the result of a pending operation of one of these kinds (empty: always). If a
+    row returns False, the next is tried.
     """
 
     kind: Kind
@@ -91,11 +93,13 @@ class Row(Generic[Context, Result]):
     when: Callable[[Context, OnnxNode], object] | None = None
 
     def needed(self, context: Context, node: OnnxNode) -> bool:
-        """Whether a node needs the steps of this row, by the function `when`."""
+        """Whether a node must be replaced by the ONNX nodes that this row writes, according to the function `when`."""
         return self.when is not None and bool(self.when(context, node))
 
     def __call__(self, context: Context, node: OnnxNode) -> Result:
-        """Reads a node. Raises NodeError where the node has an attribute that the row does not read."""
+        """Imports a node by the row's function. Raises NodeError if the node has an attribute that the row does not
+        read.
+        """
         refuse_unread(context, node, [self])
         return self.function(context, node)
 

@@ -188,7 +188,7 @@ class Concatenate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A `Concatenate` without work: its inputs were computed at their places in the output.
+    """A `Concatenate` without copies: the producers of its inputs have already written them into the output's memory.
 
     `holds`: the output has memory of its own, in which the inputs are views; else the inputs are adjacent views of
     another tensor, and the output is a view of it, too.

@@ -125,7 +125,7 @@ def partition_model(
 def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> None:
     """Raises RegionOrderError if a region reads a tensor that is neither `given` nor an output of an earlier region.
 
-    Either regions wait for one another, or the division lost a tensor.
+    Such an error is a bug of the partitioner: regions depend on each other cyclically, or a tensor was lost.
     """
     made = set(given)
     for region in regions:
@@ -137,9 +137,9 @@ def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> 
 
 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
-    """Indices of nodes that must run on the CPU because their float32 results are needed outside of the accelerator.
+    """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
-    A pending result exists only for its readers on the accelerator. If its node must run on the CPU, so must the
+    On the accelerator a pending result exists only for its readers there. If its node must run on the CPU, so must the
     pending nodes before it, and its readers except QuantizeLinear, which reads float32 from anywhere.
     """
     nodes = model.graph.node
@@ -178,8 +178,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each result of an entry node, the tensors outside the region from which it is computed: one, besides
-    constants, at any input of the node.
+    """For each result of an entry node (one that only quantizes or reshapes a tensor as it enters a region), the
+    tensors outside the region from which it is computed: one, besides constants, at any input of the node.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

@@ -45,10 +45,10 @@ class _Run:
 
 
 def boxes_of(index: np.ndarray, most: int) -> list[Box]:
-    """The boxes that make up an output plane; `index`, int (H, W), has the source position of each position, -1 for the
-    fill.
+    """The boxes that make up an output plane; `index`, int (H, W), is the source position of each output position, -1
+    for the fill value.
 
-    Steps in the source are 0 to `most`.
+    `most`: largest step between neighbouring positions in the source; steps are 0 to `most`.
     """
     width = index.shape[1]
     lines = [(y, _runs(line, most)) for y, line in enumerate(index.tolist())]

@@ -29,7 +29,7 @@ CHANNELS_LAST = ("NhwcMaxPool",)
 
 
 class StepsContext(RowContext, Protocol):
-    """The part of an import, or of another rewrite of a model, that the writing of steps needs."""
+    """The interface that writing replacement nodes needs, of an import or of another rewrite of a model."""
 
     integer_biases: ClassVar[bool]
     """Whether products read int32 biases directly, in steps of the product of both scales."""
@@ -81,13 +81,16 @@ class _Steps(Nodes[StepsContext]):
         return self.add("Transpose", made, output=output, perm=[0, *range(2, rank), 1])
 
     def round(self, made: str, scale: int) -> None:
-        """Adds the QuantizeLinear that makes the node's result, with the scale at input `scale` and the next one, its
-        zero point."""
+        """Adds the QuantizeLinear that computes the node's result from `made`; its scale is input `scale` of the node,
+        and its zero point the next input.
+        """
         grid = self.input(scale), self.input(scale + 1)
         self.add("QuantizeLinear", made, *grid, output=self.node.outputs[0])
 
     def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
-        """Operand list of an int32 bias in steps of the product of two scales; empty where it is left out."""
+        """List of operands with the int32 bias, input `index`, whose unit is the product of the two `scales`; empty if
+        the bias is left out.
+        """
         if not self.input(index):
             return []
         if self.context.integer_biases:
@@ -100,7 +103,9 @@ WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
 
 
 def _written(write: Callable[[_Steps], None]) -> WriteSteps:
-    """A function, for the operator table, that returns the nodes that `write` adds in place of a node."""
+    """Makes a function for the operator table: given a context and a node, it returns the ONNX nodes that `write` adds
+    in place of the node.
+    """
 
     @wraps(write)
     def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
@@ -113,21 +118,21 @@ def _written(write: Callable[[_Steps], None]) -> WriteSteps:
 
 @_written
 def convolution_steps(steps: _Steps) -> None:
-    """Steps of QLinearConv."""
+    """Adds the ONNX nodes that replace QLinearConv."""
     operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (steps.input(1), steps.input(4)))]
     steps.round(steps.on_planes("Conv", *operands, **steps.attributes("channels_last")), 6)
 
 
 @_written
 def matmul_steps(steps: _Steps) -> None:
-    """Steps of QLinearMatMul."""
+    """Adds the ONNX nodes that replace QLinearMatMul."""
     steps.round(steps.compute("MatMul", steps.real(0), steps.real(3, axis=1)), 6)
 
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """Steps of QGemm. Its bias counts multiples of alpha times the product of both scales, so alpha multiplies the
-    weights' scale.
+    """Adds the ONNX nodes that replace QGemm. Its bias counts multiples of alpha times the product of both scales, so
+    alpha multiplies the weights' scale.
     """
     attributes = steps.attributes("alpha")
     alpha = float(steps.node.attributes.get("alpha", 1.0))
@@ -146,31 +151,33 @@ def gemm_steps(steps: _Steps) -> None:
 
 @_written
 def pair_steps(steps: _Steps) -> None:
-    """Steps of QLinearAdd and QLinearMul."""
+    """Adds the ONNX nodes that replace QLinearAdd and QLinearMul."""
     steps.round(steps.compute(steps.operator(), steps.real(0), steps.real(3)), 6)
 
 
 @_written
 def single_steps(steps: _Steps) -> None:
-    """Steps of QLinearSigmoid and QLinearLeakyRelu."""
+    """Adds the ONNX nodes that replace QLinearSigmoid and QLinearLeakyRelu."""
     steps.round(steps.compute(steps.operator(), steps.real(0), **steps.attributes()), 3)
 
 
 @_written
 def pool_steps(steps: _Steps) -> None:
-    """Steps of QLinearAveragePool and QLinearGlobalAveragePool."""
+    """Adds the ONNX nodes that replace QLinearAveragePool and QLinearGlobalAveragePool."""
     steps.round(steps.on_planes(steps.operator(), steps.real(0), **steps.attributes("channels_last")), 3)
 
 
 @_written
 def maximum_steps(steps: _Steps) -> None:
-    """Steps of NhwcMaxPool: a MaxPool of the integers, whose scale does not change."""
+    """Adds the ONNX node that replaces NhwcMaxPool: a MaxPool of the integers, whose scale does not change."""
     steps.on_planes("MaxPool", steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
 @_written
 def reorder_steps(steps: _Steps) -> None:
-    """Steps of ReorderInput and ReorderOutput: an Identity, as no other operator reads the blocks between them."""
+    """Adds the ONNX node that replaces ReorderInput and ReorderOutput: an Identity, since every operator between them
+    is replaced by one on plain tensors.
+    """
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
     steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
@@ -178,7 +185,9 @@ def reorder_steps(steps: _Steps) -> None:
 
 @_written
 def blocked_steps(steps: _Steps) -> None:
-    """Steps of pools in blocks of channels: the plain pools, which treat each channel by itself."""
+    """Adds the ONNX nodes that replace pools on blocks of channels: the plain pools, which treat each channel by
+    itself.
+    """
     steps.compute(steps.operator(), steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
@@ -194,8 +203,9 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """Steps of QLinearSoftmax. The attribute `opset` says whether the softmax is along one axis; a Softmax node of an
-    older model is along all axes from one on, so the axis becomes the last one there."""
+    """Adds the ONNX nodes that replace QLinearSoftmax. The attribute `opset` says whether the softmax is along one
+    axis; a Softmax node of an older model is along all axes from one on, so the axis becomes the last one there.
+    """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS
     if along_one_axis and context.opset >= SOFTMAX_HAS_ONE_AXIS:
@@ -221,7 +231,7 @@ def softmax_steps(steps: _Steps) -> None:
 
 @_written
 def mean_steps(steps: _Steps) -> None:
-    """Steps of QLinearReduceMean."""
+    """Adds the ONNX nodes that replace QLinearReduceMean."""
     operands, attributes = [steps.real(0)], steps.attributes()
     if steps.context.opset >= AXES_ARE_AN_INPUT and "axes" in attributes:
         operands.append(steps.add("Constant", value_ints=attributes.pop("axes")))
@@ -230,20 +240,20 @@ def mean_steps(steps: _Steps) -> None:
 
 @_written
 def concat_steps(steps: _Steps) -> None:
-    """Steps of QLinearConcat."""
+    """Adds the ONNX nodes that replace QLinearConcat."""
     parts = [steps.real(index) for index in range(2, len(steps.node.inputs), 3)]
     steps.round(steps.compute("Concat", *parts, **steps.attributes()), 0)
 
 
 @_written
 def where_steps(steps: _Steps) -> None:
-    """Steps of QLinearWhere."""
+    """Adds the ONNX nodes that replace QLinearWhere."""
     steps.round(steps.compute("Where", steps.input(0), steps.real(1), steps.real(4)), 7)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Writing(NodeErrors):
-    """A context for writing steps into `model`; `nodes`: the new nodes so far."""
+    """A context for `write_steps`, which replaces nodes of `model`; `nodes`: the new nodes so far."""
 
     integer_biases: ClassVar[bool] = False
     opset: int
@@ -272,9 +282,10 @@ class _Writing(NodeErrors):
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:
-    """Replaces every node on integers or on blocks of channels by its steps; returns whether there was one.
+    """Replaces every node on integers (QOperator form) or on blocks of channels by DequantizeLinear, float operators
+    and QuantizeLinear, in place; returns whether any node was replaced.
 
-    `label` names the model in messages. Raises NodeError for a node whose form has no steps.
+    `label` names the model in messages. Raises NodeError for a node that cannot be replaced.
     """
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
     context = _Writing(source=label, opset=opset, model=model)

@@ -1,5 +1,5 @@
-"""Rescaling to the grid of a result, with the ratio that equals DequantizeLinear followed by QuantizeLinear, value by
-value.
+"""Rescaling of a quantized tensor to a result's scale and zero point, with a ratio that gives the same integers as
+DequantizeLinear followed by QuantizeLinear.
 
 An int8 operand has 256 values, so equality is tested on all of them.
 """
@@ -28,7 +28,8 @@ STEPS = 8
 
 
 def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
-    """The float32 ratio with which `rescale` equals DequantizeLinear, then QuantizeLinear, for the most of 256 values.
+    """The float32 ratio with which `rescale` equals DequantizeLinear followed by QuantizeLinear for as many of the 256
+    stored values as possible.
 
     Candidates are the quotient of the scales and its neighbours, nearest first. The first candidate with the fewest
     differences is chosen; the search ends at one without any.
@@ -63,8 +64,9 @@ def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> 
 
 
 def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
-    """Rescales `data` to the grid of `to` and clamps it; returns the tensor's name. Adds no node where no value can
-    change."""
+    """Rescales `data` to the quantization of `to` and clamps it; returns the tensor's name. Adds no node where no value
+    can change.
+    """
     source = data.quantization
     if same_integers(source, to.grid):
         if (to.low, to.high) == (-128, 127):
@@ -84,5 +86,5 @@ def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
 
 
 def same_integers(a: Quantization, b: Quantization) -> bool:
-    """Whether the same stored integers represent the same numbers on both grids."""
+    """Whether the same stored integers represent the same numbers in both quantizations."""
     return a.scale == b.scale and a.stored_zero_point == b.stored_zero_point

@@ -1,5 +1,5 @@
-"""Padding after the positions of a tensor, so that an exchange of channels and positions reads whole blocks: the
-tensor's producer leaves the gap, without a copy. For accelerators.
+"""Padding after the last position of a tensor, so that an exchange of channels and positions reads whole blocks: the
+producer of the tensor leaves the gap when it stores, without a copy. For accelerators.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .int8_convolution import Int8Convolution
 from .int8_operators import Rows, Swap
 
 EXCHANGE = 4
-"""Cycles of an exchange of channels and positions for each vector: it is a matrix product with a store, and the bus is
-busy twice as long.
+"""Cycles for each vector of an exchange of channels and positions: it is a matrix product with a store, and takes twice
+as long on the bus.
 """
 
 
@@ -56,8 +56,10 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of a tensor whose positions do not fill whole blocks can pad them: it writes position by
-    position, and all readers are 1x1 convolutions. False if products of the padding take longer than an exchange."""
+    """Whether the producer of a tensor, whose positions do not fill whole blocks, can add padding positions: it must
+    write position by position, and all readers must be 1x1 convolutions. False also if products of the padding would
+    take longer than an exchange.
+    """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
         return False
@@ -78,7 +80,7 @@ def reads_whole_blocks(
 
 
 def _moves_nothing(node: Node) -> bool:
-    """Whether a node is a 1x1 convolution without an operand and without moves of its results."""
+    """Whether a node is a 1x1 convolution whose store has no second operand and does not move its results."""
     operator = node.operator
     return (
         isinstance(operator, Int8Convolution)

@@ -1,4 +1,4 @@
-"""Storage of a network's tensors on processors: their places in one arena, and the views among them."""
+"""Storage of a network's tensors on processors: byte offsets in one arena, and tensors that are views of others."""
 
 from __future__ import annotations
 

@@ -40,8 +40,9 @@ class Submodel:
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
     """Label of a model, and the model reduced to the nodes that an output depends on, each with a unique name.
 
-    Integers that depend on shapes alone are constants, and operators on integers are written in steps (`qlinear`). A
-    model of `least_opset` or later that ONNX cannot convert keeps its opset.
+    Integers that depend on shapes alone become constants, and operators on integers become DequantizeLinear, float
+    operators and QuantizeLinear (`qlinear`). A model of `least_opset` or later that ONNX cannot convert keeps its
+    opset.
     """
     steps = partial(write_steps, model_label(source))
     loaded = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
@@ -77,7 +78,7 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 class SubmodelWriter:
-    """Writes submodels of `model`, a result of `prepare_model` with its `survey`."""
+    """Writes submodels of `model`, a result of `prepare_model`, according to its `survey`."""
 
     def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:
         self.label = label

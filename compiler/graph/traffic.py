@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of a node's first input that some window reads: bool (H,) and bool (W,).
 
-    With `fused`, windows of a convolution that its fused pool skips are not counted; without it the convolution is
-    taken without its pool.
+    With `fused`, windows of a convolution whose results its fused pool does not read are not counted; without, the
+    fused pool is ignored.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:

@@ -18,8 +18,8 @@ from .iteration_axes import Place
 
 
 class EvaluateError(CodeError):
-    """Raised for a program that only the interpreter can run: it has integers, intrinsics, or sums that do not begin
-    with their loops.
+    """Raised for a program that only the interpreter can run: it has integers, intrinsics, or sums that are not
+    initialized in the first iteration of their loops.
     """
 
 
@@ -39,8 +39,8 @@ class Memory:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
-        """Indices into a buffer's contents for all iterations; indices outside of the buffer, which are guarded, are
-        clipped.
+        """Indices into a buffer's contents in all iterations of `place`; indices outside of the buffer, which occur
+        under guards, are clipped.
         """
         around = [place.variable(name) for name in self.cells[buffer.name].axes]
         own = [

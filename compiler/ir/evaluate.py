@@ -84,7 +84,9 @@ class _Machine:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
     def independent(self, loop: For) -> bool:
-        """`is_independent` with a cache, because a loop inside other loops is asked about many times."""
+        """`is_independent` with a cache, because a loop inside other loops is queried once for each of their
+        iterations.
+        """
         if id(loop) not in self.loops:
             self.loops[id(loop)] = is_independent(loop)
         return self.loops[id(loop)]
@@ -145,14 +147,18 @@ class _Machine:
         return found
 
     def kept(self, node: Assign | Reduce) -> set[str]:
-        """The loops on which the written element depends."""
+        """Names of the loops whose iterations write different elements: loops around the buffer's allocation, and loops
+        whose variables occur in the written indices.
+        """
         names = set(self.memory.cells[node.buffer.name].axes)
         return names.union(*map(free_vars, node.indices))
 
     def store(
         self, node: Assign | Reduce, place: Place, kept: list[str], factors: tuple[Factor, Factor] | None
     ) -> None:
-        """Runs a statement in all iterations at once; `factors`: the two factors of a sum of products, if known."""
+        """Runs a statement in all iterations at once. `kept`: the loops whose iterations write different elements; a
+        Reduce sums over all others. `factors`: the two factors of a sum of products, if known.
+        """
         mask: np.ndarray | None = None
         for name, extent in place.guards:
             here = np.asarray(place.variable(name) < self.memory.value(extent, place))
@@ -176,7 +182,9 @@ class _Machine:
         self.write(node, small, total, mask)
 
     def begins(self, node: Reduce, place: Place, gone: tuple[int, ...]) -> bool:
-        """Whether the sums start at this place, rather than continue earlier ones."""
+        """Whether a Reduce overwrites its target in the first iteration of the reduced loops, instead of adding to
+        earlier sums. Raises EvaluateError if it overwrites the target in another iteration.
+        """
         if node.first is None:
             return False
         first = np.asarray(self.memory.value(node.first, place))
@@ -198,7 +206,9 @@ class _Machine:
         mask: np.ndarray | None,
         factors: tuple[Factor, Factor] | None,
     ) -> np.ndarray:
-        """The sum, or maximum, of a Reduce over the axes `gone`, which stay as axes of size 1."""
+        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept`: the other loops; `mask`:
+        iterations that exist; `factors`: the two factors of a sum of products, if known.
+        """
         factors = factors or factors_of(self.memory, node, place)
         if factors is not None:
             kept_axes = [k for k in range(len(place.axes)) if k not in gone]

@@ -41,8 +41,8 @@ class Operand:
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
 
     called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
-    """The class's name in messages about arguments ("of a tensor A an element" tells users of tensors
-    what to write).
+    """How error messages about arguments name an object of this class ("of a tensor A an element" tells users what to
+    write in place of a tensor).
     """
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -190,7 +190,9 @@ ExprLike: TypeAlias = Expr | Operand | int | float | bool
 TRUE = Const(True, DType.BOOL)
 FALSE = Const(False, DType.BOOL)
 FIRST = Var("first", DType.BOOL)
-"""Formal of intrinsic bodies: whether this call overwrites its target rather than combining with it."""
+"""Formal parameter in the bodies of intrinsics: whether this call overwrites its target instead of accumulating into
+it.
+"""
 
 
 def dtype_of(expr: Expr) -> DType:
@@ -336,7 +338,7 @@ def _represent(value: int | float, dtype: DType) -> int | float:
 
 
 def _rounded(value: int | float, dtype: DType) -> float:
-    """The nearest value of a float type, infinite beyond its greatest."""
+    """The nearest value of a float type to `value`; infinite if `value` is beyond the greatest finite one."""
     try:
         number = float(value)
     except OverflowError:

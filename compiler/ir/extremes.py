@@ -18,7 +18,9 @@ from .visit import free_vars
 
 
 def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
-    """The greatest (`up`) or least value of a form over the loops `over`, or a bound of it; None if unknown."""
+    """The greatest (`up`) or least value of a form over the loops `over`, or an upper or lower bound of this value;
+    None if unknown.
+    """
     names = over.keys()
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Var) or not free_vars(atom) & names:

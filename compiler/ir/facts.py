@@ -46,9 +46,11 @@ def _least(extent: Expr) -> Facts:
 
 
 def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
+    """A lower bound of a form from the ranges, or from the ranges and one fact: n * form >= n * form - m * fact, as
+    fact >= 0.
 
-    Tried are factors n and m that cancel a term: guarded iterations may be single elements or vectors of elements.
+    The factors n and m that are tried are those that cancel a term: the guarded iterations may be over single elements
+    or over vectors of elements.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:

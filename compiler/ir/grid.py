@@ -20,7 +20,7 @@ _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The kinds of loops whose iterations each have their own memory of a scope: none, "block", or "block" and
+    """The kinds of loops each of whose iterations has its own memory of a scope: none, "block", or "block" and
     "thread".
     """
     if scope == "shared":
@@ -77,7 +77,9 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The single element of `axes`, if all accesses inside loops of that axis are indexed by it; else None."""
+    """The single element of `axes`, if all accesses inside loops over that thread axis are indexed by its variable;
+    else None.
+    """
     if len(axes) != 1:
         return None
     (axis,) = axes

@@ -1,7 +1,8 @@
-"""The interpreter: runs any program on numpy arrays, element by element. Slow; the oracle of every rewrite.
+"""The interpreter: runs any program on numpy arrays, element by element. It is slow, and serves as the reference in
+tests of rewrites.
 
-Expressions become Python closures once, so that loops don't walk trees. Integers are Python ints wrapped to
-their dtype after each operation; float32 values are numpy scalars, so they round as the hardware does.
+Expressions become Python closures once, so that loops don't walk trees. Integers are Python ints wrapped to their dtype
+after each operation; float32 values are numpy scalars, so they round as the hardware does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ MOST_ELEMENTS = 1 << 23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A place in a program: loops that are axes, as (first iteration, count), and values of the other loops.
+    """The iterations in which a statement is evaluated at once: loops that are axes of arrays, as (first iteration,
+    count), and the values of the other loops' variables.
 
     `guards`: (variable, extent) of loops whose extent depends on others; an iteration exists if variable < extent.
     """
@@ -42,7 +43,9 @@ class Place:
         return np.arange(first, first + count, dtype=np.int64).reshape(shape)
 
     def pieces(self, names: list[str]) -> list[Place]:
-        """This place cut along the loops `names`, so that arrays have at most MOST_ELEMENTS elements if possible."""
+        """The iterations split along the loops `names` into pieces whose arrays have at most MOST_ELEMENTS elements, if
+        possible.
+        """
         places: list[Place] = [self]
         for name in names:
             first, count = self.axes[name]

@@ -68,7 +68,7 @@ _FIELDS = ("name", "parameters", "buffers", "nodes")
 
 
 class _Writer:
-    """Makes the document of a program: numbers buffers and nodes in the order of a walk over the program, children
+    """Encodes a program as a JSON document: numbers buffers and nodes in the order of a walk over the program, children
     first.
     """
 

@@ -221,9 +221,9 @@ def _loads(expr: Expr) -> bool:
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer called like `wide` redirected to copy `slot` of `wide`.
+    """`statement` with every access to the buffer of the name of `wide` redirected to copy number `slot` in `wide`.
 
-    `wide` has the old buffer's name; its shape is the number of copies followed by the old shape.
+    `wide` replaces the old buffer, under the same name; its shape is the number of copies followed by the old shape.
     """
 
     def access(region: Region) -> Region:

@@ -24,14 +24,17 @@ from .stmt import For
 from .visit import loads_in, substitute_expr
 
 Coordinates = Sequence[tuple[str | None, str | None]]
-"""Pairs of loops, one around each of two accesses, over the same coordinate; None: the coordinate is 0 there."""
+"""Pairs of loop names that stand for the same coordinate (a block or thread index) at two accesses: a loop around the
+first and a loop around the second. None: the access is in no such loop, and the coordinate is 0.
+"""
 
 
 def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collection[str] = ()) -> bool:
-    """Whether `p` and `q` provably touch one element only where every pair of `coordinates` has the same value.
+    """Whether accesses `p` and `q` can touch the same element only in iterations in which every pair of `coordinates`
+    has equal values, provably.
 
     Loops named in `common` have the same value at both accesses; all other loops run independently of one another, even
-    if both accesses are inside them. Without coordinates: whether the accesses provably never touch one element.
+    if both accesses are inside them. Without coordinates: whether the accesses provably never touch the same element.
     """
     if p.buffer.name != q.buffer.name:
         return True

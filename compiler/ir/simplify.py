@@ -154,7 +154,7 @@ def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:
 
 
 def _block(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
-    """form // divisor if it is the same in all iterations."""
+    """The value of form // divisor if it is the same in all iterations; else None."""
     held = form_interval(form, ranges)
     if held.low is None or held.high is None or held.low // divisor != held.high // divisor:
         return None

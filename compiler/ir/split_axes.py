@@ -60,8 +60,8 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """The varying terms of a sum that its value determines: mixed-radix digits, each with a weight beyond the reach of
-    all smaller digits; empty if the sum is no such number.
+    """The terms in `varying` loops whose values follow from the value of the sum: mixed-radix digits, each with a
+    weight greater than all smaller digits together; empty if the sum is not of this form.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)

@@ -66,8 +66,9 @@ def verify_declaration(declaration: IntrinsicDeclaration) -> None:
 
 
 class _Verifier:
-    """State of one check: the buffers in scope, the names seen, the present statement; `on_grid`: whether a loop is an
-    axis of a GPU's grid."""
+    """State of one check: the buffers in scope, the names seen, the current statement; `on_grid`: whether the program
+    has loops over GPU blocks or threads.
+    """
 
     __slots__ = ("_buffers", "_checked", "_declared", "_entered", "_loops", "_program", "_where", "on_grid")
 

@@ -78,7 +78,7 @@ class _Use:
     """An access since the last barrier. `coordinates` gives the thread loop of each axis (None: the access is by a warp
     or block as a whole).
 
-    `own`: loops around the access whose iteration has changed since; the iteration of the access is unknown.
+    `own`: enclosing loops that have advanced since the access, so that their iteration at the access is unknown.
     """
 
     access: Access
@@ -93,8 +93,9 @@ class _Use:
 
 @dataclass(slots=True)
 class _State:
-    """State of the walk: uses `pending` since the last barrier, uses of copies that are `flying` (issued, not yet
-    waited for), and uses at the `head`, before the first barrier; `closed`: there was a barrier.
+    """State while the body is visited: `pending` accesses since the last barrier; `flying` accesses of asynchronous
+    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: there was a
+    barrier.
     """
 
     pending: dict[object, _Use] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class _State:
 
 
 class _Block:
-    """The walk over one kernel's body."""
+    """Visits one kernel's body in program order and inserts barriers."""
 
     def __init__(self, kernel: Kernel) -> None:
         threads = threads_of(kernel)
@@ -182,8 +183,8 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop that all threads run together: accesses of its own earlier iterations are compared first, then
-        accesses before it.
+        """A loop that all threads run together, with barriers: accesses of the loop's own earlier iterations are
+        compared first, then accesses before the loop.
         """
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
@@ -221,7 +222,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """Uses of an iteration as seen from the next one; uses in `before` may belong to any earlier iteration."""
+        """Accesses of an iteration of `loop`, as seen from its next iteration; accesses in `before` may belong to any
+        earlier iteration.
+        """
         name = loop.name
         for use in uses:
             if before is None or use.key in before or name in use.own:
@@ -243,7 +246,7 @@ class _Block:
         return any(self.conflicts(p, q, around) for p in earlier for q in later)
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
-        """Whether different threads may touch the same element, one of them writing."""
+        """Whether accesses `p` and `q` may touch the same element in different threads while one of them writes."""
         if p.access.buffer.name != q.access.buffer.name:
             return (p.access.buffer.name, q.access.buffer.name) in self.successive
         if not (p.access.write or q.access.write):

@@ -11,15 +11,16 @@ from ..ir.visit import map_children, walk
 def narrow_allocations(program: Program) -> Program:
     """Moves allocations inwards, past statements before and after their buffer's uses, but into no loop.
 
-    rewrite:
+        rewrite:
         alloc S                      f(A)
         alloc T                      alloc T
-        f(A)                             g(T)
-        g(T)                   ->        alloc S
-        h(S, T)                              h(S, T)
-    Buffers that are not live at the same time may then share memory. If lifetimes overlap in part, those of threads'
-    registers grow; the target's own compiler shortens them again. Allocations filled by asynchronous copies stay,
-    because a wait after the last use may belong to their copies.
+            f(A)                         g(T)
+            g(T)             ->          alloc S
+            h(S, T)                          h(S, T)
+
+    Buffers that are not live at the same time may then share memory. If two lifetimes overlap in part and must nest,
+    the lifetime of registers of threads is lengthened; the target's own compiler shortens it again. Allocations filled
+    by asynchronous copies stay, because a wait after the last use may belong to their copies.
     """
     return map_children(program, _narrowed)
 

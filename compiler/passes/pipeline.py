@@ -1,4 +1,4 @@
-"""Passes as plain values, run in a visible order, verified and dumped after each."""
+"""Runs passes, given as plain values, in their order, with verification and a dump after each."""
 
 from __future__ import annotations
 

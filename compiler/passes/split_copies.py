@@ -52,7 +52,7 @@ def _split(statement: Stmt) -> Stmt:
 
 
 def _moving(region: Region) -> list[int]:
-    """Dimensions of extent above 1, without the trailing dimensions within an element."""
+    """Dimensions of a region whose extent is above 1, without the trailing dimensions that form one element."""
     return [
         d
         for d in range(len(region.extents) - ELEMENT_DIMENSIONS)
@@ -61,7 +61,9 @@ def _moving(region: Region) -> list[int]:
 
 
 def _groups(copy: Copy, destination: list[int], source: list[int]) -> list[list[tuple[int, int]]]:
-    """The moving dimensions (destination, source); neighbours that are contiguous on both sides are in one group."""
+    """The moving dimensions of a copy, as pairs (destination, source). Neighbouring pairs that are contiguous on both
+    sides are in one group.
+    """
     groups: list[list[tuple[int, int]]] = []
     for pair in zip(destination, source, strict=True):
         if groups and _contiguous(copy, groups[-1][-1], pair):

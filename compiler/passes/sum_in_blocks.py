@@ -20,9 +20,9 @@ BLOCK_TERMS = 256
 """Terms of a block; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten layers
 become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
-"""Most terms of a sum that stays unchanged."""
+"""Sums of at most this many terms stay unchanged."""
 REGISTERS = 4096
-"""Most elements of a block's sums: many times the largest register tile."""
+"""Most elements of a block's partial sums: many times the largest register tile."""
 
 
 def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = None) -> Program:
@@ -82,7 +82,9 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums in blocks, and its sums that loops around the statement continue."""
+    """A statement with its long sums cut into blocks, and the Reduces in the statement to which enclosing loops add
+    further terms.
+    """
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
             return node, [_Sum(node, (), 1)]
@@ -157,19 +159,19 @@ def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
 
 
 def _says_where(loop: For, reduce: Reduce) -> bool:
-    """Whether the target's indices of a Reduce depend on a loop."""
+    """Whether the indices of the element that a Reduce adds to depend on the variable of `loop`."""
     return any(loop.name in free_vars(i) for i in reduce.indices)
 
 
 def _partial(s: _Sum, names: _Names) -> Buffer:
-    """The buffer of a block's partial sums, one element for each iteration of the lanes."""
+    """The buffer for a block's partial sums, one element for each iteration of the sum's `lanes`."""
     assert s.shape is not None
     name = names.unused(f"{s.reduce.buffer.name}.block")
     return Buffer(name=name, shape=s.shape or (1,), dtype=s.reduce.buffer.dtype, scope="register")
 
 
 def _place(lanes: Sequence[For]) -> tuple[Expr, ...]:
-    """The indices of the lanes' element in the buffer of `_partial`."""
+    """The indices, in the buffer of `_partial`, of the element for the current iteration of the `lanes`."""
     return tuple([n.var for n in lanes]) or (Const(0),)
 
 
@@ -193,7 +195,7 @@ def _start(s: _Sum, partial: Buffer, names: _Names) -> Stmt:
 
 
 def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
-    """The statement that adds a block's partial sums to the target, and its description as a sum."""
+    """The statement that adds a block's partial sums to the original target, and this addition described as a sum."""
     lanes = _lanes(s, "join", names)
     renamed: dict[str, Expr] = {old.name: new.var for old, new in zip(s.lanes, lanes, strict=True)}
     reduce = Reduce.into(

@@ -21,7 +21,9 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The strategy of records of a run's best candidates, measured again side by side: they rank above single readings."""
+"""The strategy field of records of a search's best candidates, measured again side by side: they rank above single
+measurements.
+"""
 _CHUNK = 64
 """Number of records whose legality is decided at once: usually the first record is legal."""
 
@@ -37,7 +39,8 @@ class RecordBook:
     families: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
-        """The best knobs; with `space`, the best knobs that are legal in it. None if there are none.
+        """The best recorded knobs of a workload; with `space`, the best that are legal in this space of knobs. None if
+        there are none.
 
         Empty knobs stand for the template's default, which is always legal.
         """
@@ -52,10 +55,11 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Index of the workload with the best record legal in its space, of several for the same node.
+        """Of several workloads for the same node (each with its space of knobs), the index of the one with the best
+        legal record.
 
-        The first workload is the default. Records of this machine are compared if the first has one, else records of
-        its family. None if the first workload has no record.
+        The first workload is the default. Records of this machine are compared if the first workload has one, else
+        records of its family. None if the first workload has no record.
         """
         for machine in range(2):
             best = [first_legal(self._known(workload, target)[machine], space) for workload, space in choices]
@@ -73,7 +77,9 @@ class RecordBook:
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, completed by `other` for workloads without a record here, on the target or on its family."""
+        """This book, extended by the records of `other` for workloads that have no record here, neither on the target
+        nor on its family.
+        """
         others = {
             key: found for key, found in other.records.items() if found[0].task.alike not in self.families
         }
@@ -104,8 +110,8 @@ class RecordBook:
 def book_of(records: Iterable[Record]) -> RecordBook:
     """A book of the successful records among `records`, from any number of files.
 
-    The best record of a task has the least cost among comparable ones: records of the present compiler come before
-    records of other compilers, and `CHECKED` records before single readings.
+    The best record of a task has the least cost among comparable ones: records of the present compiler version come
+    before those of other versions, and `CHECKED` records before single measurements.
     """
     by_task = _successful(records)
     families: dict[Key, list[Record]] = {}
@@ -185,7 +191,7 @@ def _rank(record: Record) -> tuple[bool, bool, float]:
 
 
 def _rank_of_like(record: Record) -> tuple[bool, float]:
-    """Sort key among records of one compiler."""
+    """Sort key of records made by the same compiler version: `CHECKED` records first, then by cost."""
     return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
 
 
@@ -202,7 +208,8 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points int64 [n, axes] of records, whether the space has them, and whether they are legal: bool [n] each.
+    """(points, found, legal) of records in a space of knobs: int64 [n, axes] indices, whether the space has the
+    record's knobs, and whether they are legal, bool [n] each.
 
     A record whose knobs the space does not have gets point 0.
     """

@@ -90,7 +90,7 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Makes `path` a file of these records, whole or not at all.
+    """Replaces the file at `path` by one with these records, atomically.
 
     Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
     """

@@ -88,7 +88,7 @@ def record_line(record: Record) -> bytes:
 
 
 class LineParser:
-    """Reads lines of one or many files, with a cache of tasks: they are long and repeated on many lines."""
+    """Parses the lines of record files. Tasks are long and repeated on many lines, so parsed tasks are cached."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}

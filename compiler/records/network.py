@@ -56,7 +56,8 @@ def knobs_of(settings: Settings) -> dict[str, int]:
 def legal_settings(
     config: Config, workloads: Mapping[str, Workload], knobs: Mapping[str, int]
 ) -> dict[str, dict[str, int]] | None:
-    """The settings from which `knobs_of` made `knobs`; None if they are not legal for these nodes.
+    """The inverse of `knobs_of`: settings by node from the `knobs` of a network's record; None if they are not legal
+    for these nodes.
 
     Nodes decided by their templates are missing.
     """

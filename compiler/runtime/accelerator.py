@@ -21,7 +21,8 @@ from .readable import Readable, Texts
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunResult:
-    """`outputs` as the model declares them, `integer_outputs` the stored int8 tensors by output name.
+    """Result of one run. `outputs`: in the types that the model declares. `integer_outputs`: the stored int8 tensors by
+    output name.
 
     Both are empty if only the timing was simulated.
     """
@@ -32,7 +33,8 @@ class RunResult:
 
 
 def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = True) -> RunResult:
-    """One launch. `inputs` are by the model's names; with `data` False they may be empty, and no data are computed.
+    """Simulates one launch. `inputs` are by the model's names; with `data` False they may be empty, and no data are
+    computed.
 
     Raises UserError for inputs that do not fit the model.
     """
@@ -67,7 +69,9 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
 def read_outputs(
     compiled: Compiled, memory: np.ndarray
 ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
-    """The outputs in `memory` after a run: as the model declares them, and the stored int8 tensors by output name."""
+    """The outputs in `memory` after a run: in the types that the model declares, and as the stored int8 tensors by
+    output name.
+    """
     tensors = {item.tensor: read_tensor(compiled, item.tensor, memory) for item in compiled.graph.outputs}
     return (
         load_outputs(compiled.graph, tensors),
@@ -115,7 +119,7 @@ class AcceleratorExecutable(Readable):
         return self.compiled.program
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One launch on the simulator."""
+        """One inference, simulated; returns the outputs by name."""
         return dict(run(self.compiled, arrays_by_name(inputs)).outputs)
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:

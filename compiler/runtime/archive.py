@@ -1,9 +1,9 @@
-"""Compiled code as a file: an uncompressed tar of a JSON description, raw bytes, and a checksum of all of them.
+"""Compiled code as a file: an uncompressed tar of a JSON description, raw bytes, and a checksum of all members.
 
-The checksum detects damage and careless changes. It is not a signature: anyone who changes an archive can compute it
-again, and the code in it runs with all rights of the user who loads it. Load only archives whose makers you trust.
-Loading checks the tar's headers before data are read, then every field of the description (`archive_fields`), and
-whether the code survives a first run in a process of its own (`trial_run`).
+The checksum detects damage and careless changes. It is not a signature: anyone who changes an archive can compute the
+checksum again, and the code in the archive runs with all rights of the user who loads it. Load only archives whose
+makers you trust. Loading checks the tar's headers before data are read, then every field of the description
+(`archive_fields`), and whether the code survives a first run in a process of its own (`trial_run`).
 """
 
 from __future__ import annotations
@@ -174,8 +174,9 @@ def describe_saved(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """Counts of a compiled network in a file: kernels, launches, and bytes of its activations (no constants, no
-    scratch), as planned and without reuse of memory."""
+    """Summary of a compiled network in a file: numbers of kernels and launches, and bytes of its activations (no
+    constants, no scratch), as planned and without reuse of memory.
+    """
 
     kernels: int
     launches: int
@@ -184,7 +185,7 @@ class Saved:
 
 
 class _Code(Protocol):
-    """A compiled network that is not loaded, for all targets."""
+    """Common interface, for all targets, of a compiled network that is not loaded."""
 
     @property
     def modules(self) -> Sequence[object]: ...
@@ -197,7 +198,7 @@ class _Code(Protocol):
 
 
 def saved_code(code: _Code) -> Saved:
-    """The counts of a compiled network that was just saved."""
+    """The summary of a compiled network that was just saved."""
     return Saved(
         kernels=len(code.modules),
         launches=len(code.launches),
@@ -207,7 +208,7 @@ def saved_code(code: _Code) -> Saved:
 
 
 def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
-    """The counts in the description of an archive, whose list of kernels is under the key `kernels`."""
+    """The summary of a network, from an archive's description, whose list of kernels is under the key `kernels`."""
     return Saved(
         kernels=len(description[kernels]),
         launches=len(description["launches"]),
@@ -217,7 +218,9 @@ def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
 
 
 def read_description(path: Path, text: bytes, expected: int) -> Field:
-    """The description; its fields are checked when they are read. Raises ArchiveError if another version wrote it."""
+    """Parses an archive's description; its fields are checked when they are read. Raises ArchiveError if its format
+    version is not `expected`.
+    """
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
@@ -271,7 +274,7 @@ _UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, Recurs
 
 
 def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """The headers of a tar file, one after the other. Raises some of the exceptions `_UNREADABLE`."""
+    """The headers of a tar file, one after the other. Raises exceptions among `_UNREADABLE`."""
     with tarfile.open(fileobj=file, mode="r:") as archive:
         yield from archive
 
@@ -279,7 +282,7 @@ def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 def _check_sizes(
     path: Path, entries: Mapping[str, tarfile.TarInfo], what: str, names: tuple[str, ...]
 ) -> None:
-    """Raises ArchiveError for members that are missing, or larger than they can be."""
+    """Raises ArchiveError for members that are missing, or larger than a file of their kind can be."""
     for name in (*names, CHECKSUM):
         if name not in entries:
             raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {what}")

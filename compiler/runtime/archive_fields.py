@@ -32,7 +32,7 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A value in the description of the archive at `path`; `name` is its place in the JSON, "" for the whole."""
+    """A value in the JSON description of the archive at `path`; `name` is its path in the JSON, "" for the whole."""
 
     path: Path
     name: str
@@ -44,14 +44,14 @@ class Field:
         return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile it anew"))
 
     def at(self, key: str) -> Field:
-        """The field of that name in this object."""
+        """The field `key` of this JSON object. Raises ArchiveError if there is none."""
         entries = self._as(dict, "an object")
         if key not in entries:
             raise self.fail(f"has no {key}")
         return self._inner(f".{key}" if self.name else key, entries[key])
 
     def find(self, key: str) -> Field | None:
-        """The field of that name in this object; None if there is none."""
+        """The field `key` of this JSON object; None if there is none."""
         return self.at(key) if key in self._as(dict, "an object") else None
 
     def entries(self) -> dict[str, Field]:
@@ -66,7 +66,9 @@ class Field:
         return [self._inner(f"[{number}]", value) for number, value in enumerate(self._as(list, "a list"))]
 
     def integer(self, least: int = 0, most: int = MOST_INTEGER) -> int:
-        """An integer from `least` to `most`."""
+        """This field's value, an integer from `least` to `most`. Raises ArchiveError for other values, as do all
+        methods below.
+        """
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.fail(f"is {self._shown()} and no integer")
@@ -94,7 +96,7 @@ class Field:
         return self._word(self._as(str, "text"))
 
     def symbol(self) -> str:
-        """The name of a function in an object."""
+        """This field's text, which must be a valid function name."""
         if not _SYMBOL.fullmatch(text := self.text()):
             raise self.fail(f"is {self._shown()}, which is no name of a function")
         return text
@@ -112,7 +114,7 @@ class Field:
         return text
 
     def element_type(self) -> DType:
-        """The type of a tensor's elements."""
+        """This field's text as the element type of a tensor."""
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:

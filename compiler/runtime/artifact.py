@@ -1,4 +1,4 @@
-"""The result of compilation for the accelerator, for execution and reports."""
+"""The result of compiling a network for the accelerator (`Compiled`), for execution and reports."""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ class CpuNetwork(GraphNetwork):
             return self._results(outputs)
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """`check_inputs` with a fast path for valid inputs without quantized ones, whose values must be checked."""
+        """Checks inputs like `check_inputs`, faster if they are valid; only quantized inputs need a check of their
+        values.
+        """
         if not self.quantized and isinstance(inputs, Mapping) and inputs.keys() == self._expected.keys():
             for name, (shape, dtype) in self._expected.items():
                 array = inputs[name]
@@ -132,7 +134,9 @@ class CpuNetwork(GraphNetwork):
                 self._places.pop(threads, None)
 
     def texts(self) -> Texts:
-        """LLVM IR, and the assembly that LLVM makes of it for the target; each kernel only once."""
+        """The network's code by kind: LLVM IR, and the assembly that LLVM generates for the target; each kernel only
+        once.
+        """
         return {
             **self.of_gpu,
             "llvm": lambda: self._text("llvm", lambda module: module.text),
@@ -176,7 +180,7 @@ class CpuNetwork(GraphNetwork):
         return bound
 
     def _view(self, name: str) -> np.ndarray:
-        """A tensor in the arena, in its storage's shape."""
+        """The array of a tensor in the arena, in the shape in which the tensor is stored."""
         tensor: Tensor = self.graph.tensors[name]
         start = self.plan.offsets[name]
         flat = self._arena[start : start + tensor.bytes].view(tensor.dtype.numpy)

@@ -1,10 +1,10 @@
 """A network compiled for a GPU as a file (see `archive`).
 
-description.json    format, target, inputs, outputs, tensors in the arena, kernels and how they are launched, constants
+description.json    format, target, inputs, outputs, tensors in the arena, kernels and their launches, constants
 kernels.cu          the kernels as CUDA C++, for people: the compiled source, module after module
 cubins.bin          the modules' cubins, one after the other, at offsets given by the description
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
-sha256              of them all, so that damage is seen before any of it runs
+sha256              checksum of all members, so that damage is detected before any code runs
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ FORMAT = 2
 class ArchiveKind:
     """A format of archives for one kind of GPU.
 
-    It has the name of the member with the modules' code, that of the member with their text (None: the code is text), a
-    function that reads a target, and the name of such a file in messages.
+    `code`: name of the member with the modules' code. `text`: name of the member with their text (None: the code is
+    text). `target`: function that reads a target from the description. `what`: description of such a file in messages.
     """
 
     code: str
@@ -164,7 +164,7 @@ CUBINS = ArchiveKind(
     text=CUDA_SOURCE,
     target=lambda fields: read_target(fields, GpuTarget, [row.name for row in ARCHITECTURES]),
 )
-"""Machine code of NVIDIA's GPUs, and CUDA C++ for people."""
+"""The kind of archive for NVIDIA's GPUs: cubins (machine code), and CUDA C++ for people to read."""
 
 
 def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:

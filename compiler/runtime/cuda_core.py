@@ -1,4 +1,4 @@
-"""Access to a GPU by cuda-core: the only module that calls it to allocate, to copy and to launch."""
+"""Access to a GPU by cuda-core. No other module calls cuda-core to allocate, to copy or to launch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CudaDevice(Closing):
 
     @property
     def label(self) -> str:
-        """See `cuda_device.Device` for this and all methods below."""
+        """The device's name in messages. `cuda_device.Device` describes this property and all methods below."""
         return self._label
 
     @property

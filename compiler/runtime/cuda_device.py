@@ -36,14 +36,16 @@ map, which the device encodes and passes by value (128 bytes)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCall:
-    """A launch, with addresses and numbers in place of its symbolic arguments."""
+    """A kernel launch whose arguments are concrete addresses and numbers."""
 
     launch: KernelLaunch
     arguments: tuple[Argument, ...]
 
 
 class DeviceError(UserError):
-    """A GPU that does not exist, cannot do what is asked, or has failed; the message names it and says what to do."""
+    """A GPU that does not exist, lacks a needed capability, or has failed; the message names the GPU and says what to
+    do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ class Device(Protocol):
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches made by `work` as a graph, without running them."""
+        """Records the launches made by `work` as a graph, without running them."""
         ...
 
     def run(self, graph: DeviceGraph) -> None:
@@ -162,7 +164,7 @@ class Device(Protocol):
 
 
 def parse_device(text: str) -> int:
-    """The ordinal in "cuda:0" ("cuda" alone: 0). Raises DeviceError."""
+    """The number of the GPU in a device name such as "cuda:0" ("cuda" alone: 0). Raises DeviceError for other names."""
     number = text.removeprefix(ORDINAL) if text != "cuda" else "0"
     if not number.isdecimal() or not number.isascii():
         raise DeviceError(

@@ -1,4 +1,4 @@
-"""The GpuKind of NVIDIA's GPUs: NVRTC compiles kernels, cuda-core opens devices."""
+"""The `GpuKind` for NVIDIA's GPUs: NVRTC compiles kernels, cuda-core opens devices."""
 
 from __future__ import annotations
 

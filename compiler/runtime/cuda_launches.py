@@ -63,7 +63,7 @@ def shared_bytes_of(module: CudaModule) -> dict[str, int]:
 
 
 def describe_kernel_launches(launches: Sequence[KernelLaunch]) -> list[dict[str, Any]]:
-    """A JSON document of launches."""
+    """The launches as JSON values, from which `described_kernel_launches` makes them again."""
     return [asdict(launch) for launch in launches]
 
 

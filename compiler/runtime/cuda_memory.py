@@ -1,7 +1,7 @@
 """The layout of a network's memory on a device, and the upload of its constants.
 
 The memory is one allocation: first the arena of the storage plan, then the constants, then working memory for the
-kernel that needs most.
+kernel that needs the most.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Places:
 
 
 def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
-    """(offset in the arena, offset in page-locked memory, bytes) of each tensor that the host writes or reads."""
+    """(offset in the arena, offset in page-locked memory, bytes) of each tensor that the host writes (inputs) or reads
+    (outputs).
+    """
     slots: dict[str, tuple[int, int, int]] = {}
     end = 0
     for name in (*graph.input_names, *[output.tensor for output in graph.outputs]):

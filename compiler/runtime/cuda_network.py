@@ -110,7 +110,8 @@ class CudaNetwork(GraphNetwork):
         """Fills activations and working memory with NaN (all bits 1), so that elements that no kernel writes become
         visible.
 
-        Otherwise the memory may contain right results of an earlier network. Raises DeviceError if the device fails.
+        Without poison the memory may contain right results of an earlier network. Raises DeviceError if the device
+        fails.
         """
         places = Places.of(self.code)
         with self._lock:
@@ -129,10 +130,10 @@ class CudaNetwork(GraphNetwork):
             return [timer.milliseconds() for _ in range(repeat)]
 
     def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
-        """A timer of a graph of `repetitions` runs; arguments and errors as in `run`.
+        """A timer of a GPU graph with `repetitions` runs; arguments and errors as in `run`.
 
-        Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read its last contents at
-        the same addresses. The timer must be closed before the network.
+        Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read other data at the same
+        addresses. The timer must be closed before the network.
         """
         check_inputs(self.name, self.inputs, inputs)
         with self._lock:
@@ -236,7 +237,9 @@ class CudaNetwork(GraphNetwork):
 
 
 class NetworkTimer:
-    """Times a graph of `repetitions` runs (None: an empty network), after one warm-up run."""
+    """Times a GPU graph with `repetitions` runs of a network, after one warm-up (graph None: the network launches
+    nothing).
+    """
 
     def __init__(
         self,

@@ -15,11 +15,13 @@ LEAST_MILLISECONDS = 1.0
 """Least time of a timed graph; shorter work is repeated within it to compensate for the events' resolution."""
 MOST_REPETITIONS = 200
 TRIED = 5
-"""Number of trial runs from which the number of repetitions is computed."""
+"""Number of trial runs whose time determines the number of repetitions."""
 
 
 def repetitions_for(milliseconds: float) -> int:
-    """Number of repetitions of work that takes `milliseconds`."""
+    """Number of repetitions, in one timed graph, of work that takes `milliseconds`, so that they take
+    LEAST_MILLISECONDS together.
+    """
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
 

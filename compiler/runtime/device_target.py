@@ -10,10 +10,10 @@ from .cuda_device import DeviceProperties
 
 
 def device_target(text: str, properties: DeviceProperties) -> GpuTarget:
-    """The target `text` ("cuda ...") with a device's properties; without -arch, its architecture is the newest that
-    runs on the device.
+    """The target `text` ("cuda ...") with a device's properties; without -arch, its architecture is the newest whose
+    code runs on the device.
 
-    Raises CudaTargetError.
+    Raises CudaTargetError for invalid text.
     """
     target = parse_target(text)
     if not any(word.partition("=")[0] == ARCH for word in text.split()):

@@ -13,7 +13,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisRange:
-    """An axis whose size each run chooses, from `least` to `most`."""
+    """An axis whose size may differ from run to run, from `least` to `most`."""
 
     axis: int
     least: int
@@ -24,7 +24,7 @@ class AxisRange:
 class Port:
     """An input or an output: its name in the model, its numpy type and its shape.
 
-    Axes in `ranges` may have smaller sizes than in `shape`, which has the greatest.
+    `shape` has the greatest sizes; axes in `ranges` may be smaller.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""All kinds of GPUs by name. Drivers, the tuner and commands use a kind through its `GpuKind`."""
+"""Registry of the kinds of GPUs (CUDA, OpenCL) by name. Drivers, the tuner and commands use a kind through its
+`GpuKind`.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,10 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
 class GpuKind:
     """The functions and types of one kind of GPU.
 
-    `parse` reads a target as users write it, `on_device` with the properties of a device; both raise UserError.
-    `target`: the class of targets. `open` opens a device by number. `compile` compiles a module's text for a target
-    (None: devices load text); `check` raises if the compiler is missing. `archive`: the members of its files.
+    `parse` makes a target from the user's notation, `on_device` from this notation and the properties of a device; both
+    raise UserError. `target`: the class of targets. `open` opens a device by number. `compile` compiles a module's text
+    for a target (None: devices compile the text themselves); `check` raises if the compiler is missing. `archive`: the
+    members of its files.
     """
 
     target: type[GpuTarget]
@@ -64,5 +67,5 @@ def gpu_kind(name: str) -> GpuKind:
 
 
 def kind_of(target: GpuTarget) -> GpuKind:
-    """The kind of GPU for which a target is."""
+    """The kind of GPU that runs code for `target`."""
     return gpu_kind(target.described["kind"])

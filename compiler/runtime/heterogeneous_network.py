@@ -54,8 +54,8 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, the cycles of the accelerator's regions by name, and all tensors at regions'
-    borders.
+    """Outputs by the model's names, the cycles of the accelerator's regions by region name, and all tensors that cross
+    borders between regions.
     """
 
     outputs: Arrays
@@ -64,7 +64,7 @@ class HeterogeneousResult:
 
 
 class HeterogeneousNetwork(Closing):
-    """A network of regions, in an order in which they can run. Its threads end with `close` or a `with` block.
+    """A network of regions, in an order in which they can run. `close` or the end of a `with` block ends its threads.
 
     `types`: the types of all tensors that the model declares; `constants`: outputs that depend on no input.
     """
@@ -87,7 +87,7 @@ class HeterogeneousNetwork(Closing):
         self._types = types
 
     def run(self, feeds: Arrays, *, threads: int = 1) -> HeterogeneousResult:
-        """One inference. Raises UserError for inputs that are not the model's."""
+        """One inference. Raises UserError for inputs that do not fit the model."""
         self._check(feeds)
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
         cycles: dict[str, int] = {}
@@ -117,7 +117,7 @@ class HeterogeneousNetwork(Closing):
         repeat: int = 1,
         clock_hertz: float | None = None,
     ) -> tuple[RegionTime, ...]:
-        """The time of each region, in the order of their runs, on the tensors that `result` has at their borders.
+        """The time of each region, in the order in which regions run, on the tensors in `result`.
 
         Work of the host is timed by `timed`; `clock_hertz` as in `time_region`. Raises UserError for less than one
         repetition.
@@ -141,7 +141,9 @@ class HeterogeneousNetwork(Closing):
                 region.code.close()
 
     def _check_inside(self, region: CompiledRegion, tensors: Arrays, feeds: Arrays) -> None:
-        """Raises UserError if the inputs contain no NaN, but a region gets NaN that the network computed."""
+        """Raises UserError if a region gets NaN that the network computed, since int8 has no NaN. Does nothing if the
+        inputs `feeds` already contain NaN.
+        """
         if any(_holds_nan(array) for array in feeds.values()):
             return
         for name in region.inputs:
@@ -177,9 +179,10 @@ def _holds_nan(array: np.ndarray) -> bool:
 def run_region(
     region: CompiledRegion, tensors: Arrays, *, threads: int = 1, data: bool = True
 ) -> tuple[dict[str, np.ndarray], int | None]:
-    """The region's outputs, computed from its inputs among `tensors`, and its cycles on the accelerator.
+    """Runs a region on its inputs among `tensors`. Returns its outputs, and its cycles if it runs on the accelerator
+    (else None).
 
-    With `data` False only the accelerator's timing, without outputs. Raises UserError.
+    With `data` False only the accelerator's timing is simulated, without outputs. Raises UserError.
     """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
@@ -242,8 +245,8 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
 
 
 def _as_taken(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
-    """`feeds` in the types of the network's inputs: integers of the accelerator become float32, token ids stay
-    integers.
+    """`feeds` converted to the types of the network's inputs: integers of the accelerator become float32, token ids
+    stay integers.
     """
     return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 

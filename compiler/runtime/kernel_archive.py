@@ -2,7 +2,7 @@
 
 description.json    format, target, and for each kernel: function, parameters, outputs, bytes of working memory
 code.o, code.h      the object made by `codegen.cpu.one_object.emit_object`, and its C header
-sha256              of all three, so that damage is seen before any of it runs
+sha256              checksum of all three, so that damage is detected before any code runs
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def time_kernels(
     clock: Callable[[], float] = time.perf_counter,
     counted: Callable[[Launch[Kernel]], bool] = lambda launch: True,
 ) -> float:
-    """Seconds by `clock` of the `counted` kernels on one thread, without storing inputs and fetching outputs.
+    """Seconds, by `clock`, in which the kernels selected by `counted` run on one thread, without storing inputs and
+    fetching outputs.
 
     Arguments and errors as in `CpuNetwork.run`.
     """

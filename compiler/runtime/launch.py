@@ -17,7 +17,7 @@ class Launch(Generic[KernelT]):
     or module.
 
     `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
-    `members`: names of the ONNX nodes that it computes; `operations`: its floating-point operations.
+    `members`: names of the ONNX nodes that the kernel computes; `operations`: its floating-point operations.
     """
 
     name: str

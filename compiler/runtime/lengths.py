@@ -1,8 +1,8 @@
 """One executable for inputs of any length in a range; it consists of executables for a few lengths, called rungs.
 
-For an input of some length, the rung with the least length that is at least as long runs. Inputs are padded behind
-their real tokens, by default with zeros; outputs are cropped to the real tokens. `backends.lengths` checks, when it
-compiles the rungs, that pads do not change real outputs.
+Each input runs on the rung with the least length that is not below the input's length. Inputs are padded behind their
+real tokens, by default with zeros; outputs are cropped to the real tokens. `backends.lengths` checks, when it compiles
+the rungs, that pads do not change real outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """The symbol of a model's dimension, and its least and greatest length."""
+    """The name (symbol) of a model's variable dimension, and its least and greatest length."""
 
     symbol: str
     least: int
@@ -38,10 +38,10 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rung:
-    """The executable of one length, and its cost in cycles if that is known exactly.
+    """The executable for one length, and its cost in cycles if that is known exactly.
 
-    `describe` saves it: arrays go into the pool, and the rest is returned for JSON. It is None for targets without
-    files.
+    `describe` saves the rung: it adds arrays to a pool and returns the rest as JSON values. It is None for targets that
+    cannot be saved.
     """
 
     length: int
@@ -57,8 +57,8 @@ _Place = tuple[slice, ...]
 class _Fit:
     """Precomputed padding and cropping for one length, made at its first use.
 
-    It keeps the Python code around a run short: a run of a short length takes a tenth of a millisecond, and this code a
-    tenth of that, with cold caches.
+    The precomputation keeps the Python code around a run short: a run of a short length takes a tenth of a millisecond,
+    and this code a tenth of that, with cold caches.
 
     `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
     tokens). `cropped`: (output, slices of real tokens).
@@ -72,7 +72,8 @@ class _Fit:
 
 
 class LengthsExecutable(Readable):
-    """An executable of rungs in ascending order of length. `pads`: value behind the real tokens, by input.
+    """An executable for a range of lengths, made of rungs in ascending order of length. `pads`: for each input the
+    value behind the real tokens.
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
     plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both are 0
@@ -122,7 +123,9 @@ class LengthsExecutable(Readable):
         return self.rungs[bisect_left(self._sizes, length)]
 
     def length(self, inputs: Arrays) -> int:
-        """The length of these inputs. Raises UserError, which names input, axis and range, if there is none."""
+        """The length of these inputs along the variable dimension. Raises UserError, which names input, axis and range,
+        for inputs of no allowed length.
+        """
         fit = self._fit(inputs)
         return self._checked_length(inputs) if fit is None else fit.length
 
@@ -219,9 +222,9 @@ class LengthsExecutable(Readable):
             found[f"input '{port.name}': axis {axis}"] = length
 
     def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
-        """One inference of inputs of any length in the range; `options` are those of the rungs' own `run`.
+        """One inference of inputs of any length in the range; `options` are passed to the rung's `run`.
 
-        Raises UserError for arrays that are not the inputs.
+        Raises UserError for arrays that do not fit the inputs.
         """
         fit = self._fit(inputs)
         if fit is None:

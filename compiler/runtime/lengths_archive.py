@@ -2,9 +2,9 @@
 
 description.json    format, target, symbol, range, pads, axes, and for each rung its length, cycles and its target's
                     description (`network_archive.describe_code`, `program_description`)
-lengths.bin         all arrays, raw and little-endian; equal arrays are stored once, prefixes of others within them:
-                    constants, instructions, libraries of kernels
-sha256              of both
+lengths.bin         all arrays (constants, instructions, libraries of kernels), raw and little-endian; equal arrays
+                    are stored once, and an array that is a prefix of another is stored as part of it
+sha256              checksum of both
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A whole compiled network as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels, launches, constants by name
-code.a, code.h      the kernels, a static library made by `codegen.cpu.ahead_of_time`, and their C header; empty without
-                    kernels
+code.a, code.h      the kernels, a static library made by `codegen.cpu.ahead_of_time`, and their C header; empty
+                    without kernels
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
-sha256              of them all, so that damage is seen before any of it runs
+sha256              checksum of all members, so that damage is detected before any code runs
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
-    """The description of one of several networks in a file; its library is added to the constants, with the name
+    """The description of one network among several in a file. Its library is added to `constants` under the name
     "library".
     """
     code = _library(network)
@@ -141,7 +141,7 @@ def network_of(network: NetworkCode) -> CpuNetwork:
 
 
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
-    """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
+    """The network of an archive, ready to run; its graph has tensors but no nodes, and its compile time is 0.
 
     Raises ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be
     able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
@@ -160,7 +160,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """A function that loads the network of a description, and the number of operations of a run. Raises
+    """A function that loads the described network, and the number of operations in one run of the network. Raises
     ArchiveError.
     """
     target = read_target(path, document.at("target"))
@@ -265,5 +265,5 @@ def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: Cp
 
 
 def _launch_of(launch: Launch[str], kernel: Kernel) -> Launch[Kernel]:
-    """A launch with its loaded kernel."""
+    """The launch with its kernel's name replaced by the loaded `kernel`."""
     return cast("Launch[Kernel]", replace(launch, kernel=cast(Any, kernel)))

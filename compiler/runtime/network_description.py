@@ -37,7 +37,7 @@ class ConstantPool:
 
     @contextmanager
     def named(self, prefix: str) -> Iterator[None]:
-        """A block in which names get `prefix`, for one network of several in a file."""
+        """A `with` block in which all added names get `prefix`, for one network among several in a file."""
         self._prefix = prefix
         try:
             yield
@@ -202,7 +202,8 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name from the bytes of a `member`, side by side (`codegen.cpu.memory`). Raises ArchiveError.
+    """The constants by name, from the bytes of the archive's `member`, adjacent in aligned memory
+    (`codegen.cpu.memory`). Raises ArchiveError.
 
     Equal constants share an array, and constants at the offset of a longer one are views of its beginning.
     """
@@ -268,8 +269,8 @@ def _check_launch(
     graph: Graph,
     plan: StoragePlan,
 ) -> None:
-    """Raises ArchiveError unless each parameter has one array of its size and type, and written arrays overlap no
-    others.
+    """Raises ArchiveError unless each parameter of a launch has one array of the parameter's size and type, and written
+    arrays overlap no others.
     """
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
@@ -323,7 +324,7 @@ def _constant(
 
 
 HEAD = 4096
-"""Bytes of a prefix that are hashed for the lookup; shorter arrays are not worth sharing."""
+"""Bytes of a prefix that are hashed to look up arrays with equal prefixes; shorter arrays are not worth sharing."""
 ValueT = TypeVar("ValueT")
 
 
@@ -334,12 +335,12 @@ class Beginnings(Generic[ValueT]):
         self._known: dict[bytes, list[tuple[np.ndarray, ValueT]]] = {}
 
     def add(self, raw: np.ndarray, value: ValueT) -> None:
-        """Adds an array, of which later arrays may be prefixes."""
+        """Adds an array with its value, so that `find` can find prefixes of the array."""
         if raw.size >= HEAD:
             self._known.setdefault(_head(raw), []).append((raw, value))
 
     def find(self, raw: np.ndarray) -> ValueT | None:
-        """The value of the first bytes added that begin with `raw`, or None."""
+        """The value of the first added array that begins with `raw`; None if there is none."""
         if raw.size < HEAD:
             return None
         for longer, value in self._known.get(_head(raw), ()):

@@ -1,5 +1,6 @@
-"""Inputs and outputs of compiled networks as ports, the check of input arrays, and those arrays that kernels may access
-without a copy."""
+"""Inputs and outputs of compiled networks as ports, checks of input arrays, and the choice of inputs and outputs that
+kernels access in the caller's arrays, without a copy.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class Access:
 
 
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The inputs that launches read only by the input's own name: launches read no view of them, and none is an output.
+    """The inputs that kernels may read in the caller's arrays: launches read them only by the input's own name, not by
+    a view, and none is an output.
 
     A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
     """
@@ -118,9 +120,10 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The tensors, each of them one output, that launches write and read only by the output's own name.
+    """The output tensors that kernels may write in arrays passed to the caller: each is one output, and launches write
+    and read it only by its own name, not by a view.
 
-    A tensor that overlaps an output's memory and is accessed after the output was written is a view of it.
+    A tensor that overlaps an output's memory and is accessed after the output was written is a view of the output.
     """
     tensors = [output.tensor for output in graph.outputs if output.tensor in plan.offsets]
     direct: set[str] = set()
@@ -173,8 +176,8 @@ class OutputArrays:
         return tuple(self._shapes)
 
     def take(self) -> list[tuple[str, np.ndarray, int]]:
-        """(name, array, address) of each output. The arrays are uninitialised and share no memory with arrays that
-        callers still hold.
+        """(name, array, address) of a new array for each output. The arrays are uninitialised and share no memory with
+        arrays that callers still hold.
         """
         taken: list[tuple[str, np.ndarray, int]] = []
         for name, (shape, dtype, size) in self._shapes.items():

@@ -1,4 +1,6 @@
-"""A whole compiled network as one C function: an object with its weights, a header, a driver; or a shared library."""
+"""A whole compiled network as one C function: an object file that includes its weights, with a header and a driver
+program; or a shared library.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
 
 
 class _Ends:
-    """The arrays that the caller passes, and the tensors stored in them; `copies`: outputs that a copy kernel must
-    fill.
+    """The network's inputs and outputs, as arrays that the caller passes, and the tensors stored in them. `copies`:
+    outputs that a copy kernel must fill.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -101,7 +103,7 @@ def _buffer(graph: Graph, name: str, tensor: str) -> Buffer:
 
 
 def _copy(tensor: Tensor, target: CpuTarget, modules: dict[str, Module]) -> Module:
-    """The kernel that copies a tensor of this size and type; made and added if `modules` lacks it."""
+    """The kernel that copies a tensor of this size and type, taken from `modules`, or made and added to them."""
     size = int(np.prod(tensor.shape, dtype=np.int64))
     function = f"vdla_copy{size}_{tensor.dtype}"
     if function not in modules:

@@ -13,7 +13,9 @@ from .launch import KernelT, Launch
 def launched_alone(
     parameters: Sequence[Buffer], outputs: frozenset[str], name: str, kernel: KernelT, operations: int = 0
 ) -> tuple[Graph, StoragePlan, Launch[KernelT]]:
-    """The graph of a kernel's `parameters`, of which it writes `outputs`, its storage plan, and the kernel's launch."""
+    """Wraps one kernel as a network: a graph with the kernel's `parameters` as inputs and (those in `outputs`) outputs,
+    its storage plan, and the kernel's launch.
+    """
     tensors = {p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters}
     graph = Graph(
         name=name,

@@ -1,5 +1,4 @@
-"""Access to an OpenCL device by pyopencl: the only module that calls it. It implements the protocol
-`cuda_device.Device`.
+"""Access to an OpenCL device by pyopencl; no other module calls pyopencl. Implements the protocol `cuda_device.Device`.
 
 Memory is shared virtual memory (OpenCL 2.0): kernels' arguments are addresses anywhere within an allocation.
 """
@@ -117,7 +116,7 @@ class OpenClDevice(Closing):
 
     @property
     def label(self) -> str:
-        """See `cuda_device.Device` for this and all methods below."""
+        """The device's name in messages. `cuda_device.Device` describes this property and all methods below."""
         return self._label
 
     @property
@@ -253,8 +252,9 @@ class _Call:
 
 
 class _Memory:
-    """A piece of device memory. `close` waits for the queue and frees it at once, not by a command of the queue: POCL
-    3.0 reads the list of addresses of that command when it runs, after the caller's list is gone."""
+    """A piece of device memory. `close` waits for the queue and frees the memory at once, not by a command of the
+    queue: POCL 3.0 reads such a command's list of addresses when the command runs, after the caller's list is gone.
+    """
 
     def __init__(self, allocation: Any, queue: Any) -> None:
         self._allocation, self._queue = allocation, queue

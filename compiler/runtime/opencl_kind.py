@@ -1,4 +1,4 @@
-"""The GpuKind of OpenCL devices: their code is the kernels' text, which the device's platform compiles."""
+"""The `GpuKind` for OpenCL devices: their code is the kernels' text, which the device's platform compiles."""
 
 from __future__ import annotations
 

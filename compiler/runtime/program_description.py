@@ -150,10 +150,10 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 
 
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
-    """A view's positions in a tensor, for JSON.
+    """A view (for each output element its position in a tensor), for JSON.
 
-    They are given by the first position and the step of each axis, if that is possible and no position is negative;
-    else by an array.
+    The positions are given by the first position and the step of each axis, if that is possible and no position is
+    negative; else by an array.
     """
     start = int(view.flat[0]) if view.size else 0
     steps = [
@@ -178,8 +178,8 @@ def _places(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndar
 def _read_view(
     entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """A view: int64 array of the output's `shape` with places in a tensor of `size` elements, or -1. Raises
-    ArchiveError.
+    """A view: int64 array of the output's `shape`, with for each element its position in a tensor of `size` elements,
+    or -1. Raises ArchiveError.
     """
     if entry.find("places") is not None:
         view = named_array(entry.at("places"), constants)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .executable import Executable, Port
 
 Texts = Mapping[str, Callable[[], str]]
-"""Functions that make the source text, by kind."""
+"""For each kind of source (such as "llvm") the function that makes its text."""
 
 
 class Readable(Closing):
-    """Mixin of executables: source and text forms, from their `texts`."""
+    """Mixin of executables: their source code and text representations, made from their `texts`."""
 
     __slots__ = ()
 
@@ -68,17 +68,17 @@ def _shape(port: Port) -> str:
 
 
 class CompiledKernels(Readable):
-    """Kernels of a processor or a GPU.
+    """Base class of executables made of kernels for a processor or a GPU.
 
-    `again` compiles a network from the cache once more, because the cache's files contain machine code only; `of_gpu`:
-    text of the emulated kernels, by the kind of their GPU.
+    `again` compiles a network that was loaded from the cache once more, to get its text: the cache's files contain
+    machine code only. `of_gpu`: text of emulated GPU kernels, by the kind of their GPU.
     """
 
     again: Callable[[], Executable] | None = None
     of_gpu: Texts = MappingProxyType({})
 
     def source(self, kind: str) -> str:
-        """See `Readable.source`. A network from the cache is compiled again."""
+        """See `Readable.source`. A network loaded from the cache is compiled again."""
         if self.again is None:
             return super().source(kind)
         with self.again() as made:
@@ -104,7 +104,7 @@ def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
 
 
 def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
-    """The sources of an executable that consists of several: all kinds that any of its parts has."""
+    """The sources of an executable that consists of several executables: all kinds that any of them has."""
     listed = list(parts)
 
     def text(kind: str) -> str:

@@ -12,7 +12,7 @@ from .readable import Readable
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReshapedExecutable(Readable):
-    """`inner` with arrays in the shapes of `inputs` and `outputs`."""
+    """The executable `inner`, whose arrays are reshaped to the shapes of `inputs` and `outputs`."""
 
     inner: Executable
     inputs: tuple[Port, ...]
@@ -24,7 +24,7 @@ class ReshapedExecutable(Readable):
         return self.inner.name
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One run; its errors are those of `inner`, with the shapes of `inner`."""
+        """Runs `inner` on the reshaped arrays; errors are raised by `inner` and show its shapes."""
         shapes = {port.name: port.shape for port in self.inner.inputs}
         given = {
             name: np.reshape(array, shapes[name]) if self._fits(name, array) else array

@@ -22,9 +22,10 @@ KernelT = TypeVar("KernelT")
 
 @dataclass(slots=True)
 class SharedArrays:
-    """Read-only arrays by content, stored side by side (`codegen.cpu.memory`).
+    """Read-only arrays that several networks share, looked up by content and stored side by side
+    (`codegen.cpu.memory`).
 
-    `panels`: layouts of weights for products on processors (`templates.cpu.panel_widths`).
+    `panels`: layouts of weights for matrix products on processors (`templates.cpu.panel_widths`).
     """
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -35,7 +36,8 @@ class SharedArrays:
     def held(self, array: np.ndarray) -> np.ndarray:
         """The shared array with the type, shape and bytes of `array`.
 
-        It is a view of the beginning of an earlier, longer array if that has the same bytes, else a copy.
+        The result is a view of the beginning of an earlier, longer array if that begins with the same bytes, else a
+        copy.
         """
         flat = np.ascontiguousarray(array)
         raw = flat.reshape(-1).view(np.uint8)
@@ -52,7 +54,7 @@ class SharedArrays:
 
 
 def ends_of(graph: Graph) -> Graph:
-    """A graph without nodes and constants, except for outputs that are constants: the parts that a run uses."""
+    """The parts of a graph that a run needs: no nodes, and no constants except outputs that are constants."""
     outputs = {output.tensor for output in graph.outputs}
     held = {name: array for name, array in graph.constants.items() if name in outputs}
     return replace(graph, nodes=(), constants=held, views={})

@@ -15,14 +15,17 @@ from .executable import Arrays, Executable, Port
 MOST_PROGRAMS = 16
 """Largest number of programs in a network's cache; the least recently used one is dropped."""
 Specialize = Callable[[Mapping[str, np.ndarray]], Executable]
-"""Compiles the network for values of its parameters by name; the result has no inputs for them. Raises UserError."""
+"""Function that compiles the network for given values of its parameters (by name); the resulting executable has no
+inputs for the parameters. Raises UserError.
+"""
 
 
 class SpecializedNetwork(Closing):
-    """An executable whose `parameters`, some of its inputs, are constants of the programs that it compiles.
+    """An executable that compiles a program for each new set of values of its `parameters`; these are inputs whose
+    values determine shapes.
 
-    `run` compiles a program for new values of the parameters, and keeps the last `MOST_PROGRAMS`. `specialize`
-    compiles; it may raise an error in which `more` finds further inputs that must be parameters.
+    `run` keeps the last `MOST_PROGRAMS` programs. `specialize` compiles; it may raise an error in which `more` finds
+    further inputs that must be parameters.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class SpecializedNetwork(Closing):
         return results
 
     def source(self, kind: str) -> str:
-        """The code of the program that ran last. Raises UserError before the first run, and for kinds that it lacks."""
+        """The code of the program that ran last. Raises UserError before the first run, and for kinds of source that
+        the program does not have.
+        """
         if not self._programs:
             values = ", ".join(self.parameters)
             raise UserError(f"{self.name}: its code is known once values of {values} are: run it first")

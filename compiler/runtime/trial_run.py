@@ -17,19 +17,19 @@ from collections.abc import Callable
 from typing import NoReturn
 
 LEAST_SECONDS = 10.0
-"""Time limit of a trial run without operations, in seconds. It is long because memory pages are accessed for the first
-time.
+"""Time limit in seconds of a trial run that computes nothing. It is long because memory pages are accessed for the
+first time.
 """
 LEAST_OPERATIONS_PER_SECOND = 2e8
-"""Lower bound of a machine's speed, from which the time limit is computed."""
+"""Assumed least speed of a machine, by which a trial run's time limit grows with its operations."""
 _MOST_BYTES = 4096
 """Longest message from the trial, in bytes."""
 
 
 def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | None:
-    """Runs `action` in a forked copy of this process; returns why it fails there, or None.
+    """Runs `action` in a forked copy of this process. Returns the reason if it fails or crashes there, else None.
 
-    `operations`: number of operations that it computes, for its time limit.
+    `operations`: number of operations that the action computes, for its time limit.
     """
     seconds = LEAST_SECONDS + operations / LEAST_OPERATIONS_PER_SECOND
     reads, writes = os.pipe()

@@ -1,5 +1,6 @@
-"""annotate: how the iterations of a loop may run (unrolled, as lanes, on threads, as an axis of a grid). set_scope: the
-memory of a buffer."""
+"""The primitives `annotate`, which sets how the iterations of a loop may run (unrolled, as lanes, on threads, as an
+axis of a grid), and `set_scope`, which sets the memory of a buffer.
+"""
 
 from __future__ import annotations
 

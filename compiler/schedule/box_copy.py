@@ -64,9 +64,7 @@ def box_copy(program: Program, name: str) -> Program:
 
 
 def _elements(statement: object) -> tuple[Load, Load] | None:
-    """The element that a statement writes and the one that it reads, if it only copies one element; None for other
-    statements.
-    """
+    """(element written, element read) of a statement that only copies one element; None for other statements."""
     match statement:
         case Assign(buffer=buffer, indices=indices, value=Load() as value):
             to = Load(buffer, indices)

@@ -1,4 +1,6 @@
-"""cache_write: the writes of a loop go to a buffer nearer to them, which is copied back at the loop's end."""
+"""cache_write: redirects the writes of a loop to a buffer in a nearer memory, which is copied back at the
+loop's end.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts from its initial value exactly when those of the loops `inner` over which
-    it sums are all at 0.
+    """Whether every element of a sum starts from its initial value exactly when the sum's reduction loops, all of them
+    among `inner`, are at 0.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

@@ -103,8 +103,8 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements that write the buffer and stand before the loop, in one sequence with the loop or with a loop
-    around it. Raises LegalityError if one of them cannot be moved.
+    """The statements that write the buffer before the loop, in the same sequence as the loop or as a loop around it.
+    Raises LegalityError if one of them cannot be moved.
     """
     producers: list[Stmt] = []
     read: set[str] = set()

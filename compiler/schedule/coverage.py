@@ -48,8 +48,8 @@ def fills_box(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
-    """The test of one dimension. `loops`: extents by name; `ranges`: ranges of all loops; `width`: elements touched at
-    a time.
+    """The test of one dimension, whose index is a mixed-radix number with loop variables as digits. `loops`: extents by
+    name; `ranges`: ranges of all loops; `width`: elements touched at a time.
     """
 
     loops: dict[str, Expr]
@@ -57,8 +57,8 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether the index runs through 0 .. extent - width: if each digit's step is within the reach of the smaller
-        digits.
+        """Whether the index runs through all of 0 .. extent - width: each digit's step must be within the reach of the
+        smaller digits.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
@@ -97,8 +97,8 @@ class _Digits:
         return not across or _same(extent, reached + 1, self.ranges)
 
     def parts(self, extent: Expr) -> tuple[int | None, list[Expr]]:
-        """The parts of an extent that is a minimum: its least constant (or an upper bound if it has none), and its
-        other parts.
+        """Splits an extent that is a minimum of several expressions: returns its least constant (or an upper bound if
+        it has none), and the other expressions.
         """
         flat, stack = [], [extent]
         while stack:
@@ -112,8 +112,10 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Converts a bound of one digit to a bound S of the number formed by this digit and the next greater ones.
-        Returns (the greatest of these digits, S); None if impossible.
+        """Given that digit `name` is below `part`, which may depend on greater digits, finds the bound S of the number
+        that consists of this digit and the next greater ones.
+
+        Returns (name of the greatest of these digits, S); None if there is no such S.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}
@@ -142,7 +144,7 @@ def _same(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 
 def _least(form: LinearForm) -> list[LinearForm]:
-    """The forms whose minimum is `form`, with the minima in it expanded."""
+    """The linear forms whose minimum is `form`, after the `min` operators in it are expanded."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             rest = form.without(atom)

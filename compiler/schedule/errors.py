@@ -1,4 +1,4 @@
-"""The one error of the schedule primitives."""
+"""The error that all schedule primitives raise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ir.stmt import Program
 class LegalityError(CodeError):
     """Raised if a primitive would change the program's meaning, or does not apply at the given place.
 
-    For a tuner it is an ordinary outcome, so `str` makes the text on demand: the reason, then the program with the loop
+    A tuner meets this error often, so `str` makes the text only on demand: the reason, then the program with the loop
     or statement `at` underlined.
     """
 

@@ -1,4 +1,4 @@
-"""The primitive `fuse`: one loop of two."""
+"""The primitive `fuse`: makes one loop of two nested loops."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _at_most_one(extent: Expr) -> bool:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions of a conjunction; empty for a condition that is always true."""
+    """The conditions joined by "and" in `condition`; empty for a condition that is always true."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return [*conjuncts(a), *conjuncts(b)]
@@ -125,7 +125,9 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The variables in `first` if it is the condition that all of them are 0; None for any other condition."""
+    """The variables that `first` compares with 0, if it is true exactly when all of them are 0; None for any other
+    condition.
+    """
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:
@@ -158,7 +160,8 @@ def check_grid(program: Program) -> Program:
 
 
 def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
-    """`after`, if it has no indices with divisions or verifies; raises LegalityError on `before` otherwise.
+    """Returns `after` if none of its indices contains a division or if it verifies; otherwise raises LegalityError,
+    which quotes `before`.
 
     `changed`: the new part of `after` (None: all of it); older parts were verified before. Bounds of quotients and
     remainders of several loops cannot always be proven, and no target compiles a program that does not verify.
@@ -171,7 +174,7 @@ def check_bounds(after: Program, before: Program, at: str, changed: Node | None 
 
 
 def check_verified(after: Program, before: Program, at: str) -> Program:
-    """`after`, if it verifies; raises LegalityError on `before` otherwise."""
+    """Returns `after` if it verifies; otherwise raises LegalityError, which quotes `before`."""
     try:
         verify(after)
     except VerifyError as error:
@@ -243,7 +246,9 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` of which any two iterations touch different elements in all `uses` of one buffer."""
+    """The loops among `varying` such that different iterations touch different elements. `uses`: all accesses to one
+    buffer.
+    """
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
         extents = [u.extents[d] for u in uses]
@@ -267,11 +272,11 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
 
 
 def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The `varying` loops in an index, if the index is a mixed-radix number of them, so that pieces of `extent`
-    elements never overlap.
+    """The `varying` loops in an index if the index is a mixed-radix number of them, so that accesses to `extent`
+    elements in different iterations never overlap.
 
-    A digit's weight must exceed the joint reach of all smaller ones: 7*o + 4*x.0 + x.1 is a mixed-radix number for x.1
-    < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
+    A digit's weight must exceed the joint reach of all smaller digits: 7*o + 4*x.0 + x.1 is a mixed-radix number for
+    x.1 < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
     """
     found: set[str] = set()
     smaller = LinearForm({}, 0)

@@ -1,4 +1,4 @@
-"""cache_read: a copy of a buffer nearer to its use."""
+"""cache_read: copies the part of a buffer that a loop reads to a nearer memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def cache_name(program: Program, buffer: str, scope: str) -> str:
 
 
 def body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
-    """Path to a loop (None: to the program), its body, and the ranges of it and the loops around it."""
+    """Path to a loop (None: to the program), the loop's body, and the ranges of this loop and of its
+    enclosing loops.
+    """
     if loop is None:
         return (program,), program.body, {}
     path, at = locate_loop(program, loop)

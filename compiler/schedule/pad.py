@@ -98,9 +98,10 @@ def _sum(loop: For) -> Reduce | None:
 
 
 def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer | None, int, int]]:
-    """(buffer, dimension, 0) of each index that is the loop's variable; the buffer is None for any other use of it.
+    """Yields (buffer, dimension, 0) for each index that equals the loop's variable; the buffer is None for any other
+    use of the variable.
 
-    With `steps`, also (buffer, dimension, step) of operands' indices with step times the variable as a term.
+    With `steps`, also (buffer, dimension, step) for operands' indices that have step times the variable as a term.
     """
     accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
     for number, (buffer, indices) in enumerate(accesses):
@@ -148,8 +149,8 @@ def factors(value: Expr) -> list[Expr]:
 def _filling(
     program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
 ) -> tuple[Copy, list[str]]:
-    """(copy, loops): the copy that fills a buffer, grown from `old` to `new` elements in dimension `d`, and the names
-    of the loops that grow with the copy.
+    """(copy, loops): the copy that fills a buffer, enlarged from `old` to `new` elements in dimension `d`, and the
+    names of the loops that grow with the copy.
 
     `zero`: the new elements must be zeros.
     """
@@ -189,8 +190,8 @@ def _filling(
 
 
 def partner(copy: Copy, d: int) -> int | None:
-    """The dimension of a copy's source that corresponds to dimension `d` of its destination; None if it is
-    ambiguous.
+    """The dimension of a copy's source that corresponds to dimension `d` of its destination; None if it is ambiguous or
+    does not exist.
     """
     to, of = copy.destination.extents, copy.source.extents
     if to[d] == _ONE:

@@ -1,4 +1,4 @@
-"""peel: separates the last iteration of a loop, so that its special cases cost nothing in the others."""
+"""peel: separates the last iteration of a loop, so that conditions for the last iteration disappear from all others."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def _declared(body: Stmt) -> set[str]:
 
 
 def _renamed(body: Stmt, suffix: str, values: Mapping[str, Expr]) -> Stmt:
-    """A copy of a tree in which all declared names have the suffix, with `values` for variables of loops around it."""
+    """A copy of a tree in which all declared names have the suffix; variables of enclosing loops are replaced by
+    `values`.
+    """
     buffers: dict[str, Buffer] = {}
     for node in walk(body):
         if isinstance(node, Alloc):

@@ -119,10 +119,10 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
 
 
 def _heads(body: Stmt) -> tuple[list[Buffer], list[Stmt], tuple[Stmt, ...]]:
-    """The buffers that a body allocates around all its statements, the copies into them at its head, and the other
-    statements.
+    """The buffers that a body allocates around all its statements, the copies into these buffers at the head of the
+    body, and the other statements.
 
-    An allocation around all statements after a copy at the head counts too.
+    An allocation after a copy at the head counts, too, if it encloses all statements that follow.
     """
     allocated: list[Buffer] = []
     heads: list[Stmt] = []

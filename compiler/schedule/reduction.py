@@ -1,4 +1,6 @@
-"""Primitives on reductions: a separate statement for the initial value; and the checks that `rfactor` shares."""
+"""The primitive `decompose_reduction`, which makes a separate statement for a sum's initial value; and checks that
+`rfactor` shares.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def identity(op: str, dtype: DType) -> Const:
 
 
 def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]:
-    """The path to the sum `name`, and the sum; raises LegalityError if it is none that may be regrouped."""
+    """The path to the Reduce `name`, and the Reduce; raises LegalityError if there is none, or if its terms may not be
+    regrouped.
+    """
     path = locate(program, name)
     reduce = path[-1]
     if not isinstance(reduce, Reduce):

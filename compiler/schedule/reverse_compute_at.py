@@ -78,7 +78,7 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """The sequence of both nests, the nest that contains the loop, and the consumer's nest after it."""
+    """The sequence that contains both nests, the nest that contains `loop`, and the consumer's nest after it."""
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
             continue
@@ -113,8 +113,8 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
 
 
 def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
-    """The buffers that the nest writes and the consumer reads. Raises LegalityError if the consumer may not move past a
-    statement in between.
+    """The buffers that the producer `nest` writes and the `consumer` reads. Raises LegalityError if the consumer may
+    not move past a statement in between.
     """
     mine = touches(consumer)
     writes = {n for n, uses in mine.items() if any(u.write for u in uses)}
@@ -149,7 +149,7 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """The box of a buffer that one iteration of the loop writes, and the box that the whole nest writes. Raises
+    """The box of a buffer that one iteration of loop `at` writes, and the box that the whole nest writes. Raises
     LegalityError if one of them is not exact.
     """
     where = f"cannot move {mover}: "
@@ -190,7 +190,9 @@ def _limits(
     ranges: Ranges,
     name: str,
 ) -> dict[str, tuple[Expr, Expr]]:
-    """For each loop of the consumer that must shrink: first iteration and number of iterations that read one box."""
+    """For each loop of the consumer that must shrink: the first iteration and the number of iterations that read the
+    box written by one iteration of the producer's loop.
+    """
     box, whole = boxes
     index = uses[0].starts
     buffer = box.buffer.name
@@ -241,9 +243,10 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """Moves a buffer's allocation under the loop `before`, with an iteration's box as size, if nothing else uses it.
+    """Moves a buffer's allocation into the loop `before`, shrunk to the box of one iteration, if nothing else uses the
+    buffer.
 
-    `own`: the loops down to `before` that were not around the consumer before.
+    `own`: the loops down to `before` that did not enclose the consumer before it was moved.
     """
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)

@@ -37,8 +37,8 @@ from .trace import Argument, Step, Trace, step_obstacle
 class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
-    Every method is the function of its name in `loops`, `fuse`, `annotate`, `peel`, `guard`, `pipeline`, `pad`,
-    `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`,
+    Every method applies the function of the same name in `loops`, `fuse`, `annotate`, `peel`, `guard`, `pipeline`,
+    `pad`, `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`,
     `memory`, `cache_write`, `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose
     docstring has its rewrite and legality; all raise LegalityError and then leave the schedule unchanged. Methods that
     make new names return them.
@@ -197,13 +197,15 @@ class Schedule:
         self._apply(layout.widen, "widen", buffer, dimension, size)
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
-        """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
+        """See `memory.cache_read`; returns the name of the new buffer, which is also the name of the copy statement."""
         before = self._program
         self._apply(memory.cache_read, "cache_read", buffer, loop, scope)
         return memory.cache_name(before, buffer, scope)
 
     def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
-        """See `cache_write.cache_write`; returns the name of the new buffer, which is the copy's too."""
+        """See `cache_write.cache_write`; returns the name of the new buffer, which is also the name of the copy
+        statement.
+        """
         before = self._program
         self._apply(writes.cache_write, "cache_write", buffer, loop, scope)
         return memory.cache_name(before, buffer, scope)

@@ -1,4 +1,6 @@
-"""skip_pads: skips iterations of a sum in which every product has a zero factor, a pad of a copy."""
+"""skip_pads: skips iterations of a sum in which every product has a factor that is zero because it is padding of a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,8 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 
 
 def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
-    """Expressions that are all at least 1 if `position` may be in 0 .. size - 1; expressions independent of `loop` are
-    left out.
+    """Yields expressions, all of which must be at least 1 for `position` to possibly be in 0 .. size - 1; expressions
+    independent of `loop` are left out.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)
@@ -106,7 +108,7 @@ def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: 
 
 
 def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
-    """Yields the form as an expression, unless it is provably always at least 1."""
+    """Yields `form` as an expression, unless it is provably at least 1."""
     low = form_interval(form, ranges).low
     if low is None or low < 1:
         yield form_to_expr(form)

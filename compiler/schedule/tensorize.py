@@ -1,4 +1,4 @@
-"""tensorize: replaces a part of a program that equals a hardware operation's body by a use of that operation."""
+"""tensorize: replaces a part of a program that equals the body of a hardware operation by a use of that operation."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def _show(part: Node | Expr) -> str:
 
 
 class _Match:
-    """One unification of a tree with a declaration's body: actual loops by formal loop, operands by formal buffer."""
+    """One unification of a program's tree with the body of an intrinsic's declaration: maps formal loops to actual
+    loops, and formal buffers to operands.
+    """
 
     __slots__ = (
         "actual_names",
@@ -232,7 +234,9 @@ class _Match:
         raise _Mismatch("these differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches `first`; further conditions of the actual predicate become the operation's `first`."""
+        """Matches the `first` predicates of two Reduces; further conditions of the actual predicate become the `first`
+        of the hardware operation's use.
+        """
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:

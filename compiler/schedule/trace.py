@@ -1,4 +1,4 @@
-"""Traces: the steps of a schedule, as values."""
+"""Traces: the steps of a schedule (primitives with their arguments), as plain values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Trace: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A type of argument: its name in messages, and its predicate."""
+    """A type of argument of a primitive: its name in messages, and the predicate that tests a value."""
 
     text: str
     accepts: Callable[[object], bool]

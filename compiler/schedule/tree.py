@@ -1,4 +1,4 @@
-"""Finds places in a program, and rebuilds the program along the path to a place."""
+"""Finds loops, statements and buffers in a program, and rebuilds the program along the path to one of them."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ def without_dead_loops(node: Stmt) -> Stmt | None:
 
 
 def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> Stmt:
-    """A tree in which `buffer` replaces the buffer called `name`; its element 0 is the old buffer's element at
-    `starts`.
+    """A tree in which `buffer` replaces the buffer called `name`; element 0 of the new buffer is the old buffer's
+    element at `starts`.
     """
     still = all(isinstance(s, Const) and s.value == 0 for s in starts)
 

@@ -1,4 +1,6 @@
-"""Loops of which any two iterations touch different elements, from indices that differ between the accesses."""
+"""Finds loops such that different iterations touch different elements, for accesses whose indices have
+different forms.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from ..ir.visit import free_vars
 
 
 def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` whose step is equal in all indices and greater than the reach of the indices' other
-    terms.
+    """The loops among `varying` whose step is equal in all indices and greater than the range of the indices' other
+    terms, so that different iterations touch different elements.
 
     8*x + i and 8*x + 4 + j for i, j < 4 differ for different values of x.
     """
@@ -44,7 +46,8 @@ def apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Abs
 
 
 def residues(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` that alone determine the remainders of all indices modulo some number.
+    """The loops among `varying` that alone determine the remainders of all indices modulo some number, so that
+    different iterations touch different elements.
 
     8*k + x and 32 + x for x < 8 leave x when divided by 8, so they differ for different values of x.
     """

@@ -36,7 +36,7 @@ def requantize(
 
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
-    """`w` times 1 / `total`, or 1 / its square root if `root` is true, with the rounding of `isa.rows.apply`."""
+    """`w` / `total`, or `w` / sqrt(`total`) if `root` is true, with the rounding of `isa.rows.apply`."""
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
     pairs = zip(np.broadcast_to(w, shape).flat, np.broadcast_to(total, shape).flat, strict=True)
@@ -104,8 +104,8 @@ def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike)
 
 
 def quantize(value: ArrayLike, scale: ArrayLike, zero_point: ArrayLike) -> NDArray[np.int8]:
-    """QuantizeLinear of float32 values (not NaN) to int8: zero point and results are those of the stored
-    int8 tensor.
+    """QuantizeLinear of float32 values (not NaN) to int8: `zero_point` and result are in the stored int8 representation
+    (a uint8 value minus 128).
     """
     return scales.quantize(np.asarray(value, np.float32), _one(scale), int(_one(zero_point)))
 

@@ -21,7 +21,9 @@ def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) ->
 
 
 def _buffers(body: Expr, operands: Mapping[int, Shape]) -> dict[int, Buffer]:
-    """The parameters of a body's operands, with the types of its arguments."""
+    """The new parameters of a program for the operands of `body`, by operand number, with the dtypes of the body's
+    arguments.
+    """
     types = argument_types(body)
     return {i: operand_buffer(i, shape, types[argument(i).name]) for i, shape in operands.items()}
 

@@ -12,8 +12,8 @@ Shape = tuple[int, ...]
 
 
 def around_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """Numbers of elements before an axis, along it and behind it. Raises ValueError for an axis that the shape does not
-    have.
+    """Numbers of elements before an axis, along it and after it: (product of outer sizes, size, product of inner
+    sizes). Raises ValueError for an axis that the shape does not have.
     """
     if not 0 <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

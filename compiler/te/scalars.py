@@ -16,7 +16,8 @@ from ..ir.visit import walk_expr
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
-"""The variable for an element of the operator's result in an expression that is fused behind the operator."""
+"""The variable that stands for an element of an operator's result, in an expression that is fused after the operator.
+"""
 ROUNDING = 12582912.0
 """1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds the number."""
 

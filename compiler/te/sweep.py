@@ -37,8 +37,9 @@ class Sweep:
 
     @staticmethod
     def of(config: Config, window: Window) -> Sweep | None:
-        """The sweeps of a window. None if the configuration has no sweeps, if they save no operations, or if the window
-        would fill more than half of the input scratchpad, because it must then be cut between rows.
+        """The sweeps of a window. None if the configuration has no sweeps, if they save no operations, or if the input
+        rows of the window would fill more than half of the input scratchpad, which forces tiles that are cut between
+        rows.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
         rows, swept = window.kernel[0], SWEEP_MODE.operations(config)

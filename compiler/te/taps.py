@@ -27,7 +27,7 @@ class TapGroups:
 
     @staticmethod
     def of(window: Window) -> TapGroups | None:
-        """The groups of a window. None if operations on single columns are not more than operations on groups."""
+        """The groups of a window; None if grouped columns take no fewer operations than single columns."""
         columns = window.kernel[1]
         span = (columns - 1) * window.dilations[1] + 1
         count = ceil_div(span, TAPS)

@@ -1,1 +1,1 @@
-"""Schedules with knobs: how each operator is laid out on each target."""
+"""Templates: schedules with knobs for each operator on each target."""

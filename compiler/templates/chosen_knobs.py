@@ -1,4 +1,6 @@
-"""Knobs from tuning records for the kernels of a network, and the fallback for knobs that are illegal or fail."""
+"""Supplies the kernels of a network with knobs from tuning records, and falls back to default knobs where these are
+illegal or fail.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ UNUSABLE = (
     cuda_errors.LoweringError,
     cuda_errors.CompileError,
 )
-"""Exceptions of a kernel that cannot be scheduled, verified, lowered or compiled with its knobs."""
+"""Exceptions that mean that a kernel cannot be scheduled, verified, lowered or compiled with its knobs."""
 
 
 def take_first(_: Sequence[Any]) -> int:
@@ -49,7 +51,7 @@ class ChosenKnobs(Generic[Workload]):
     def made(
         self, workload: Workload, space: Callable[[Workload], Space], make: Callable[[Values], Made]
     ) -> Made | None:
-        """The result of `make` with the knobs chosen for a workload; None if there are none, or they are ignored.
+        """The result of `make` with the knobs chosen for a workload; None if there are none, or if they are ignored.
 
         Knobs are ignored if they are no legal point of the `space`, or if the kernel fails to compile with them. The
         network then runs with default knobs, perhaps slower.

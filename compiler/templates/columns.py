@@ -1,4 +1,6 @@
-"""Values of a template's knobs at one point or at many points of its space, and columns computed when needed."""
+"""Values of a template's knobs, at one point or at many points of its search space, and tables of many points whose
+columns are computed when needed.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ Columns = Mapping[str, np.ndarray]
 
 
 ESTIMATE = "estimate"
-"""Name of the quantity with a template's own estimate of the cost, in the unit of measurements, if it has one."""
+"""Name of the column with a template's own estimate of the cost, in the unit of measurements; some templates have none.
+"""
 
 
 class Deferred(Mapping[str, np.ndarray]):
-    """Mapping of column names to arrays: `known` ones are at hand, all others are computed on first access to one of
-    them. The choice of a default needs known columns (costs) only.
+    """Mapping of column names to arrays. The `known` columns exist already; all others are computed on first access to
+    one of them. The choice of default knobs needs known columns (costs) only.
     """
 
     def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:

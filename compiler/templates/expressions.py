@@ -1,4 +1,4 @@
-"""Tensor expressions of the graph's operators, for all targets: an explicit table.
+"""Tensor expressions of the graph's operators, for all targets, in a table.
 
 Each target also has a table of templates (`cpu.lower`, `gpu.lower`), and its own expressions of operators whose
 expression contains threads or registers.
@@ -73,8 +73,8 @@ def has_expression(operator: object) -> bool:
 
 
 def computed(graph: Graph, node: Node) -> Any:
-    """The node's operator. A pool whose window is a whole, contiguous plane is returned as the equivalent reduction of
-    rows.
+    """The node's operator. A pool whose window is a whole, contiguous plane is returned as the equivalent reduction
+    over rows.
     """
     operator = node.operator
     if not isinstance(operator, MaxPool | AveragePool) or graph.tensors[node.output].block > 1:
@@ -107,7 +107,9 @@ def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
 
 
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
-    """The condition, by indices in [batch * blocks, ..., block], that an element is a channel; None if all are."""
+    """For an element at indices in [batch * blocks, ..., block], the condition that its channel exists and is no
+    padding of the last block; None if there is no such padding.
+    """
     channels, block = data.shape[1], data.block
     if channels % block == 0:
         return None
@@ -116,8 +118,8 @@ def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
 
 
 def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tuple[int, int, int]:
-    """Sizes of a normalization: outer rows, channels (1 if the parameters belong to elements of a row), elements of a
-    row.
+    """Sizes of a normalization: outer rows, channels (1 if scale and bias belong to the elements of a row), elements of
+    a row.
     """
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
@@ -357,8 +359,8 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """The shape with which a tensor broadcasts against a storage of `rank` dimensions: blocked by channels if `block` >
-    1, else row-major.
+    """The storage shape with which a tensor broadcasts against another storage of `rank` dimensions, which is blocked
+    by channels if `block` > 1, else row-major.
     """
     if block == 1 or tensor.block > 1:
         return tensor.storage
@@ -367,8 +369,8 @@ def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
 
 
 def shapes_beside(graph: Graph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Shapes, with the rank of the node's input, of the tensors that fused operators read: first for the operators
-    fused before the reduction over `axes`, then for those after it.
+    """Shapes, aligned to the rank of the node's input, of the additional tensors that fused operators read: first for
+    the operators fused before the reduction over `axes`, then for those after it.
     """
     shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
     rank = len(graph.data_shape(node))

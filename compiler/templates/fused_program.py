@@ -1,4 +1,4 @@
-"""The program of a graph node: its operator's, with the operators that the graph fused with it."""
+"""Makes the program of a graph node: the operator's program, with the operators that the graph fused with it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .expressions import Expression, storage_beside
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fused:
-    """A program with fused operators. `tensors` and `constants` bind the parameters that fusion added, by parameter
-    name.
+    """A program with fused operators. `tensors` and `constants` give, for each parameter that fusion added, the name of
+    its tensor or its array.
     """
 
     program: Program
@@ -34,8 +34,8 @@ def fused(
     statements: Sequence[str] = (),
     inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
 ) -> Fused:
-    """The operator's program, with the operators fused before (`node.data`) and after it (`node.result`) grafted into
-    it.
+    """The operator's `program`, with the operators that the graph fused before it (`node.data`) and after it
+    (`node.result`) grafted in.
 
     Operators fused before it replace the program's first parameter. `statements`, `inside`: see
     `te.fusion.with_result`.

@@ -17,7 +17,7 @@ from .fused_program import Fused
 Target = TypeVar("Target")
 """The type of a target, for which kernels are scheduled."""
 Known = TypeVar("Known", covariant=True)
-"""The type of a workload, which identifies a node for a tuner."""
+"""The type of a workload, which identifies a node's computation for a tuner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,10 +48,11 @@ def lowered_node(
     arrays: Mapping[str, np.ndarray] | None = None,
     workload: Known | None = None,
 ) -> LoweredNode[Target, Known]:
-    """The lowered node with program `ends.program`, whose fused operators' parameters `ends` binds.
+    """Makes the lowered node with program `ends.program`. `ends` binds the parameters that fusion added.
 
-    `bound`: tensor or constant of the graph for each other parameter. `key`: name of the template. `arrays`: constants
-    that are no tensors of the graph, by parameter. Constants are reshaped to the parameters' shapes.
+    `bound`: for each other parameter the name of its tensor or constant in the graph. `key`: name of the template.
+    `arrays`: constants that are no tensors of the graph, by parameter. Constants are reshaped to the parameters'
+    shapes.
     """
     shapes = {p.name: p.shape for p in ends.program.parameters}
     constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}

@@ -1,4 +1,4 @@
-"""The registry of the templates of one kind of target, through which the tuner uses them."""
+"""A registry of templates for one kind of target; the tuner uses templates through this interface."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .template import NO_BOUNDS, Template
 
 
 class Target(Protocol):
-    """A target as tuning records describe it. Implementations are dataclasses."""
+    """The interface of a target for tuning records. Implementations are dataclasses."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -43,7 +43,7 @@ class Workload(Protocol):
 
 
 class KernelWorkload(Workload, Protocol):
-    """A workload that knows its tensor expression."""
+    """A workload that can build its tensor expression."""
 
     def program(self) -> Program:
         """The tensor expression of the workload."""

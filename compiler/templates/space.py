@@ -1,4 +1,4 @@
-"""The space of a template: every setting of its knobs for one shape, as data; legality is computed in numpy.
+"""The search space of a template: every setting of its knobs for one shape, as data; legality is computed in numpy.
 
 A point is a vector of indices, one for each axis; many points are an int64 array [points, axes]. An `Account` describes
 many points at once, without lowering any of them: legality limits, a lower bound on the cost, and quantities from which
@@ -18,14 +18,14 @@ from .columns import Columns, Values
 AT_ONCE = 1 << 12
 """Points of a sample whose account is computed at once: few enough for the columns to stay in the processor's cache."""
 MOST_TRIES = 1 << 22
-"""Most points drawn for one sample. A space in which none of so many is legal counts as empty."""
+"""Most points drawn for one sample. If none of them is legal, the space counts as empty."""
 MOST_LISTED = 1 << 16
-"""Largest space that is enumerated if the first draws of a sample are all illegal."""
+"""Most points of a space that is enumerated if the first draws of a sample are all illegal."""
 
 
 class EmptySpaceError(Exception):
-    """No point of the space of `template` is legal; with `found`, sampling found none, which is no proof. `limit`: the
-    one that excluded the last points tried.
+    """No point of the space of `template` is legal. `limit`: the limit that excluded the last points tried. With
+    `found`, sampling found no legal point, which is no proof.
     """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
@@ -38,7 +38,7 @@ class EmptySpaceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A knob and its legal values, in an order in which adjacent values are similar."""
+    """A knob and its possible values, in an order in which adjacent values are similar."""
 
     name: str
     values: tuple[int, ...]
@@ -52,7 +52,7 @@ class Account:
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
     counts, bytes, cycles, and under ESTIMATE the template's own estimate, if it has one. `effective`: values of the
     axes (int64), canonical where they have no effect: points with equal effective values are the same program.
-    `search_limits`: like `limits`, but exclude points that work and are not worth a trial.
+    `search_limits`: like `limits`, but they exclude points that work and are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
@@ -67,11 +67,11 @@ class Space:
     """All settings of a template's knobs for one shape.
 
     `account`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
-    bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits: if the point of first
-    values, which needs least memory, violates one, every point does. `candidates`: groups of points among which a
-    default is chosen (`template.cheapest`): values by axis, all values of missing axes. `open_grids`: the account also
-    accepts columns that broadcast against each other (`numpy.ix_`), which is faster; limits and estimate are then the
-    only results used.
+    bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits (memory sizes): if the point
+    of first values, which needs the least memory, violates one of them, every point does. `candidates`: groups of
+    points among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its
+    values. `open_grids`: the account also accepts columns that broadcast against each other (`numpy.ix_`), which is
+    faster; only limits and estimate are then used.
     """
 
     template: str
@@ -100,7 +100,9 @@ class Space:
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
     def point(self, values: Values) -> np.ndarray:
-        """The point [axes] of these values. Raises ValueError for an axis or a value that the space does not have."""
+        """The point [axes], as indices, with the given `values`. Raises ValueError for an axis or a value that the
+        space does not have.
+        """
         if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
             raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
         indices = []
@@ -136,9 +138,9 @@ class Space:
         return rng.integers(0, sizes, size=(count, len(sizes)), dtype=np.int64)
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` legal points [count, axes], uniform over the legal ones, repetitions possible.
+        """Draws `count` legal points [count, axes], uniformly and with repetitions.
 
-        Raises EmptySpaceError if none is found; immediately if it can be proven that there is none.
+        Raises EmptySpaceError if no legal point is found; immediately if it can be proven that there is none.
         """
         found: list[np.ndarray] = []
         missing, tries, chunk = count, 0, max(256, 4 * count)
@@ -170,7 +172,9 @@ class Space:
         return np.concatenate(found)
 
     def _refute(self) -> None:
-        """Raises EmptySpaceError if a capacity is too small for all points, or no point of a small space is legal."""
+        """Raises EmptySpaceError if it is provable that no point is legal: a memory is too small for all points, or the
+        space is small enough to be enumerated.
+        """
         broken = self.violated_capacities()
         if not broken and self.size <= MOST_LISTED:
             points = self.numbered(np.arange(self.size))
@@ -180,16 +184,18 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The capacities that are too small for all points, because the point of first values violates them."""
+        """The limits among `capacities` that no point satisfies, because the point of first values violates them."""
         least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
     def numbered(self, numbers: np.ndarray) -> np.ndarray:
-        """The points [n, axes] with `numbers` int64 [n] from 0 to `size` - 1, the last axis fastest."""
+        """The points [n, axes] with the given `numbers`, int64 [n] from 0 to `size` - 1; numbers count all points, the
+        last axis fastest.
+        """
         return np.stack(np.unravel_index(numbers, [len(axis.values) for axis in self.axes]), axis=1)
 
     def obstacle(self, points: np.ndarray) -> str:
-        """The limit that excludes the last of `points`, none of which is legal."""
+        """The name of the limit that excludes the last of `points`, none of which is legal."""
         account = self.account(self.columns(points))
         allowed = np.ones(len(points), dtype=bool)
         for reason, mask in self.limits(account).items():
@@ -200,7 +206,7 @@ class Space:
 
 
 def knobs_obstacle(space: Space, values: Values) -> str | None:
-    """The reason why these knobs are no legal point of a space; None if they are legal, or empty."""
+    """The reason why `values` are no legal point of a space; None if they are legal, or if `values` is empty."""
     if not values:
         return None
     try:
@@ -220,7 +226,7 @@ def space_of_axes(
     held: Mapping[str, int],
 ) -> Space:
     """The space of `axes`. Its floor is the least bound over the points whose axes in `held` have the given values; the
-    caller chooses these values such that they cost least.
+    caller chooses values with which the bound is smallest.
 
     Raises ValueError if none of these points is legal.
     """
@@ -238,8 +244,8 @@ def space_of_axes(
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
-    """The columns of all combinations of one row from each table, the last table's row varying fastest: int64 [entries,
-    combinations], the entries of all tables one after the other.
+    """All combinations of one row from each table, as columns: int64 [entries, combinations], with the entries of all
+    tables one after the other. The last table's row varies fastest.
     """
     parts = [np.array(table, dtype=np.int64).T for table in tables]
     chosen = np.unravel_index(

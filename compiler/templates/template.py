@@ -35,9 +35,9 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     values of a point. The expression may contain more than the workload, such as constants or fused operators, which do
     not change the meaning of a point.
 
-    `choice(target, workload)`, only if the default is not the candidate of least cost: the values of the default or, if
-    the space lacks it, of the nearest point; empty if the space has none. `schedule` without values then uses that
-    default.
+    `choice(target, workload)` exists only if the default is not the candidate of least cost. It returns the values of
+    the default or, if the space lacks it, of the nearest point; empty if the space has none. `schedule` without values
+    then uses that default.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     choice: Callable[[TargetT, WorkloadT], dict[str, int]] | None = None
 
     def default(self, target: TargetT, workload: WorkloadT, most: Values = NO_BOUNDS) -> dict[str, int]:
-        """The values of the default: the template's `choice`, or the candidate of least cost.
+        """Knob values of the default point: the template's `choice`, or the candidate of least cost.
 
         `most`: largest values of axes, by name, that a candidate may have. Raises EmptySpaceError if no candidate is
         legal.
@@ -70,7 +70,7 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
 
 
 def table_of(*templates: TemplateT) -> Mapping[str, TemplateT]:
-    """The templates of a target by name. Raises ValueError for two of one name."""
+    """The templates of a target by name. Raises ValueError if two templates have the same name."""
     table = {template.name: template for template in templates}
     if len(table) < len(templates):
         names = [template.name for template in templates]
@@ -79,7 +79,8 @@ def table_of(*templates: TemplateT) -> Mapping[str, TemplateT]:
 
 
 def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
-    """The values of the point of least cost in the first group of a space's candidates with a legal point.
+    """The values of the default point: the point of least cost in the first group of a space's candidates that has a
+    legal point.
 
     Candidates come in groups; a group is used only if no point of an earlier group is legal. The cost is the cost
     model's estimate; among equal costs the last point is chosen, since values ascend and larger tiles may save more
@@ -103,19 +104,20 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
 def candidate_values(
     space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
 ) -> list[list[int]]:
-    """The values of each axis in a group of a space's candidates, up to the bounds in `most`."""
+    """For each axis, its values in a group of a space's candidates, without values above the bounds in `most`."""
     return [list(_at_most(group.get(axis.name, axis.values), most.get(axis.name))) for axis in space.axes]
 
 
 def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
-    """The ascending values up to a bound (None: all)."""
+    """The ascending `values` that are at most `bound` (None: all)."""
     return values if bound is None else values[: bisect_right(values, bound)]
 
 
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
-    """Values, by axis, of the cheapest legal point among all combinations of `choices` (values for each axis).
+    """Values, by axis, of the cheapest legal point among all combinations of `choices` (candidate values for each
+    axis).
 
-    If no point is legal: the name of the limit that excludes the last of them.
+    If no point is legal: the name of the limit that excludes the last point.
     """
     costs, violated = grid_costs(space, choices)
     best = len(costs) - 1 - int(costs[::-1].argmin())

@@ -1,1 +1,3 @@
-"""The tuner: spaces of schedules searched with a learned model, on the simulator and on processors."""
+"""The tuner: searches spaces of schedules with a learned cost model; candidates run on the simulator, on processors and
+on GPUs.
+"""

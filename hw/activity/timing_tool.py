@@ -30,8 +30,8 @@ _PERIOD = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolPower:
-    """Energy of each cell of a part, in picojoules a cycle: inside the cell, and switching of the nets
-    that it drives.
+    """Energy of each cell of a part of a netlist, in picojoules a cycle: inside the cell, and for switching the nets
+    that the cell drives.
     """
 
     internal: NDArray[np.float64]
@@ -102,7 +102,7 @@ def _clock_nets(netlist: Netlist, library: Library) -> NDArray[np.int32]:
 
 
 def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower:
-    """Energy of each cell of `part` with `activity`, computed by the tool. Raises ToolError."""
+    """Energy of each cell of `part` with `activity`, computed by OpenSTA. Raises ToolError."""
     tool = timing_tool()
     if tool is None:
         raise ToolError(f"{PROGRAM} is not on the path; install Debian's opensta")

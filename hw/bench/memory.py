@@ -59,7 +59,7 @@ class MemoryModel:
         """`timing`: width of the bus, latencies, and limits of outstanding bursts. `dut` also has `clk` and `rst`."""
         self.data = bytearray(size)
         self.reads = self.writes = 0
-        """Numbers of bursts accepted since `restart`."""
+        """`reads`, `writes`: numbers of read bursts and of write bursts accepted since `restart`."""
         self._dut, self._timing, self._stalls = dut, timing, stalls or Stalls()
         self._wires = AxiWires(dut, prefix=prefix, bus_bytes=timing.bus_bytes)
         self._failures: list[tuple[int, int, int, str]] = []

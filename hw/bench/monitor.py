@@ -30,7 +30,7 @@ class AxiMonitor:
         self._rules = self._new_rules()
 
     def start(self) -> None:
-        """Starts to check each cycle."""
+        """Starts to check the channels in each clock cycle."""
         cocotb.start_soon(self._run())
 
     def finish(self) -> None:

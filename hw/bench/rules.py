@@ -22,7 +22,7 @@ class RuleError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A request on AR or AW: byte `address`, AxLEN `length` (beats - 1), AxSIZE `size`, AxBURST `burst`."""
+    """A request on AXI channel AR or AW: byte `address`, AxLEN `length` (beats - 1), AxSIZE `size`, AxBURST `burst`."""
 
     address: int
     length: int
@@ -32,7 +32,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBeat:
-    """A beat on W: WDATA, WSTRB and WLAST."""
+    """A beat on AXI channel W: WDATA, WSTRB and WLAST."""
 
     data: int
     strobe: int

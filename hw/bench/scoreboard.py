@@ -36,7 +36,7 @@ class Scoreboard:
         self.differences: list[str] = []
 
     def memory(self, contents: bytes | bytearray | memoryview) -> None:
-        """Compares the memory image after the run, byte by byte."""
+        """Compares `contents`, the memory image after the run, with the expected image, byte by byte."""
         if self._expected.memory is None:
             return
         self.compared.append("memory")
@@ -55,7 +55,7 @@ class Scoreboard:
             )
 
     def cycles(self, seen: int) -> None:
-        """Compares the total number of cycles."""
+        """Compares `seen`, the total number of cycles, with the expected number."""
         if self._expected.cycles is None:
             return
         self.compared.append("cycles")
@@ -63,7 +63,9 @@ class Scoreboard:
             self.differences.append(f"cycles: expected {self._expected.cycles}, took {seen}")
 
     def times(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Compares the cycles of begin and end of each instruction; -1 for an event that did not happen."""
+        """Compares the cycles of begin and end of each instruction with the expected ones; -1 for an event that did not
+        happen.
+        """
         for name, seen in (("begin", begin), ("end", end)):
             expected: NDArray[np.int64] | None = getattr(self._expected, name)
             if expected is None:
@@ -83,7 +85,7 @@ class Scoreboard:
                 )
 
     def counters(self, seen: Mapping[str, int]) -> None:
-        """Compares all performance counters."""
+        """Compares `seen`, all performance counters by name, with the expected values."""
         if self._expected.counters is None:
             return
         self.compared.append("counters")

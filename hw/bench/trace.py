@@ -16,15 +16,17 @@ from ..trace import instruction_times
 
 
 class TraceMonitor:
-    """Watches the trace ports of `dut` while a program runs; builds of `run_bench` have these ports."""
+    """Records the begin and end of instructions from the trace ports of `dut` while a program runs; builds of
+    `run_bench` have these ports.
+    """
 
     def __init__(self, dut: Any) -> None:
-        """Must be constructed, and `start` called, before the launch."""
+        """The monitor must be constructed, and `start` called, before the launch."""
         self._dut = dut
         self._events: list[tuple[int, int, int, int, int]] = []
 
     def start(self) -> None:
-        """Starts to record."""
+        """Starts to record the begin and end of instructions."""
         cocotb.start_soon(self._run())
 
     def times(

@@ -24,17 +24,18 @@ class Accumulators(wiring.Component):
 
     If acc_depth is no power of two, the last bank has fewer vectors, and empty banks are left out.
 
-    A read of a word that is written in the same cycle returns any value: the pipeline then uses its own result instead,
-    and the store unit avoids this case by waiting for a token.
+    A read of a word in the cycle in which it is written returns an undefined value. The compute pipeline then forwards
+    its own result; the store unit avoids such reads by waiting for a token.
 
     Members
     -------
     read : In
-        Compute's read port, which is always served. Its data are valid two cycles after the address, and only then.
+        The compute unit's read port, which is always served. Its data are valid two cycles after the address, in that
+        cycle only.
     store : In
-        The store unit's read port, granted if compute does not read the same bank in this cycle.
+        The store unit's read port, granted if the compute unit does not read the same bank in this cycle.
     write : In
-        Compute's write port, with an enable for each lane.
+        The compute unit's write port, with an enable for each lane.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -49,8 +50,8 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """For each bank, an address multiplexer before the read port and a register after it (the outputs of block
-        memories are late in the cycle); then a multiplexer for each reader.
+        """Builds for each bank an address multiplexer before the read port and a register after it (data of block
+        memories arrive late in the cycle), then a multiplexer for each reader.
         """
         m = Module()
         config = self.config

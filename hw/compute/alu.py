@@ -10,24 +10,27 @@ LANE = signed(32)
 class Alu(wiring.Component):
     """The arithmetic of one lane, modulo 2^32; isa/README.md defines the operations.
 
+    Below, x is the cycle in which an operation begins to execute.
+
     Members
     -------
     shifts, is_max : In
-        The instruction is SHR, is MAX; stable while it executes.
+        The instruction is SHR; it is MAX (else MIN). Stable while the instruction executes.
     start : In
-        An operation SHR or MUL executes from this cycle, x, on, and takes `left`.
+        A SHR or MUL begins to execute in this cycle, with `left` as its first operand.
     since : In
-        Bit k: this cycle is x + 1 + k.
+        Bit k is 1 in cycle x + 1 + k of the SHR or MUL that is executing.
     left, right : In
-        Accumulators; `right` is the immediate with `use_imm`, and does not change until the result is valid.
+        The operands. `right` is an accumulator or, with `use_imm`, the immediate; it does not change until the result
+        is valid.
     chosen : Out
         MIN or MAX of `left_now` and `right`, in the same cycle.
     left_now : In
         The left operand of MIN and MAX (`pipeline.py` explains why it needs no forwarding).
     shifted : Out
-        left SHR right, in x + 2.
+        left SHR right, valid in x + 2.
     product : Out
-        left MUL right, in x + 4.
+        left MUL right, valid in x + 4.
     """
 
     shifts: In(1)
@@ -42,7 +45,9 @@ class Alu(wiring.Component):
     product: Out(LANE)
 
     def elaborate(self, platform: object) -> Module:
-        """One comparator, shifter and 16-bit multiplier, which makes three products, one a cycle."""
+        """Builds one comparator, one shifter, and one 16-bit multiplier, which computes the three partial products of a
+        MUL in consecutive cycles.
+        """
         m = Module()
         # The sign of a difference needs one carry chain, unlike `<`.
         difference = Signal(signed(33))
@@ -114,5 +119,5 @@ class Alu(wiring.Component):
 
 
 def _signed(bits: Value, sign: Value) -> Value:
-    """`bits` with `sign` above as top bit, as a signed value."""
+    """`bits` with the bit `sign` added above the top bit, as a signed value."""
     return Cat(bits, sign).as_signed()

@@ -25,7 +25,7 @@ def array_latency(config: Config) -> int:
 
 
 def _choice(index: Value, choices: list[Value]) -> Value:
-    """`choices[index]`; there are at most as many choices as values of `index`."""
+    """A multiplexer: `choices[index]`. There are at most as many choices as values of `index`."""
     # A shift of all choices would be simpler, but Amaranth would process every bit of them for each bit of a row.
     for bit in index:
         if len(choices) > 1:
@@ -43,46 +43,56 @@ def _chosen_name(k: int) -> str:
 
 
 class MultiplyArray(wiring.Component):
-    """The multipliers and adder trees. Operands of cycle t give `sums` in cycle t + `array_latency`; new operands may
-    come in each cycle. Multiplier (o, i) is number i of array row o; there is one for each batch row.
+    """The multipliers and adder trees of the matrix array. Operands of cycle t give `sums` in cycle t +
+    `array_latency`; new operands may come in each cycle. Multiplier (o, i) is number i of array row o; each batch row
+    has its own set of multipliers.
 
-    DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses multiplier (j, j),
-    whose weight is that of row `row`; masks exclude all other products from the adder tree.
+    GEMM: array row o computes the dot product of the input vector and row o of the weight tile.
 
-    TAPS does this for TAPS neighbouring positions and rows of weights and adds the products: lane j multiplies position
-    t by row t in multiplier (j, j xor t), so that few lanes share a multiplier's operands. There is a multiplexer
-    before TAPS - 1 elements of an array row's vectors; weights are selected after the rows of weights.
+    DEPTHWISE: lane j multiplies element j of the input vector by element j of row `row` of the tile. It uses multiplier
+    (j, j), which gets its weight from row `row`; masks exclude all other products from the adder tree.
+
+    TAPS: lane j does the same for TAPS neighbouring positions and TAPS rows of weights, and adds the products. Position
+    t and weight row t meet in multiplier (j, j xor t), so that few lanes share a multiplier's operands. This needs a
+    multiplexer at TAPS - 1 of the vector elements of an array row; weights are selected after their rows.
 
     If block_in and block_out differ, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j
-    div block_in of a position, or element j of the part of an input vector whose number is in the low bits of `row`. So
-    there is a multiplexer for t = 0, too, and index i of a multiplier is the index of this element.
+    div block_in of a position or, if an input vector is the longer one, element j of the part of the vector that the
+    low bits of `row` select. Then t = 0 needs a multiplexer, too, and the index i of a multiplier is that of the
+    multiplied element.
 
-    A sweep multiplies the same positions, and the positions of the `swept` - 1 sweeping operations before it, which
-    registers hold for each lane: position t of the operation a before it is in multiplier (j, j xor (TAPS x a + t)).
+    Sweep: the array multiplies the positions of a TAPS operation and of the `swept` - 1 sweeping operations before it,
+    which registers hold for each lane. Position t of the operation a operations earlier is in multiplier (j, j xor
+    (TAPS x a + t)).
 
-    With the extension `fold` (isa/README.md), all array rows take the vector of GEMM from a multiplexer of its parts.
-    DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, with the
-    multipliers of group k for each.
+    With the extension `fold` (isa/README.md), GEMM selects for each array row a part of the input vector by a
+    multiplexer. DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, each
+    with the multipliers of group k.
 
     Members
     -------
     vector, tile, depthwise, row : In
-        Operands, first element lowest: an input vector ([batch][block_in] int8), a tile ([columns][block_in] int8),
-        whether the operation is DEPTHWISE, and its row of weights. They may be outputs of memories. With the extension
-        `taps`, `vector` has TAPS positions, one of each bank; bank number `first` has the first position, the banks
-        after it (bank 0 after the last) have the others in order.
+        The operands, first element lowest: an input vector ([batch][block_in] int8), a weight tile
+        ([columns][block_in] int8), whether the operation is DEPTHWISE, and the index of its row of weights in the tile.
+        They may come directly from memories. With the extension `taps`, `vector` has TAPS positions, one from each
+        bank; bank number `first` has the first position, the banks after it (bank 0 after the last) have the others in
+        order.
     taps, first, part : In
-        With `taps`: the operation is TAPS (then `depthwise` is set, too), and `row` is the first row of its group; bank
-        of the first position; vector of the first position that GEMM takes, if a position has several.
+        With the extension `taps`: whether the operation is TAPS (then `depthwise` is 1, too, and `row` is the first row
+        of its group); the bank of the first position; the index, within the first position, of the input vector that
+        GEMM uses.
     sweep : In
-        With `sweep`: the operation is one of a sweep (then `taps` and `depthwise` are set, too).
+        With the extension `sweep`: the operation belongs to a sweep (then `taps` and `depthwise` are 1, too).
     shape, tile_part : In
-        With `fold`, for GEMM: log2 of the number of groups of rows; part of a whole tile that this tile is.
+        With the extension `fold`, for GEMM: log2 of the number of groups of array rows; the index of this tile among
+        the parts of a whole tile.
     inp_zero, wgt_zero : In
-        With `zero_points`: int8, subtracted from each element of the vector and of the tile.
+        With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and of the
+        tile.
     sums : Out
-        Lane b * block_out + o, signed, `sum_bits` each: the dot product of vector[b] and tile[o], or the sum of lane o.
-        With `fold`, lane k * columns + c has the sum of group k mod 2^shape of array row c for GEMM.
+        Signed numbers of `sum_bits` bits each. Number b * block_out + o is the dot product of vector[b] and tile[o], or
+        the sum of lane o in DEPTHWISE and TAPS. With `fold`, a GEMM puts the sum of group k mod 2^shape of array row c
+        in lane k * columns + c.
     """
 
     # Members are plain bits, not layouts: Amaranth names each element of a layout's registers, thousands for a tile.
@@ -112,7 +122,9 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of bits of `row` below the number of a position in its group."""
+        """Number of low bits of `row` that select a row of weights within a position; the bits above them number the
+        position in its group.
+        """
         return (self.inputs * self.outputs).bit_length() - 1
 
     @property
@@ -121,7 +133,9 @@ class MultiplyArray(wiring.Component):
         return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, operand selection, and a `columns.Row` for each row of the tile."""
+        """Builds the registers after the memories, the operand selection, and a `columns.Row` for each row of
+        the tile.
+        """
         m = Module()
         config = self.config
         # Data registers need no reset: the pipeline beside the array has their valid bits.
@@ -227,8 +241,8 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """The input of the array's rows: for GEMM, the part of `vector` that all groups multiply, repeated for each
-        group; for other operations `vector` unchanged.
+        """The input of the array's rows with the extension `fold`. For GEMM: the part of `vector` that all groups of
+        rows multiply, repeated for each group; for other operations: `vector` unchanged.
         """
         config, levels = self.config, self.fold_levels
         width = self.built.factor_bits * config.columns
@@ -252,8 +266,9 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """For each of the last levels of the adder tree, a bit for each array row: whether the sums of the groups are
-        complete before this level and stay separate. DEPTHWISE and TAPS use the largest number of groups.
+        """For each of the last levels of the adder tree, a list with one bit for each array row: 1 if the sums of the
+        groups of rows are complete before this level and must not be added to each other. DEPTHWISE and TAPS use the
+        largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
         for level in range(levels):
@@ -286,9 +301,10 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """Inputs of array row `o` for the whole batch: `vector` (the register of `own_vector`) for GEMM; for TAPS and
-        DEPTHWISE (`modes`) with the elements of the row's lanes in the positions `vectors`; in a sweep also with those
-        of the positions of earlier operations.
+        """The input elements of array row `o`, for the whole batch. For GEMM they are those of `vector` (the register
+        of `own_vector`). In DEPTHWISE and TAPS (signals in `modes`) some of them are replaced by the elements of the
+        row's lanes in the positions `vectors`; in a sweep, others by their elements in the positions of earlier
+        operations.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -319,8 +335,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*parts)
 
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
-        """Registers with the elements of lane `o` in the positions of earlier operations of a sweep, the latest
-        operation first.
+        """Registers with lane `o`'s elements in the positions of the earlier operations of a sweep, one list for each
+        operation, the latest operation first. They shift while `sweep` is 1; `newest`: the elements of the current
+        operation.
         """
         held: list[list[Signal]] = []
         if not self.built.holds:
@@ -334,8 +351,8 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; in a `sweep`, with its lanes' weights for all positions of a group
-        instead.
+        """The weights `own` of array row `o`; while `sweep` is 1, the multipliers that a sweep uses get the weights of
+        the row's lanes for all positions of the weight group that `row` selects in `tile`.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -355,8 +372,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; with `taps`, with its lanes' weights for each position of `groups` but
-        the first, at the multipliers to which `_own_vectors` connects this position.
+        """The weights `own` of array row `o`; while `taps` is 1, the multipliers to which `_own_vectors` connects
+        position t > 0 get the weights of the row's lanes from `groups[t]`, the rows of weights for position t.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -367,8 +384,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; with `alone`, with the weights of its lanes in the rows
-        `chosen` instead.
+        """The weights `own` of array row `o`; while `alone` is 1 (DEPTHWISE and TAPS), the multiplier of each of the
+        row's lanes for position 0 gets the lane's weight from the rows `chosen`.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):

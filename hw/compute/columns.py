@@ -29,16 +29,17 @@ COLUMN, ROW = "array_column", "array_row"
 
 
 class Column(wiring.Component):
-    """Computes a dot product of `block_in` pairs of `ArrayShape.factor_bits` bits in each cycle; `sum` is valid
-    `multiplier_stages` + `tree_levels` cycles after the operands.
+    """Computes a dot product of `block_in` pairs of factors, each of `ArrayShape.factor_bits` bits, in every cycle;
+    `sum` is valid `multiplier_stages` + `tree_levels` cycles after the operands.
 
-    Members: `vector`, `weights`: operands, first element lowest. With DEPTHWISE, `masks`: a bit for each product that
-    the adder tree takes as 0; masks come `multiplier_stages` cycles after their operands.
+    Members: `vector`, `weights`: the operands, first element lowest. `masks` (only with DEPTHWISE): a bit for each
+    product; 1 makes the adder tree add 0 in place of the product. Masks come `multiplier_stages` cycles after their
+    operands.
 
-    With the extension `fold`, `sum` has `tile_parts` sums, the first one lowest: number k is the sum of group k mod f,
-    if there are f groups. `apart` has a bit for each of the last levels of the tree: the sums of the groups are
-    complete before this level and stay separate. A bit comes in the cycle in which the sums of its operands reach its
-    level.
+    With the extension `fold`, `sum` is a concatenation of `tile_parts` sums, the first one lowest; with f groups,
+    number k is the sum of group k mod f. `apart` has a bit for each of the last levels of the tree: 1 if the sums of
+    the groups are complete before this level and stay separate. A bit comes in the cycle in which the sums of its
+    operands reach its level.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -56,8 +57,8 @@ class Column(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """`multiplier_stages` registers for each product, which synthesis may move into the multiplier; one for each
-        sum.
+        """Builds `multiplier_stages` registers for each product, which synthesis may move into the multiplier, and one
+        register for each sum of the tree.
         """
         m = Module()
         bits = self.built.product_bits
@@ -96,12 +97,12 @@ def differences(elements: Value, zero: Value | None) -> Value:
 
 
 class Row(wiring.Component):
-    """The columns for one row of the tile: its dot product with each vector of the batch. One register holds the
-    weights.
+    """One row of the array: for each vector of the batch, a column that computes its dot product with one row of the
+    weight tile. A register that all columns share holds the weights.
 
-    Members: `vectors`: [batch][block_in] of `ArrayShape.factor_bits` bits, first element lowest. `weights`: int8, a
-    cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`, `apart`: see
-    Column. `sums`: signed, `sum_bits` each; the sums of a column are adjacent.
+    Members: `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest. `weights`:
+    int8, one cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`,
+    `apart`: see Column. `sums`: signed numbers of `sum_bits` bits; the sums of a column are adjacent.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -119,7 +120,7 @@ class Row(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The register of weights, and the columns."""
+        """Builds the register of weights, and the columns."""
         m = Module()
         config = self.config
         vector_bits = self.built.factor_bits * config.block_in

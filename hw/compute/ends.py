@@ -11,37 +11,45 @@ from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 
 
 def most_ends(config: Config) -> int:
-    """Largest number of instructions that end in one cycle.
+    """Largest number of instructions that end in one cycle: a GEMM with operations, and the instructions without
+    operations that begin after it and end with it.
 
-    They are a GEMM with operations and the instructions without operations that begin after it, one every 1 +
-    BEGIN_DELAY cycles, from the cycle in which its last operation issues to the cycle before its end.
+    Those can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues to the cycle
+    before its end.
     """
     return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
 
 
 def ends_layout(config: Config) -> data.StructLayout:
-    """Layout of the instructions that end in one cycle: their number, and the numbers of those with each push flag."""
+    """Layout of counts for one cycle: how many instructions end, how many of them have the flag push_prev, and how many
+    push_next.
+    """
     bits = most_ends(config).bit_length()
     return data.StructLayout({"count": bits, "push_prev": bits, "push_next": bits})
 
 
 class Ends(wiring.Component):
-    """A shift register with the coming ends of instructions, as long as the pipeline of GEMM; its contents move by one
-    place in each cycle.
+    """A shift register with the instructions that will end in the next cycles; it is as long as the pipeline of GEMM,
+    and its contents move by one place in each cycle.
 
-    Place k has the numbers of instructions that end gemm_latency - k cycles from now.
+    Place k counts the instructions that end gemm_latency - k cycles from now.
 
     Members
     -------
-    issued, issued_alu, issued_prev, issued_next : In
-        The last operation of an instruction of the array issues in this cycle; of an ALU instruction; its push flags.
+    issued, issued_alu : In
+        The last operation of an instruction of the array issues in this cycle; the last operation of an ALU instruction
+        issues in this cycle.
+    issued_prev, issued_next : In
+        Push flags of the instruction whose last operation issues.
     next : In
-        Numbers of instructions that end in the next cycle, independent of the shift register.
-    joins, joins_prev, joins_next : In
-        An instruction without operations begins; it ends with the youngest instruction that is executing, or, if there
-        is none, in the next cycle. Its push flags.
+        Counts of other instructions that end in the next cycle; they do not pass the shift register.
+    joins : In
+        An instruction without operations begins. It ends in the same cycle as the youngest executing instruction or, if
+        there is none, in the next cycle.
+    joins_prev, joins_next : In
+        Push flags of the instruction that `joins`.
     now : Out
-        Numbers of instructions that end in this cycle (a function of registers).
+        Counts of instructions that end in this cycle (a function of registers).
     busy : Out
         An instruction ends in this cycle or later (registered).
     """
@@ -64,7 +72,9 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Joining instructions may be added to each place but the last, as its contents move."""
+        """Builds the shift register; every place except the last can count one more instruction, which `joins`, while
+        its contents move.
+        """
         m = Module()
         length = gemm_latency(self.config)
         layout = ends_layout(self.config)

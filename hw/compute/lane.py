@@ -48,26 +48,30 @@ and those of the two cycles before.
 
 
 class AccumulatorLane(wiring.Component):
-    """One lane of `pipeline.Pipeline`, with the stages of that class's table; x is the cycle of execution.
+    """One lane of `pipeline.Pipeline`. r is the cycle in which the accumulator is addressed, x = r + 3 the cycle of
+    execution, as in the table of that class.
 
     Members
     -------
     read : In
         The accumulator that was read from memory, in r + 2.
     replace : In
-        In r + 2: number, from 1, of the one of `RESULTS` that replaces `read`; 0 for none.
+        In r + 2: number, from 1, of the entry of `RESULTS` that replaces `read`; 0 for none.
     array_sum : In
         The array's sum, in x.
-    just_before, keeps, adds_sum, adds_right : In
-        In x: the operand is the result of the cycle before; there is an operand; the array's sum, or `right`, is added
-        to it.
+    just_before : In
+        In x: the result of the previous cycle replaces the accumulator as operand.
+    keeps : In
+        In x: the accumulator is an operand; otherwise 0 takes its place.
+    adds_sum, adds_right : In
+        In x: the second operand of the addition is the array's sum; it is `right`.
     takes_right : In
-        In x: the accumulator is the source of the next operation. Otherwise, with `use_immediate`, `right` becomes the
-        `immediate`.
+        In x: the accumulator becomes `right`, the second operand of the next operation. Otherwise, with
+        `use_immediate`, `right` becomes the `immediate`.
     adds, chooses, shifts, is_max : In
         Kind of the instruction: a sum; MIN or MAX; SHR; MAX instead of MIN.
     subtracts : In
-        `right` is subtracted instead of added. Only on machines with SUB.
+        `right` is subtracted instead of added. Only on machines with the ALU operation SUB.
     start, since : In
         The members of `alu.Alu` of these names.
     result : Out
@@ -94,7 +98,7 @@ class AccumulatorLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two adders; there is no multiplexer between a result and the next operation."""
+        """Builds two adders, so that no multiplexer is between the previous result and the next operation."""
         m = Module()
         results = [Signal(LANE, name=f"{name}_data", reset_less=True) for name in RESULTS]
         result = results[0]
@@ -145,7 +149,7 @@ class AccumulatorLane(wiring.Component):
         return m
 
     def _signed(self, right: Value) -> Value:
-        """`right`, or for a subtraction its complement, to which `_sum` adds 1."""
+        """`right` or, for a subtraction, its ones' complement, to which `_sum` adds 1."""
         return Mux(self.subtracts, ~right, right) if self.has_subtract else right
 
     def _sum(self, left: Value, addend: Value) -> Value:

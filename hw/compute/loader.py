@@ -58,7 +58,7 @@ class Loader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Requests, FIFO and writer, then a register before the memories."""
+        """Builds the read requests, the FIFO and the element writer, then a register before the memories."""
         m = Module()
         config = self.config
         sizes = (config.uop_bytes, config.acc_bytes, config.out_bytes)

@@ -65,22 +65,30 @@ def offset_layout(config: Config) -> data.StructLayout:
 
 
 class Operations(wiring.Component):
-    """Walks over y in iter_out, x in iter_in and the micro-ops uop_bgn .. uop_end; each step is one operation.
+    """Steps through the loop nest of an instruction: y in iter_out, x in iter_in, and the micro-ops uop_bgn .. uop_end;
+    each step is one operation.
 
-    `start` in cycle b takes the loops of an instruction, which must have operations. An operation issues every `extra`
-    + 1 cycles, or `extra` + 2 with `two`, from b + 1 on. `start` may come in the cycle of `last`, but not earlier.
+    `start` in cycle b takes the loops of an instruction, which must have operations. From b + 1 on an operation issues
+    every `extra` + 1 cycles, or every `extra` + 2 cycles with `two`. The next `start` may come in the cycle of `last`,
+    but not earlier.
 
     Members
     -------
-    start, alu, loops, base, two, extra : In
-        The instruction, valid with `start` and in the cycle before. `alu`: it is ALU. `base`: offset of the first
-        operation. `two`: each operation has two accumulator operands, read one after the other.
-    busy, source, destination : Out
-        The cycle is one of an operation; it is the one in which its source (with `two`), its destination is read.
+    start : In
+        Starts the instruction that the following inputs describe.
+    alu, loops, base, two, extra : In
+        Valid with `start` and in the cycle before. `alu`: the instruction is ALU. `loops`: its loop fields. `base`:
+        offset of its first operation. `two`: each operation has two accumulator operands, read one after the other.
+        `extra`: additional issue cycles of each operation.
+    busy : Out
+        An operation is issuing in this cycle.
+    source, destination : Out
+        In this cycle the operation's source accumulator is read (only with `two`); its destination accumulator is read.
     last, last_alu, last_matrix : Out
-        The cycle is the last one of the last operation; of an ALU instruction; of another instruction (registered).
+        This is the last cycle of the last operation: of any instruction; of an ALU instruction; of another instruction
+        (registered).
     takes : Out
-        Not `busy`, or `last`: an instruction may start. A separate register, which enables many others.
+        An instruction may start: not `busy`, or `last`. A separate register, since it enables many others.
     will_take : Out
         An instruction may start in the next cycle.
     uop, offset : Out
@@ -111,7 +119,7 @@ class Operations(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
+        """Builds counters for the three loops, and running sums for the offsets, so that no multiplier is needed."""
         m = Module()
         loops = Signal(loop_layout(self.config), reset_less=True)
         alu, two = Signal(), Signal()

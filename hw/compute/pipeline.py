@@ -66,23 +66,23 @@ def uop_layout(config: Config) -> data.Layout:
 class Pipeline(wiring.Component):
     """Executes an operation a cycle, in these stages after its issue in cycle t:
 
-    ====================  ====================================================================
-    t, t + 1              micro-op memory is addressed; the micro-op arrives
-    t + 2                 the micro-op plus offsets
-    t + 3                 input and weight memories are addressed; an ALU operation: r
+    ====================  ===================================================================================
+    t, t + 1              the micro-op memory is addressed; the micro-op arrives
+    t + 2                 the offsets are added to the micro-op
+    t + 3                 input and weight memories are addressed; for an ALU operation this is r
     r = t + read stage    the accumulators are addressed (GEMM: `gemm_read_stage`)
-    r + 1, r + 2          the accumulators arrive; newer results, which the memory did not have yet, replace them
-    x = r + 3             execute, on the result of the operation just before if it wrote the same accumulator
-    x + 1                 write: the end of the instruction if the operation is its last
-    ====================  ====================================================================
+    r + 1, r + 2          the accumulators arrive; newer results, not yet in memory, replace them
+    x = r + 3             execution, on the result of the previous operation if it wrote the same accumulator
+    x + 1                 write; the instruction ends here if the operation is its last
+    ====================  ===================================================================================
 
-    An ALU operation with two accumulators reads its source, then its destination; the stages count from the latter. A
-    shift executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue at such distances that each
-    finds the result of the one before. GEMM and ALU operations are never in the pipeline at the same time.
+    An ALU operation with two accumulators reads its source, then its destination; its stages count from the read of the
+    destination. A shift executes in x .. x + 2, a multiplication in x .. x + 4; consecutive ones issue far enough apart
+    that each finds the result of the previous one. GEMM and ALU operations are never in the pipeline at the same time.
 
-    MIN and MAX do not take the result of the operation just before. With an immediate this is not needed: the operation
-    before did the same to the same accumulator (min(min(a, i), i) = min(a, i)). Without an immediate, the operation
-    just before wrote its result a cycle earlier.
+    MIN and MAX do not need the result of the operation just before. With an immediate, that operation did the same to
+    the same accumulator (min(min(a, i), i) = min(a, i)). Without an immediate, operations are two cycles apart, so the
+    previous result was written a cycle earlier.
 
     Members
     -------
@@ -124,10 +124,10 @@ class Pipeline(wiring.Component):
         assert all(alu_cycles(config, opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
 
     def _slot(self) -> data.StructLayout:
-        """Layout of an operation between issue and accumulators. `writes`: it writes its accumulator, a bit for each
-        part of the lanes (one without `fold`). `source`: it only reads the source of the next operation. `alu`: it is
-        one of an ALU instruction. `read`: it reads its accumulator. `sum`: it adds the array's sum. `address`:
-        accumulator.
+        """Layout of the record of an operation between issue and accumulators. `writes`: whether it writes its
+        accumulator, a bit for each part of the lanes (one bit without `fold`). `source`: it only reads the source of
+        the next operation. `alu`: it belongs to an ALU instruction. `read`: it reads its accumulator. `sum`: it adds
+        the array's sum. `address`: index of its accumulator.
         """
         return data.StructLayout(
             {
@@ -141,7 +141,9 @@ class Pipeline(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Addresses; the array, in parallel to a shift register of destinations; the accumulator stages."""
+        """Builds the address stages, the array (in parallel to a shift register of destinations), and the accumulator
+        stages.
+        """
         m = Module()
         config = self.config
         m.submodules.array = array = MultiplyArray(config=config)
@@ -150,7 +152,9 @@ class Pipeline(wiring.Component):
         return m
 
     def _addresses(self, m: Module, array: MultiplyArray) -> data.View:
-        """The stages from issue to read; returns the slot whose accumulator is addressed in this cycle."""
+        """Builds the stages from issue to the accumulator read; returns the record (`_slot`) of the operation whose
+        accumulator is addressed in this cycle.
+        """
         config = self.config
         m.d.comb += [self.uop_memory.enable.eq(self.issue), self.uop_memory.address.eq(self.uop)]
         issued = data.StructLayout({"mode": mode_layout(config), "offset": offset_layout(config)})
@@ -273,11 +277,12 @@ class Pipeline(wiring.Component):
         tile: Signal,
         stages: list[data.View],
     ) -> None:
-        """Drives the array's shape and adapts the slot of an operation whose tile is part `tile` of a whole tile, in
-        the stage after the first.
+        """Drives the array's shape and tile part (extension `fold`), and restricts a GEMM operation to its part of the
+        lanes.
 
-        `folds`: the operation of the first stage is a GEMM with a tile. It writes only its part of the lanes, and with
-        `overwrite` it adds unless it multiplies the first part of the input vector.
+        `tile`: index of the operation's weight tile, whose low bits are the part of a whole tile. `folds`: the
+        operation in the first of `stages` is a GEMM that multiplies. The operation writes only the lanes of its part;
+        with `overwrite` it adds, except if it multiplies the first part of the input vector.
         """
         config, levels = self.config, self.built.fold_levels
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
@@ -304,12 +309,13 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Addresses the chain memory if source `index` of an operation that `multiplies` is in it.
+        """Reads the chain memory if source `index` of an operation that `multiplies` is an index of this memory.
 
-        Returns (the array's vector in the next cycle, from either memory; whether the input scratchpad is read now).
+        Returns (the array's input vector in the next cycle, from whichever memory; whether the input scratchpad is read
+        in this cycle).
 
-        `src` is that of the operation one stage earlier than `index`, `next_offset` that of one stage earlier than
-        `src`.
+        To compute the address early: `src` is the micro-op's src of the operation one stage before that of `index`,
+        `next_offset` the offset of the operation one stage before that.
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
@@ -348,11 +354,12 @@ class Pipeline(wiring.Component):
         src: Value,
         next_offset: Value,
     ) -> None:
-        """Addresses the banks of the input scratchpad or of the chain memory (`reads`: which of the two): the bank of
-        the position of vector `index` or, with `taps`, all banks, for this position and those after it.
+        """Addresses the banks of the input scratchpad or of the chain memory (`reads`: whether each of the two is
+        read). Without `taps`, reads the bank of the position that contains vector `index`; with `taps`, all banks, for
+        this position and the following ones.
 
-        Bank b is read at address (position + TAPS - 1 - b) div TAPS: the sum of `src` and `next_offset`, which come
-        earlier as in `_chain`, without its low bits.
+        Bank b is read at address (position + TAPS - 1 - b) div TAPS, computed as the sum of `src` and `next_offset`,
+        which belong to earlier stages as in `_chain`, without its low bits.
         """
         config = self.config
         bank_bits, vectors = TAPS.bit_length() - 1, config.position_inputs
@@ -377,13 +384,17 @@ class Pipeline(wiring.Component):
             ]
 
     def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
-        """Control input `name` of the lanes, which the operations `codes` set; operations of the array set `adds`."""
+        """The control input `name` of the lanes: 1 if the ALU operation is one of `codes`. The input `adds` is also 1
+        for operations of the array.
+        """
         opcode = self.mode.alu_opcode
         chosen = reduce(or_, [opcode == code for code in codes])
         return ~self.mode.alu | chosen if name == "adds" else chosen
 
     def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
-        """The stages from accumulator read to write: forwarding, arithmetic and write."""
+        """Builds the stages from the accumulator read to the write: forwarding, arithmetic and write. `slot`: the
+        operation whose accumulator is addressed in this cycle.
+        """
         config = self.config
         arriving, choosing, executing = (
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")

@@ -28,9 +28,10 @@ from .pipeline import Pipeline, mode_layout
 
 
 class ComputeUnit(wiring.Component):
-    """Executes instructions of the array, ALU, loads of micro-ops and accumulators, CONFIG and FINISH.
+    """The compute unit: executes instructions of the array and the ALU, loads of micro-ops and accumulators, CONFIG and
+    FINISH.
 
-    Members: `interfaces.compute_members`.
+    Ports: `interfaces.compute_members`.
     """
 
     def __init__(self, *, config: Config) -> None:

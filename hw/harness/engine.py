@@ -248,7 +248,7 @@ class Machine:
 
     @property
     def _bank_bytes(self) -> int:
-        """Bytes of a word in such a bank: the input vectors of a position."""
+        """Bytes of a word in a bank of the input scratchpad or the chain memory: the input vectors of one position."""
         return self._config.inp_bytes * self._config.position_inputs
 
     def _copies(self, kind: str) -> int:

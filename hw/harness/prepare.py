@@ -20,7 +20,9 @@ _PORT = re.compile(r"^  (input|output) (\[\d+:\d+\] )?(\w+);$", re.MULTILINE)
 
 _STORE = re.compile(r"^  (\\vdla\.store\S*) +(\\\S+ |\w+) *\($", re.MULTILINE)
 _ACTIVE_CYCLES = 127
-"""A number of cycles larger than the latency of STORE.POST's pipeline (isa/timing.py)."""
+"""Number of cycles for which the registers of STORE.POST's pipeline stay enabled after its last input; larger than the
+latency of the pipeline (isa/timing.py).
+"""
 
 
 def harness_verilog(verilog: str, *, gate: bool = False) -> str:

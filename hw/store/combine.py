@@ -23,23 +23,25 @@ from .products import multiply_narrow
 from .round_twice import ROUND_CYCLES, round_twice
 
 COMBINE_STAGES = 22 + ROUND_CYCLES
-"""Cycles from `value` and `operand` to `result`."""
+"""Latency of `Combine` in cycles: from `value` and `operand` to `result`."""
 
 _HALF = floats.MANTISSA_BITS // 2
 
 
 class Combine(wiring.Component):
-    """Stage B of the store unit for one lane: adds, multiplies or rescales, then clamps. Accepts a new pair of
-    `value` and `operand` every cycle; all other inputs are stable while pairs are in the pipeline.
+    """Stage B of the store unit (the operation after requantization) for one lane: adds, multiplies or rescales int8
+    values, then clamps. Accepts a new pair of `value` and `operand` every cycle; all other inputs are stable while
+    pairs are in the pipeline.
 
-    Members: `value` (of stage A) and `operand`, int8 in the stored domain. Modes: `multiply` with `operand_used`:
-    combine_multiply; `multiply` alone: rescale; else combine_add. `swap`: the operand is the first input. `unsigned`;
-    `zero_point` and `operand_zero_point` of the two; `low`, `high`; `constants`. `result`: for the pair of cycle t, in
-    cycle t + COMBINE_STAGES.
+    Members: `value` (the result of stage A) and `operand`: int8 in the stored domain. `multiply`, `operand_used`:
+    select the function of `vdla.isa.arithmetic`: combine_multiply if both are 1, rescale if only `multiply` is 1, else
+    combine_add. `swap`: `operand` is the first input of combine_add. `unsigned`: the model's type is uint8.
+    `zero_point`, `operand_zero_point`: zero points of `value` and `operand`. `low`, `high`: bounds of the result.
+    `constants`: see `Constants`. `result`: for the pair of cycle t, in cycle t + COMBINE_STAGES.
 
-    There are three multipliers. One computes the integer product of combine_multiply and rescale; the product is
-    rounded to float32, and the other two multiply its halves by the ratio. In combine_add these two multiply each input
-    by its ratio. The normalizer and the steps after the ratios are the same for all modes.
+    There are three multipliers. In combine_multiply and rescale, one computes the integer product, which is rounded to
+    float32; the other two multiply its halves by the ratio. In combine_add, these two multiply each input by its ratio.
+    The normalizer and the steps after the ratios are the same for all modes.
     """
 
     value: In(signed(8))
@@ -63,10 +65,11 @@ class Combine(wiring.Component):
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
-        """Names of registers end in the stage (1 to COMBINE_STAGES) in which combine_add writes them.
+        """Builds the pipeline. The name of a register ends in the stage (1 to COMBINE_STAGES) in which combine_add
+        writes it.
 
-        In the other modes the integer product reaches the normalizer 4 stages earlier than combine_add's inner sum
-        does. These 4 stages multiply it by the ratio, so both paths meet in stage 15.
+        In the other modes the integer product reaches the normalizer 4 stages earlier than combine_add's inner sum. In
+        these 4 stages it is multiplied by the ratio, so both paths meet in stage 15.
         """
         m = Module()
         k = self.constants

@@ -72,16 +72,22 @@ def constants_layout() -> data.StructLayout:
 
 
 class Constants(wiring.Component):
-    """Computes the constants that all lanes share. One of them is the aligned offset: the shift distance between offset
-    and product depends only on the ratio.
+    """Computes constants of stage B (the operation after requantization) that all lanes share, from the configuration
+    registers.
 
-    Members: `ratio_self`, `ratio_operand`, `offset` (bits of finite float32), `zero_point` of the result, `multiply`,
-    `operand_used`, `swap`, `unsigned`. Fields of `constants`, CONSTANTS_CYCLES later: `mantissa_a` to `sign_b`: the
-    ratios in the order of combine_add's inputs (with `multiply`, both are `ratio_self`); `offset`; `addend`: its
-    mantissa, aligned with the product of an input and ratio b; `inner_exponent`: exponent of a normalized inner sum or
-    integer product; `scaled_exponent`: added to that exponent for a scaled product; `distance`: right shift that
-    converts the second term of the last sum to fixed point; `zero_magnitude`, `zero_sign`: this term, if it is the zero
-    point of the result; `last_addend`: the number added after the last rounding.
+    Inputs: `ratio_self`, `ratio_operand`, `offset`: bits of finite float32; `zero_point` of the result; the flags
+    `multiply`, `operand_used`, `swap`, `unsigned`.
+
+    Fields of `constants`, CONSTANTS_CYCLES later:
+
+    - `mantissa_a` to `sign_b`: the ratios in the order of combine_add's inputs; with `multiply`, both are `ratio_self`.
+    - `offset`: the float32 offset; `addend`: its mantissa, aligned with the product of an input and ratio b. The shift
+      distance between the two depends only on the ratio.
+    - `inner_exponent`: exponent of a normalized inner sum or integer product; `scaled_exponent`: number added to that
+      exponent for a scaled product.
+    - `distance`: right shift that converts the second term of the last sum to fixed point; `zero_magnitude`,
+      `zero_sign`: that term if it is the zero point of the result.
+    - `last_addend`: the number added after the last rounding.
     """
 
     ratio_self: In(32)
@@ -95,7 +101,7 @@ class Constants(wiring.Component):
     constants: Out(constants_layout())
 
     def elaborate(self, platform: object) -> Module:
-        """The name of a register ends in the number of the cycle that writes it."""
+        """Builds the pipeline; the name of a register ends in the number of the cycle that writes it."""
         m = Module()
         own = floats.unpack(m, self.ratio_self, "own")
         other = floats.unpack(m, self.ratio_operand, "other")

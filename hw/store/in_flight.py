@@ -15,17 +15,20 @@ from ..layouts import instruction_layout
 
 
 def entry_layout() -> data.StructLayout:
-    """Fields of an instruction that are stored until its end. `short`: it ends in the cycle after its begin."""
+    """Layout of the fields of an instruction that are stored until its end. `short`: the instruction ends in the cycle
+    after its begin.
+    """
     return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
 
 
 class InFlight(wiring.Component):
-    """The queue of instructions in flight. The oldest one ends once it is complete; at most one ends in a cycle.
+    """The queue of the store unit's instructions in flight (begun and not ended). They end in order, at most one in a
+    cycle, when they are complete.
 
-    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the incomplete load is complete; there
-    is at most one (`loading`). `stored`: the oldest incomplete store is complete. `end`: the `oldest` instruction ends
-    in this cycle. Registered: `none` and `full` describe the number in flight, `load_there` whether a load is in
-    flight.
+    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the load that was in progress is
+    complete; at most one load is in progress (`loading`). `stored`: the oldest incomplete store is complete. `end`: the
+    `oldest` instruction ends in this cycle. Registered: `none`, `full`: no instruction, or the largest number, is in
+    flight; `load_there`: a load is in flight.
     """
 
     def __init__(self) -> None:
@@ -45,7 +48,9 @@ class InFlight(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A ring buffer of entries, and the number of complete stores that wait for older instructions to end."""
+        """Builds a ring buffer of entries, and a counter of complete stores that wait for the ends of older
+        instructions.
+        """
         m = Module()
         m.submodules.entries = entries = memory.Memory(
             shape=entry_layout().size, depth=STORES_IN_FLIGHT, init=[]
@@ -121,7 +126,7 @@ class Jobs(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A queue, and a bypass while it is empty."""
+        """Builds a queue, and a bypass that is used while the queue is empty."""
         m = Module()
         m.submodules.queue = queue = fifo.SyncFIFO(width=self._layout.size, depth=STORES_IN_FLIGHT)
         m.d.comb += [

@@ -14,8 +14,9 @@ REDUCTION = "reduction_lane"
 """Name of the Verilog module that the reductions of all lanes share."""
 
 STAGE_B = "stage_b_lane"
-"""Prefix of the names of the Verilog modules for stage B. There are KINDS of them, one for each kind of copy of the
-select signals.
+"""Prefix of the names of the Verilog modules for stage B (the operation after requantization) of a lane. There are
+KINDS such modules, since lane n uses copy n modulo KINDS of the registers of the select signals, and these copies
+differ (`copies.py`).
 """
 
 
@@ -35,7 +36,7 @@ class Reduction(wiring.Component):
     total: Out(signed(32))
 
     def elaborate(self, platform: object) -> Module:
-        """A register of the reduction, followed by the bias adder."""
+        """Builds a register of the reduction, followed by the adder of the bias."""
         m = Module()
         reduced = Signal(signed(32), reset_less=True)
         smaller = self.value - reduced  # chosen by the difference's sign: one carry chain, unlike `<`
@@ -48,10 +49,10 @@ class Reduction(wiring.Component):
 
 
 class StageB(wiring.Component):
-    """Stage B of one lane, and a bypass that delays `value` by the same number of cycles.
+    """Stage B of one lane (the operation after requantization: add, multiply or rescale), and a bypass that delays
+    `value` by the same number of cycles.
 
-    Members: those of `combine.Combine`, and `combine`: if it is 1, `result` is that of stage B, else the delayed
-    `value`.
+    Members: those of `combine.Combine`, and `combine`: selects the source of `result`: stage B if 1, the bypass if 0.
     """
 
     def __init__(self, *, number: int) -> None:
@@ -62,7 +63,7 @@ class StageB(wiring.Component):
         super().__init__({"combine": In(1), **self._stages.signature.members})
 
     def elaborate(self, platform: object) -> Module:
-        """Stage B, the delay registers parallel to it, and a multiplexer."""
+        """Builds stage B, the delay registers of the bypass, and the multiplexer between them."""
         m = Module()
         m.submodules.stages = stages = self._stages
         m.d.comb += [

@@ -12,13 +12,16 @@ from ..read_fifo import word_layout
 
 
 class OperandFifo(wiring.Component):
-    """Words in order of arrival; a beat of cycle t is available from t + 1 on.
+    """A FIFO of bus words that is read either as words or as output vectors; a beat of cycle t is available from t + 1
+    on.
 
-    Members: `beat_*`: see `interfaces.read_client`; `words`: the head word, popped with `ready`. Or, read as vectors:
-    `start` sets the position of the first vector in its word (`offset`, in vectors) and the distance from row to row
-    (`pitch`, modulo the word); `vector`: the next vector, valid if `vector_valid`; `take` pops it, with `run_ends` also
-    the rest of its word. A vector wider than the bus is popped whole. `release`: the number of words of a burst, in the
-    cycle in which its last word is popped.
+    Members: `beat_*`: see `interfaces.read_client`. `words`: the head word, popped with `ready`. `release`: the number
+    of words of a burst, in the cycle in which the burst's last word is popped.
+
+    For reading vectors: `start` sets the position of the first vector in its word (`offset`, in vectors) and the
+    distance from row to row (`pitch`, in vectors modulo the word). `vector`: the next vector, valid if `vector_valid`
+    is 1. `take` pops it; with `run_ends`, `take` also pops the rest of the vector's word. A vector wider than the bus
+    is popped as a whole.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -46,7 +49,9 @@ class OperandFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A memory for each bus word of a vector wider than the bus, so that its words are read in the same cycle."""
+        """Builds a memory for each bus word of a vector that is wider than the bus, so that all words of the vector are
+        read in the same cycle; otherwise one memory.
+        """
         m = Module()
         layout = word_layout(self._config)
         bank_bits = self._banks.bit_length() - 1

@@ -36,12 +36,14 @@ _REDUCED = 3  # capture, reduction, bias
 
 
 def _before(config: Config) -> int:
-    """Cycles from a vector's last read to its bias addition in the first pass; stage A begins in the next cycle."""
+    """Cycles from a vector's last accumulator read to the addition of its bias in the first pass; stage A
+    (requantization) begins in the next cycle.
+    """
     return cycles_before(config, "requantize") - 1
 
 
 def _in_parts(config: Config) -> bool:
-    """Whether a pass is a part of a row of [batch][block_out]."""
+    """Whether a pass of a vector through the lanes is only a part of a row of [batch][block_out]."""
     return config.post_passes > config.batch
 
 
@@ -94,20 +96,26 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
 
 
 class PostPipeline(wiring.Component):
-    """Accepts a read of a window every cycle and makes a vector of each window; last reads of windows are at least
-    `post_passes` cycles apart.
+    """Reduces windows of accumulators and makes an output vector of each window; accepts an accumulator read every
+    cycle. The last reads of consecutive windows are at least `post_passes` cycles apart.
 
-    Members: `read`: a read in cycle r, `first` or `last` of its window; `data`: the accumulators, in r + 2. `operand`:
-    the operand vector of the window, taken with the first read if the flag `operand` is set. `biases`: the biases for a
-    window, valid `biases_after_reads` cycles after the second cycle after its last read. `scales`: valid
-    `scales_after_biases` cycles later, stable for all passes of the window. `flags` and the registers (by lower-case
-    name) are stable until all vectors have left. `put` with `vector`: post_latency - 1 cycles after a window's last
-    read (the writer adds one). On a machine with look-up tables, `requantized`: results of stage A; `looked_up`: their
-    table entries, TABLE_CYCLES later, inputs of stage B.
+    Members:
+
+    - `read`: an accumulator is read in cycle r, as the `first` or `last` one of its window; `data`: the accumulators,
+      in r + 2.
+    - `operand`: the operand vector of the window, taken with the first read if the flag `operand` is set.
+    - `biases`: the biases of a window, valid `biases_after_reads` cycles after the second cycle after its last read;
+      `scales`: its scales, valid `scales_after_biases` cycles later. Both are stable for all passes of the window.
+    - `flags`, and the registers of SETTINGS by lower-case name: stable until all vectors have left.
+    - `put` with `vector`: an output vector, post_latency - 1 cycles after the window's last read (the writer adds one).
+    - `requantized`, `looked_up`: only with look-up tables: results of stage A (requantization), and their table
+      entries, TABLE_CYCLES later, which are inputs of stage B (add, multiply or rescale).
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config`: the lanes, [batch][block_out], and the number of passes of a vector through stages A and B."""
+        """`config`: the lanes, [batch][block_out], and the number of passes of a vector through the lanes of
+        requantization and the operation after it.
+        """
         self._config, self._parts = config, StoreParts.of(config)
         self._passes = config.post_passes
         self._lanes = config.out_bytes // self._passes
@@ -140,7 +148,9 @@ class PostPipeline(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The lanes in parallel, and a ring buffer of operands until stage B."""
+        """Builds the lanes in parallel, and a ring buffer that holds operands until stage B (the operation after
+        requantization).
+        """
         m = Module()
         config, flags = self._config, self.flags
         # `read` arrives late in its cycle, so no other logic follows it there.
@@ -254,8 +264,8 @@ class PostPipeline(wiring.Component):
     def _rows(
         self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
     ) -> list[Signal]:
-        """Inputs of stage A: reductions with biases added, or, in a store with the flag `shares`, results of the row
-        lanes.
+        """Inputs of stage A (requantization): reductions with biases added or, in a store with the flag `shares`,
+        results of the row lanes.
         """
         setting = view(register_layout("ROWS"), self.setting_of_rows)
         passes = valid[_REDUCED : _REDUCED + self._passes]
@@ -296,8 +306,8 @@ class PostPipeline(wiring.Component):
         return totals
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
-        """For each lane of a pass, whether it has no element. In a row's last vector, these are the lanes from
-        `elements` on, which is the field `lanes` of register ROWS; none if the field is 0.
+        """For each lane of a pass, a signal that is 1 if the lane has no element of the row. In a row's last vector
+        these are the lanes from `elements` on (the field `lanes` of register ROWS), or none if the field is 0.
         """
         beyond = register(
             m,
@@ -316,7 +326,9 @@ class PostPipeline(wiring.Component):
         ]
 
     def _own_zero_point(self, first: data.View) -> Value:
-        """The zero point of the values that enter stage B."""
+        """The zero point of the values that enter stage B (the operation after requantization). `first`: register
+        REQUANTIZE.
+        """
         if not self._parts.table:
             return first["zero_point"]
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
@@ -350,8 +362,8 @@ class PostPipeline(wiring.Component):
         return register(m, scales.word_select(here, 32 * self._lanes), name)
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
-        """Adds a ring buffer of operands, from the cycle after their window's first read to stage B. Returns the oldest
-        operand.
+        """Builds a ring buffer that holds operands from the cycle after the first read of their window until stage B
+        (the operation after requantization). Returns the oldest operand. `used`: stage B takes an operand.
         """
         # At most one operand is between the first and the last read of its window; after its last read, operands are
         # as far apart as vectors.

@@ -67,9 +67,9 @@ class Reader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Four nested loops; each stores the address at which its iteration began.
+        """Builds four nested loops, each with a register of the address at which its current iteration began.
 
-        `_Loop.all_end` is a register, so that no comparison and no chain of loops follows the late `grant`.
+        `_Loop.all_end` is a register, so that no comparison and no chain of loops follows the late signal `grant`.
         """
         m = Module()
         bits = self._config.acc_index_bits
@@ -157,8 +157,8 @@ class Reader(wiring.Component):
         return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
-        """A counter from `given` (at the start; later `size`) down to `last`, around the loop `inner`. The read that
-        ends `inner` decrements it.
+        """Builds a loop around the loop `inner`: a counter that starts at `given` (in later rounds at `size`) and ends
+        at `last`. The read that ends `inner` decrements the counter.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")

@@ -9,20 +9,21 @@ from .pipeline import delay, register
 from .products import WIDE_CYCLES, multiply_wide
 
 LANE = "requantize_lane"
-"""Name of the Verilog module that all lanes share."""
+"""Name of the Verilog module that the requantization of all lanes shares."""
 
 REQUANTIZE_STAGES = 12 + WIDE_CYCLES
-"""Cycles from `total` to `result`."""
+"""Latency of `Requantize` in cycles: from `total` to `result`."""
 
 SCALE_STAGE = 4
-"""Cycles from `total` to the use of `scale`."""
+"""Cycles from the input `total` of `Requantize` to the use of `scale`."""
 
 _PLACES = 7
 """Number of fraction bits of a rounded product before its alignment shift; it has 18 integer bits."""
 
 
 class Requantize(wiring.Component):
-    """clamp(rne(float32(total) * scale) + zero_point, low, high), a new `total` every cycle.
+    """Stage A (requantization): clamp(rne(float32(total) * scale) + zero_point, low, high), for a new `total` every
+    cycle; rne rounds half to even.
 
     Members: `total` (int32); `scale` (bits of a finite float32); `zero_point`, `low`, `high`. All inputs except `total`
     are stable while a total is in the pipeline. `result`: for the total of cycle t, in cycle t + REQUANTIZE_STAGES.
@@ -36,7 +37,7 @@ class Requantize(wiring.Component):
     result: Out(signed(8))
 
     def elaborate(self, platform: object) -> Module:
-        """The name of a register ends in the number of the stage that writes it."""
+        """Builds the pipeline; the name of a register ends in the number of the stage that writes it."""
         m = Module()
         scale = Signal(floats.float_layout(), reset_less=True)
         m.d.sync += scale.eq(floats.unpack(m, self.scale, "scale_float"))

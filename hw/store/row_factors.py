@@ -50,7 +50,7 @@ class RowFactors(wiring.Component):
     shift: Out(SHIFT_BITS)
 
     def elaborate(self, platform: object) -> Module:
-        """Pipeline stages: radicand, normalization, division, root, packing."""
+        """Builds the stages of the pipeline: radicand, normalization, division, root, packing."""
         m = Module()
         radicand = self._radicand(m)
         mantissa, places = self._normalized(m, radicand)

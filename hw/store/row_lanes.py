@@ -25,7 +25,7 @@ from ..memories import ANY_ON_COLLISION
 from .pipeline import delay, register
 
 LANE = "row_lane"
-"""Name of the Verilog module that all lanes share."""
+"""Name of the Verilog module that all lanes of the extension `rows` share."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
 """Cycles from `value` to the use of `offset`, the factor and its shift."""
@@ -37,15 +37,18 @@ _HALF = FACTOR_BITS // 2
 
 
 class RowLane(wiring.Component):
-    """One lane of the extension `rows`, a new `value` every cycle.
+    """One lane of the extension `rows` (softmax and normalizations); accepts a new `value` every cycle.
 
-    Members: `value` (int32) and `subtrahend`, in cycle t; `difference`: value - subtrahend, in t + 1. `element`, in
-    t + ROW_VALUE_CYCLES: the entry of the table for ROWS (`look_up`), or the difference times itself (`squares`) or
-    times `length`, less `offset` (of t + OFFSET_STAGE). `off`, in cycle t: the lane has no element, so its difference
-    is the least one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element times `factor`
-    (of t + FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`. `write`, a bit for
-    each plane: the word `at` of the table becomes `data`. Inputs without a cycle are stable while values are in the
-    pipeline.
+    Members, for a value of cycle t; inputs without a stated cycle are stable while values are in the pipeline:
+
+    - `value` (int32), `subtrahend`: in t; `difference`: value - subtrahend, in t + 1.
+    - `off`: in t: the lane has no element of the row; its difference is then the least number (with `maximum`) or 0,
+      and its element 0.
+    - `element`: in t + ROW_VALUE_CYCLES: with `look_up` the entry of the table for ROWS, with `squares` the square of
+      the difference, otherwise the difference times `length`; minus `offset` (given in t + OFFSET_STAGE).
+    - `result`: in t + ROW_CYCLES - 1: with `shares` the element times `factor` (given in t + FACTOR_STAGE) and
+      2^-`shift` (given in t + SHIFT_STAGE), otherwise `value` itself.
+    - `write`, a bit for each plane of the table: writes `data` to word `at` of the plane.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -75,7 +78,9 @@ class RowLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The lane's stages. A register's name ends in the cycle, counted from `value`, in which its value is valid."""
+        """Builds the stages of the lane. The name of a register ends in the cycle, counted from `value`, in which it is
+        valid.
+        """
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
         none = Mux(self.maximum, -1 << (DIFFERENCE_BITS - 1), 0)

@@ -32,14 +32,19 @@ def row_flags() -> data.StructLayout:
 
 
 class Rows(wiring.Component):
-    """The entries (statistics) of all rows, and their computation.
+    """Statistics (entries) of all rows, and their computation. A vector goes through the lanes in one or several
+    passes.
 
-    Members: `flags` and `setting` (register ROWS) are stable. `row`, with `row_first` and `row_last` (its vector is the
-    first or last one of the row), is valid from the cycle after a vector's last read until the last read of the next
-    vector. In cycle t, ROW_BEFORE later, the first pass of the vector is in the lanes (`pass_valid`, `pass_first`);
-    `pass_last` marks the last pass, in t or later. `subtrahend` is valid in t, `last_soon` (the delayed `row_last`) in
-    t - 1; `offset`, `factor` and `shift` in t plus the stages of row_lanes.py; `differences` come in t + 1, `elements`
-    in t + ROW_VALUE_CYCLES.
+    Members:
+
+    - `flags`, `setting` (register ROWS): stable.
+    - `row`: the row of a vector, valid from the cycle after the vector's last read until the last read of the next
+      vector; `row_first`, `row_last`: the vector is the first or the last one of the row.
+    - `pass_valid`, `pass_first`: the first pass of the vector is in the lanes, in cycle t, ROW_BEFORE cycles after
+      `row` becomes valid; `pass_last`: its last pass, in t or later.
+    - Outputs to the lanes: `subtrahend` in t; `offset`, `factor` and `shift` in t plus the stages of row_lanes.py;
+      `last_soon`, the delayed `row_last`, in t - 1.
+    - Inputs from the lanes: `differences` in t + 1, `elements` in t + ROW_VALUE_CYCLES.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -72,7 +77,9 @@ class Rows(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Adder trees over lanes, sums over vectors, then factors; memories of values, factors and partial sums."""
+        """Builds adder trees over the lanes, sums over vectors, and the computation of factors; memories hold values,
+        factors and partial sums of rows.
+        """
         m = Module()
         depth, flags = self._config.row_depth, self.flags
         setting = view(register_layout("ROWS"), self.setting)

@@ -18,7 +18,7 @@ from ..shared_modules import place
 from .pipeline import delay, register
 
 LANE = "table_lane"
-"""Name of the Verilog module that all lanes share."""
+"""Name of the Verilog module that the look-up tables of all lanes share."""
 
 
 def table_words(config: Config) -> int:
@@ -30,8 +30,8 @@ class TableLane(wiring.Component):
     """One lane's copy of the look-up tables; accepts a new `value` every cycle.
 
     Members: `value` (int8), looked up in table `index`. `result`: for the value of cycle t, in t + TABLE_CYCLES: the
-    entry if `used`, else the value itself. `used` and `index` are stable while values are in the pipeline. `write`: the
-    word `at` becomes `data`.
+    entry if `used` is 1, else the value itself. `used` and `index` are stable while values are in the pipeline.
+    `write`: writes `data` to word `at`.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -50,7 +50,7 @@ class TableLane(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Reads the bus word that contains the entry, then selects its byte."""
+        """Builds a memory read of the bus word that contains the entry, then the selection of the entry's byte."""
         m = Module()
         bus = self._config.memory.bus_bytes
         m.submodules.words = words = memory.Memory(
@@ -96,7 +96,7 @@ class Tables(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A `TableLane` for each lane."""
+        """Builds a `TableLane` for each lane."""
         m = Module()
         results = [
             place(

@@ -33,7 +33,9 @@ from .writer import Writer
 
 
 class StoreUnit(wiring.Component):
-    """The store unit. Members: `interfaces.store_members`."""
+    """The store unit: executes STORE.OUT, STORE.POST, ROWS, LOAD.PAR, LOAD.TABLE and CONFIG. Ports:
+    `interfaces.store_members`.
+    """
 
     def __init__(self, *, config: Config) -> None:
         """`config`: lanes, parameter table, FIFOs, bus and extensions."""
@@ -41,7 +43,9 @@ class StoreUnit(wiring.Component):
         super().__init__(store_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Issue control; reader, pipeline and writer in sequence; with the extension `post`, a read client."""
+        """Builds the issue logic, then reader, pipeline and writer in sequence; with the extension `post` also a read
+        client.
+        """
         m = Module()
         config, parts = self._config, self._parts
         m.submodules.issue = issue = Issue(config=config)

@@ -49,8 +49,8 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Cutter, queue of bursts, and two counts of vectors: `taken` (in the FIFO or reserved) and `there` (in the
-        FIFO and not part of a requested burst).
+        """Builds the burst cutter, a queue of bursts, and two counters of vectors: `taken`, vectors in the FIFO or with
+        reserved room, and `there`, vectors in the FIFO that are not part of a requested burst.
 
         The data of a burst is offered from the cycle after its address is shown.
         """
@@ -171,7 +171,7 @@ class Writer(wiring.Component):
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
-        """Data path for vectors of one or more bus words."""
+        """Builds the data path for output vectors of one or more bus words."""
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
         m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[], attrs=_DISTRIBUTED)
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
@@ -195,8 +195,8 @@ class Writer(wiring.Component):
     def _narrow_vectors(
         self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
     ) -> None:
-        """Data path for bus words of two or more vectors: consecutive vectors are in different banks, so that the
-        vectors of a word can be read in the same cycle.
+        """Builds the data path for bus words of two or more output vectors: consecutive vectors are in different banks,
+        so that the vectors of a word can be read in the same cycle.
         """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes

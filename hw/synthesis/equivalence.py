@@ -23,8 +23,8 @@ _PREPARATION: Final = 180.0
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""Names of the files that ABC writes: MITER with equal signals merged; ABC's status after the search of the first
-cycles; its status after the search of all states.
+"""_SWEPT, _BOUNDED, _REACHED: names of the files that ABC writes: MITER with equal signals merged; ABC's status after
+the search of the first cycles; its status after the search of all states.
 """
 
 

@@ -80,8 +80,8 @@ def _claim(
     known: dict[str, str],
     tables: frozenset[str],
 ) -> None:
-    """Adds to `known` the look-up `tables` that it lacks, each with the instance of a sink in `sinks` that it drives,
-    directly or through other tables; breadth first.
+    """Adds to `known` (instance path by cell) the look-up tables in `tables` that are missing there. A table gets the
+    path of a cell in `sinks` that it drives, directly or through other tables (breadth-first search).
     """
     level = dict(sinks)
     while level:

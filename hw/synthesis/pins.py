@@ -8,10 +8,10 @@ from typing import Final
 from ..verilog import TOP, Port
 
 PINS_TOP: Final = "vdla_pins"
-"""Name of the module around the accelerator."""
+"""Name of the module around the accelerator with which its clock is measured."""
 
 INSTANCE: Final = "design"
-"""Name of the accelerator's instance in this module."""
+"""Name of the accelerator's instance in the module PINS_TOP."""
 
 
 def pins_module(ports: Iterable[Port]) -> str:

@@ -161,7 +161,7 @@ def _run_once(
 
 
 def nextpnr_step(line: str) -> str | None:
-    """The name of the phase that begins with `line` of nextpnr's log, or None."""
+    """The name of the phase that begins with `line` of nextpnr's log; None for other lines."""
     for start, name in _PHASES:
         if line.startswith(start):
             return name

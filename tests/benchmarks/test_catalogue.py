@@ -1,4 +1,6 @@
-"""Every script of benchmarks/ has a row, every file of results a script, and a name runs its script."""
+"""The catalogue of benchmarks: it has every script of benchmarks/ and every file of results, and runs a script by its
+name.
+"""
 
 from __future__ import annotations
 

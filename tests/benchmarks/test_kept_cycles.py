@@ -1,4 +1,6 @@
-"""Cycles that files of results keep are those of today: a few networks always, all of them in campaigns."""
+"""Cycles in the committed results equal newly simulated cycles: a few networks in every run, all networks in
+campaigns.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from vdla.codesign.explore.networks import load_network
 
 ALL = {str(figure): figure for figure in kept_cycles.kept_cycles()}
 EACH = {"grid": 1, "outside": 1}
-"""Quick figures of each file that every run compares: ResNet-18, and MnasNet, which has depthwise convolutions. The
-MobileNet of grid_mobilenets takes seconds to calibrate, and is left to campaigns.
+"""Number of quick figures that every test run compares, by file of results: ResNet-18, and MnasNet, which has depthwise
+convolutions. The MobileNet of grid_mobilenets takes seconds to calibrate and is left to campaigns.
 """
 
 
 @pytest.fixture(scope="module", autouse=True)
 def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Shipped networks are built once for all tests of a run."""
+    """Makes the benchmark take shipped networks from files that are built once for all processes of a test run."""
 
     def network_of(name: str, folder):
         if name not in models.NAMES:

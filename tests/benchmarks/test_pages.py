@@ -1,4 +1,4 @@
-"""The cycles that the pages show are those that the compiler and the simulator give today."""
+"""The cycles shown on the project's pages equal the cycles of the present compiler and simulator."""
 
 import re
 
@@ -12,12 +12,16 @@ from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.isa.config import load_config
 
 RESNET18 = re.compile(r"\b7,2\d\d,\d{3}\b")
-"""Numbers that are cycles of ResNet-18 on a machine of 256 multipliers; its roofline is 7,148,913."""
+"""Regular expression of numbers that are cycles of ResNet-18 on a machine of 256 multipliers; its roofline is 7,148,913
+cycles.
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def today() -> list[tuple[At, int]]:
-    """Each program is compiled once for all tests of this module, and the network built once for all of a run."""
+    """Yields newly simulated figures as (place in the results, cycles). Programs are compiled once for this module, the
+    network is built once for a test run.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_resnet18", lambda: shipped("resnet18", "u8"))
         figures = list(exact.figures_of_today())

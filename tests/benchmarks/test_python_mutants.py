@@ -1,4 +1,4 @@
-"""One-line mutants of Python sources: drawn repeatably, each another program of the same lines."""
+"""One-line mutants of Python sources: the draw is repeatable, and every mutant changes the program."""
 
 import ast
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_seconds_of_tests_that_pass(tmp_path: Path) -> None:
 
 
 def test_a_mutant_is_tried_and_taken_back(tmp_path: Path) -> None:
-    """In a folder that is no clone: one test notices, another does not."""
+    """Uses a plain folder in place of a clone: one test notices the mutant, another does not."""
     (tmp_path / "made_up").mkdir()
     (tmp_path / "made_up" / "f.py").write_text("def less(a):\n    return a < 3\n")
     tests = "def test_it():\n    assert less(2) and not less(3)\n\n\ndef test_no():\n    pass\n"

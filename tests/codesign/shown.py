@@ -1,10 +1,10 @@
-"""The output of commands and the contents of pictures, as texts.
+"""The output of commands and the contents of pictures, as golden texts.
 
     PYTHONPATH=tests/helpers python -m tests.codesign.shown      # from the clone: writes the texts anew
 
-Tests of a command look for what they are about. These texts hold everything else: each column of a table, each default
-of an option, each sum, and of a picture its axes, marks and words. Times that a clock measured are left out. Where a
-change is meant, write the texts anew and read the difference.
+Tests of a command check only the output that they are about. These texts hold everything else: each column of a table,
+each default of an option, each sum; and, of a picture, its axes, marks and words. Measured times are left out. After an
+intended change, write the texts anew and read the difference.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def network() -> bytes:
 
 @cache
 def folder() -> Path:
-    """Files that the commands read; a folder of this process."""
+    """A temporary folder with the files that the commands read, made once for this process."""
     path = Path(tempfile.mkdtemp(prefix="vdla-shown-"))
     (path / "net.onnx").write_bytes(network())
     return path
@@ -114,7 +114,7 @@ def options_text() -> Iterator[str]:
 
 
 def machines_text() -> Iterator[str]:
-    """The output of commands that describe a configuration."""
+    """The output of commands that describe machine configurations."""
     for name in MACHINES:
         yield from printed("config", name)
         config = load_config(name)
@@ -125,7 +125,7 @@ def machines_text() -> Iterator[str]:
 
 
 def commands_text() -> Iterator[str]:
-    """Commands that compile and simulate a small network."""
+    """The output of commands and functions that compile and simulate a small network."""
     yield from printed("run", "FOLDER/net.onnx", "--config", "tiny", "--timing-only")
     yield from printed("run", "FOLDER/net.onnx", "--config", "tiny", "--json")
     yield from printed(
@@ -233,7 +233,7 @@ def drawn(module: ModuleType, writer: str, draw: Callable[[], object]) -> Figure
 
 
 def pictures_text() -> Iterator[str]:
-    """Every picture of reports, studies and tuning."""
+    """The text of every picture of reports, studies and tuning."""
     for name in MACHINES:
         yield from figure_lines(f"machine {name}", diagrams.machine_figure(load_config(name)))
     yield from figure_lines("compiler", diagrams.compiler_figure(load_config("vta")))
@@ -260,7 +260,7 @@ def pictures_text() -> Iterator[str]:
 
 
 def exploration_text() -> Iterator[str]:
-    """A study of four machines: figures of each, effects of fields, and its pictures."""
+    """The text of an exploration: the figures of each machine, the effects of the fields, and the pictures."""
     found = vdla_explore(SPACE, folder() / "net.onnx", ("latency", "area"), budget=8, strategy="exhaustive")
     data = exploration_data(found.exploration, Details())
     yield from json.dumps(rounded(data), indent=1).replace(str(folder()), "FOLDER").splitlines()
@@ -276,7 +276,7 @@ def exploration_text() -> Iterator[str]:
 
 
 def rounded(value: Any) -> Any:
-    """A document with four digits of each number that is not whole."""
+    """The document with every float rounded to 4 significant digits, and with infinities and NaN as text."""
     match value:
         case float():
             return float(number(value)) if np.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""`vdla bench`: rows as they come, one JSON object, and one line without the peer."""
+"""`vdla bench`: rows as text while they are measured, one JSON object, and one line if ONNX Runtime is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vdla cosim`: what it prints, and what it says of mistakes. What it compares is tested in tests/hw/test_cosim.py."""
+"""`vdla cosim`: its output and its error messages. The comparison itself is tested in tests/hw/test_cosim.py."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`vdla compile` and `vdla run` of what it wrote: the same outputs as from Python, and one line for every mistake."""
+"""`vdla compile` for processors, and `vdla run` of the compiled files: the same outputs as from Python, and one line
+for every mistake.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ INPUT = (1, 3, 32, 32)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that was compiled before is taken for what is compiled here."""
+    """An empty user cache, so that nothing compiled earlier is reused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
@@ -36,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the command is to write."""
+    """The bytes of the archive that `vdla compile` must write for the model."""
     path = tmp_path_factory.mktemp("archive") / "cnn.tar"
     save_network(path, compile_kernels(model, cpu_ahead(host_target())))
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""`vdla run` and `vdla compile` for GPUs, without one: emulated, on a device of the tests' own, and refused."""
+"""`vdla run` and `vdla compile` for GPUs, on a computer without a GPU: emulated, on a fake device, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A dense layer with a ReLU."""
+    """Path of an ONNX model of a dense layer with a ReLU."""
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"], "fc"), helper.make_node("Relu", ["h"], ["y"], "relu")],
         "net",
@@ -101,7 +101,7 @@ def test_archives_are_for_gpus_only(vdla, model: Path, tmp_path: Path) -> None:
 
 
 class AnyDevice(FakeDevice):
-    """A device whose kernels do nothing."""
+    """A fake GPU whose kernels do nothing."""
 
     def execute(self, work) -> None:
         assert work
@@ -189,7 +189,7 @@ def test_mistakes_cost_one_line(
 
 
 class Without:
-    """cuda-core where there is no driver."""
+    """Stand-in for the package cuda-core on a computer without a driver: listing devices calls `fail`."""
 
     def __init__(self, fail) -> None:
         self.Device = self

@@ -1,4 +1,6 @@
-"""What every command has: -q, -v, --version, completion, older names of options; and that none is silent for long."""
+"""Options of every command: -q, -v, --version, shell completion, older option names; and progress notes during long
+steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`vdla run --target vdla,llvm`: one network on both targets, where its time goes, and one line for every mistake."""
+"""`vdla run --target vdla,llvm`: one network divided between both targets, the time of each part, and one line for
+every mistake.
+"""
 
 from __future__ import annotations
 
@@ -221,7 +223,7 @@ def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
 
 
 def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> None:
-    """Regions meet in tensors that a model in QOperator form does not have."""
+    """In a model in QOperator form, the regions exchange tensors that the model itself does not have."""
     net = FloatNetwork(*SHAPE)
     net.convolution(8, (3, 3), pads=[1] * 4)
     net.add("Sigmoid")
@@ -234,7 +236,9 @@ def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> No
 
 
 def test_layers_are_compared_as_this_machine_has_them(vdla, tmp_path: Path) -> None:
-    """Without `rows` a normalization in single operators is the CPU's, and the mean of squares a layer."""
+    """On a machine without the extension `rows`, a normalization in single operators runs on the CPU, and its mean of
+    squares is a layer of the accelerator.
+    """
     net = MixedNetwork(1, 6, 8, dtype=np.int8)
     net.pair()
     rows = net.last

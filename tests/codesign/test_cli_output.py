@@ -1,4 +1,4 @@
-"""The running commentary of commands."""
+"""Progress notes of commands."""
 
 from __future__ import annotations
 

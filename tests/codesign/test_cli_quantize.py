@@ -1,4 +1,4 @@
-"""`vdla quantize`: from a float model to a file that the accelerator runs, with an account of what it cost."""
+"""`vdla quantize`: from a float model to a file that the accelerator runs, with a report of the quantization errors."""
 
 from __future__ import annotations
 

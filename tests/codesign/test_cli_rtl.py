@@ -1,4 +1,4 @@
-"""`vdla rtl` and `vdla sim --engine rtl`."""
+"""The commands `vdla rtl` and `vdla sim --engine rtl`."""
 
 import json
 import sys

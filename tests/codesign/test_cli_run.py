@@ -56,12 +56,14 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def adds_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ONNX Runtime's integer kernels are taken at their word: they are, for the `mlp`, on every processor."""
+    """Makes the check trust ONNX Runtime's integer kernels, which on some processors saturate; for the network `mlp`
+    they are exact on every processor.
+    """
     monkeypatch.setattr(evaluate, "kernels_saturate", lambda: False)
 
 
 def timeless(document: dict[str, Any]) -> dict[str, Any]:
-    """The object without what the host's clock decides."""
+    """The JSON object without times measured on the host."""
     total = {key: value for key, value in document["total"].items() if not key.endswith("e_seconds")}
     return document | {"total": total}
 

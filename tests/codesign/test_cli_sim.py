@@ -92,7 +92,7 @@ GEMM_ON_WHAT_IS_THERE = """
 
 @pytest.fixture
 def contents() -> dict[str, NDArray[np.uint8]]:
-    """Random scratchpads whose first micro-op works on accumulator 2, input 3 and weight 5."""
+    """Random contents of the scratchpads; the first micro-op addresses accumulator 2, input 3 and weight 5."""
     filled = random_scratchpads(TINY, 1)
     filled["uop"][:4] = encode_uops(TINY, np.array([2]), np.array([3]), np.array([5])).view(np.uint8)
     return filled

@@ -1,4 +1,6 @@
-"""`vdla sim --config`: the machine of a file that names none; refused beside a program that holds its own."""
+"""`vdla sim --config`: names the machine for a program file that contains none; refused for a program file that
+contains its machine.
+"""
 
 from pathlib import Path
 

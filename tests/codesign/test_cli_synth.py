@@ -1,4 +1,4 @@
-"""`vdla synth`: what it refuses. What it measures is tested in tests/hw/synthesis."""
+"""`vdla synth`: refused inputs. Synthesis itself is tested in tests/hw/synthesis."""
 
 from pathlib import Path
 

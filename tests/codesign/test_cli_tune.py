@@ -1,4 +1,4 @@
-"""`vdla tune` as a user runs it: records, resuming, refusals, and what `vdla run --records` makes of them."""
+"""`vdla tune` on the command line: records, resuming, refusals, and the use of its records by `vdla run --records`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYER = "conv2d:8,16,32,3,1"
 
 @pytest.fixture
 def run(vdla):
-    """Runs the command line: exit code, standard output, standard error."""
+    """A function that runs the command line; returns (exit code, standard output, standard error)."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
         result = vdla(*arguments)
@@ -88,7 +88,9 @@ def test_a_workload_named_twice_is_one(run, tmp_path):
 
 
 def test_the_template_is_recorded_before_any_trial(run, tmp_path):
-    """So what records set is never slower than what would be chosen anyway, however short the search was."""
+    """With the template's choice among the records, applying them is never slower than the default, however short the
+    search was.
+    """
     records = tmp_path / "r.jsonl"
     document = tune(run, records, "--workload", LAYER, "--trials", 2, "--strategy", "random")
     first = json.loads(records.read_text().splitlines()[0])

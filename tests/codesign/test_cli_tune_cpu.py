@@ -1,4 +1,4 @@
-"""`vdla tune --target llvm` as a user runs it, and what `vdla run` and `vdla compile` make of its records."""
+"""`vdla tune --target llvm` on the command line, and the use of its records by `vdla run` and `vdla compile`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ LAYER = "dense:2,8,16"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that was compiled before is taken for what is compiled here."""
+    """An empty user cache, so that nothing compiled earlier is reused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two equal convolutions after each other, with relu."""
+    """Path of an ONNX model of two equal 1x1 convolutions in a row, each followed by a Relu."""
     path = tmp_path_factory.mktemp("models") / "twice.onnx"
     rng = np.random.default_rng(0)
     weights = [
@@ -313,7 +313,7 @@ def test_programs_are_read_where_no_template_made_the_space_unless_told():
 
 
 class Overloaded(Backend):
-    """A machine on which candidates run once, and in the final turns no more."""
+    """A backend that measures the first `runs` candidates successfully and fails all later ones."""
 
     def __init__(self, runs: int) -> None:
         self.left = runs

@@ -1,4 +1,4 @@
-"""What a check compares, and what it says of it."""
+"""The check of outputs against ONNX Runtime: what it compares, and the text of its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(tmp_path: Path, kind: int, *, relu: bool) -> Path:
-    """A quantized tensor in and out, with a Relu between or without any layer."""
+    """Path of a model that quantizes and dequantizes its input, then its output, with a Relu or with no layer in
+    between.
+    """
     middle = [helper.make_node("Relu", ["f"], ["r"])] if relu else []
     last = "r" if relu else "f"
     nodes = [
@@ -74,7 +76,9 @@ def test_a_check_says_what_it_compared_and_with_which_tolerance(vdla, tmp_path: 
 def test_layers_alone_begin_at_the_inputs_and_end_at_the_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str, relu: bool
 ) -> None:
-    """Once only nodes were compared: 43 integers off between input and first node passed, and so did no node at all."""
+    """Earlier the check compared only nodes: an error of 43 steps between the input and the first node passed, and so
+    did a model without nodes.
+    """
     model = written(tmp_path, TensorProto.INT8, relu=relu)
     launches = [{"x": np.linspace(-9, 9, 8, dtype=np.float32)[None]}]
     found = compare_layers(model, launches)
@@ -113,7 +117,9 @@ def test_a_divided_network_without_the_accelerator_is_not_checked_by_the_interpr
 
 
 def shifted(runs: Any, steps: dict[bool, int]) -> Any:
-    """What runs ONNX Runtime, its outputs moved by these steps of 0.1 with and without its optimization."""
+    """A replacement for `runs`, the function that runs ONNX Runtime: it adds `steps` times 0.1 to all outputs; `steps`
+    is given for runs with and without graph optimization.
+    """
 
     def moved(*arguments: Any, optimized: bool = True, **options: Any) -> Any:
         found = runs(*arguments, optimized=optimized, **options)

@@ -17,7 +17,9 @@ FILES = {"small_cnn.onnx", "report.json", "roofline.png", "layers.png", "timelin
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of one run for all tests of this module, which leave it as it is, and what the run printed."""
+    """The output folder of one run of `vdla demo`, shared by all tests of this module, and the text that the run
+    printed.
+    """
     folder = tmp_path_factory.mktemp("demo") / "new" / "demo"
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(sys, "argv", ["vdla", "demo", "--model", "small_cnn", "-o", str(folder)])

@@ -1,4 +1,4 @@
-"""`--dim NAME=SIZE`: models with symbolic dimensions on every command that reads models."""
+"""`--dim NAME=SIZE` for models with symbolic dimensions, on every command that reads models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """An LSTM of a symbolic sequence, and outputs whose shapes are told in its symbol."""
+    """Path of a model of an LSTM on a sequence of symbolic length, whose outputs' shapes contain the same symbol."""
     generator = np.random.default_rng(0)
     arrays = {
         "w": generator.standard_normal((1, 4 * HIDDEN, 3), dtype=np.float32),

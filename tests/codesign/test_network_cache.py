@@ -1,4 +1,6 @@
-"""Models on this processor in one go, and the cache that keeps what was compiled by all that decides it."""
+"""Compiling and running a model on this processor in one command, and the cache of compiled networks, whose key
+contains everything that affects the code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SHAPE = [1, 8]
 
 
 def dense(folder: Path, name: str = "net.onnx", *, seed: int = 0, batch: int | str = 1) -> Path:
-    """A dense layer with a ReLU."""
+    """Path of an ONNX model of a dense layer with a ReLU, written to `folder`."""
     weight = np.random.default_rng(seed).standard_normal((8, 5)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"], "fc"), helper.make_node("Relu", ["h"], ["y"], "relu")],
@@ -37,7 +39,7 @@ def dense(folder: Path, name: str = "net.onnx", *, seed: int = 0, batch: int | s
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own, and where networks lie in it."""
+    """Gives the test an empty user cache; returns the folder of compiled networks in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "vdla" / network_cache.PART
 
@@ -65,7 +67,7 @@ def test_the_second_run_is_taken_from_the_cache(vdla, tmp_path: Path, cache: Pat
 
 
 def replaced_entry(folder: Path) -> Path:
-    """A model, and in the cache in its place the entry of another one, whole and with its own checksum."""
+    """Path of a model whose cache entry has been replaced by the valid entry of another model."""
     other = dense(folder, "other.onnx", seed=1)
     entry = cached_network(dense(folder), LlvmCompiler("llvm")).path
     entry.rename(entry.with_name(f"{network_key(other, LlvmCompiler('llvm'), batch=1)}.tar"))
@@ -104,7 +106,7 @@ def test_a_cache_that_others_may_write_is_left_alone(vdla, tmp_path: Path, cache
 
 
 def compiler(target: CpuTarget) -> LlvmCompiler:
-    """The compiler for a processor that no text names."""
+    """The compiler for a `CpuTarget` object that no target text describes."""
     made = LlvmCompiler("llvm")
     made.__dict__["target"] = target
     return made

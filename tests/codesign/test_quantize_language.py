@@ -1,4 +1,6 @@
-"""Language models from ids, quantized whole: all but look-ups, masks and angles is one program of the accelerator."""
+"""Quantization of whole language models that start at token ids: all nodes except look-ups, masks and angles are one
+program of the accelerator.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ MODELS = {
 BESIDE = frozenset(
     ["Add", "Cast", "Concat", "Cos", "Gather", "Mul", "Pad", "Reshape", "Sin", "Slice", "Sub", "Unsqueeze"]
 )
-"""What the processor keeps: look-ups and their sums, masks, and the angles of positions."""
+"""Operators that run on the processor: look-ups and their sums, masks, and the angles of positions."""
 
 
 @pytest.mark.parametrize("name", representatives(MODELS, 0, always=["mobilebert", "llama_decode"]))

@@ -1,4 +1,4 @@
-"""The largest relative difference of two outputs, in numbers that JSON can hold."""
+"""The largest relative difference of two outputs, as a number that JSON can represent."""
 
 import json
 

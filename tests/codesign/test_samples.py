@@ -1,4 +1,4 @@
-"""Seeded inputs: ids are rows that their tables have, masks are 0 and 1, and both reach the command line."""
+"""Seeded sample inputs: ids are valid rows of their embedding tables, masks are 0 and 1, also on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from vdla.compiler.runtime.executable import Port
 
 @pytest.fixture
 def looked_up(tmp_path: Path) -> Path:
-    """Words of 50, types of 2 (through views, as int32), a mask, and a table that is stored as scaled integers."""
+    """Path of a model with ids of words (50 rows), ids of types (2 rows, int32, through views), a mask, and an
+    embedding table stored as scaled integers.
+    """
     rng = np.random.default_rng(0)
     constants = {
         "words": rng.integers(-127, 128, (50, 4)).astype(np.int8),

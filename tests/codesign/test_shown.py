@@ -1,6 +1,6 @@
-"""Tables, options and pictures hold what the kept texts say.
+"""Tables, options and pictures equal their golden texts.
 
-Where a change of them is meant: `PYTHONPATH=tests/helpers python -m tests.codesign.shown`, and read the difference.
+After an intended change: `PYTHONPATH=tests/helpers python -m tests.codesign.shown`, and read the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`vdla tune --target cuda` on a GPU that is not there, and what `vdla run` and `vdla compile` make of its records."""
+"""`vdla tune --target cuda` on a fake GPU, and the use of its records by `vdla run` and `vdla compile`."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ OPTIONS = Options(trials=6, in_place=0, batch=3, seed=0, strategy="evolution")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that was compiled before is taken for what is compiled here."""
+    """An empty user cache, so that nothing compiled earlier is reused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two equal convolutions after each other."""
+    """Path of an ONNX model of two equal 3x3 convolutions in a row, each followed by a Relu."""
     net = FloatNetwork(1, 8, 8, 8)
     for _ in range(2):
         net.convolution(8, (3, 3), pads=[1] * 4)
@@ -67,7 +67,9 @@ def tune(
     faults: dict[str, str] | None = None,
     names: Sequence[str] = (NAME,),
 ) -> tuple[list[dict[str, Any]], list[Record]]:
-    """The tasks and records of these workloads, as if they were ways to compute the first."""
+    """Tunes the workloads `names` as if they were alternative methods for one workload; returns the report's tasks, and
+    the written records. `faults`: faults of candidates on the fake GPU.
+    """
     written: list[Record] = []
     loader = Loader(faults or {})
     named = [(NAME, workload) for name in names for workload in cuda_workloads(name, CARD)]
@@ -114,7 +116,7 @@ def test_a_way_that_is_far_behind_gets_no_more_than_it_deserves() -> None:
 
 
 class IdleDevice(FakeDevice):
-    """A device whose kernels do nothing."""
+    """A fake GPU whose kernels do nothing."""
 
     def execute(self, work: Sequence[Launched]) -> None:
         assert work

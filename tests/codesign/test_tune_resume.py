@@ -1,4 +1,6 @@
-"""A tuned network after an interruption: the same trials, in number too, and the same settings."""
+"""Resuming the tuning of a whole network after an interruption: the same trials, the same number of them, and the same
+chosen settings.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ def in_place(
     options: Options = OPTIONS,
     resumed: Callable[[int], None] = lambda _: None,
 ) -> tuple[Placed, list[Record]]:
-    """The network's settings, and the records of the run."""
+    """Tunes layers in the whole network; returns the chosen settings and the written records. `resumed` is called with
+    the number of trials taken from `known`.
+    """
     with InProcess() as backend:
         run = Run(options=options, backend=backend, known=known, watchers=Watchers(resumed=resumed))
         placed = tune_in_place(network, layers, TUNABLE.task, CONFIG, run)

@@ -1,4 +1,4 @@
-"""Every device's run ends with 1 where its own check finds other numbers than the reference's."""
+"""A run ends with exit code 1 on every device if its outputs differ from the reference's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def model(tmp_path: Path) -> Path:
 
 
 def outputs_times(monkeypatch: pytest.MonkeyPatch, factors: dict[bool, float]) -> None:
-    """The reference's outputs are multiplied by these factors, with and without its optimization."""
+    """Makes ONNX Runtime's outputs wrong by a factor: `factors` are given for runs with and without graph
+    optimization.
+    """
     true_runs = output_check.session_runs
 
     def runs(*arguments, optimized: bool, **options):

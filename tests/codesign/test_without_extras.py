@@ -1,4 +1,6 @@
-"""What `make demo` installs is enough for these commands: no extra is asked for, and no library of one is imported."""
+"""Commands that work with only the packages that `make demo` installs: they need no optional extra and import no
+library of one.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ IMPORTED_AS = {
     "pocl-binary-distribution": ("pyopencl",),
     "onnxruntime": ("onnxruntime",),
 }
-"""The packages of the extras that users install, and the names that they are imported by."""
+"""Packages of the optional extras, each with the module names under which it is imported."""
 BLOCKED = sorted({name for names in IMPORTED_AS.values() for name in names} - {"onnxruntime"})
 
 
@@ -70,7 +72,7 @@ ENOUGH = (
     "explore space.toml --network net.onnx --strategy random -o study --json",
     "run net.onnx --config tiny --json",
 )
-"""Commands that need no extra."""
+"""Command lines that must work without any optional extra."""
 COMMANDS = {
     "cosim --programs 1 --config tiny": "rtl",
     "rtl --config tiny -o rtl": "rtl",
@@ -91,7 +93,7 @@ COMMANDS = {
     "run net.onnx --config tiny --check onnxruntime": "check",
     "bench --only C1": "check",
 }
-"""Commands that need an extra, and which."""
+"""Command lines that need an optional extra, with the name of the extra."""
 CALLS = {
     "vdla.verilog('tiny')": "rtl",
     "vdla.compile('net.onnx', target='opencl')": "opencl",
@@ -104,7 +106,7 @@ CALLS = {
     "vdla.compare('tiny', 'tiny', 'net.onnx').to_dataframe()": "data",
     "__import__('vdla.hw.bench')": "bench",
 }
-"""The same from Python."""
+"""Python expressions that need an optional extra, with the name of the extra."""
 TRIED = """
 import contextlib, io, json, shlex, sys
 __name__ = "tried"  # main() ends the process of a program
@@ -132,7 +134,9 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def tried(folder: Path) -> dict[str, tuple[int | None, str, str]]:
-    """Exit code, standard error and output of each command and call, by its text: all in one process."""
+    """(exit code, standard error, standard output) by command line and expression; all run in one process without the
+    optional extras.
+    """
     program = TRIED.format(
         blocked=[*BLOCKED, "onnxruntime"], commands=[*ENOUGH, *COMMANDS], calls=list(CALLS)
     )

@@ -1,11 +1,11 @@
-"""The compiler's choices for a handful of small networks, as texts.
+"""The compiler's choices for some small networks, as golden texts.
 
     PYTHONPATH=tests/helpers python -m tests.compiler.choices      # from the clone: writes the texts anew
 
-Outputs do not depend on choices, so that these texts alone notice a changed one. They tell the operators of a graph,
-relayouts among them, the template and the knobs of each kernel, how often its schedule applies each primitive, and what
-the template's cost model says of some points of its space. Where a change is meant, write the texts anew and read the
-difference.
+Outputs do not depend on these choices, so that only the texts show that a choice has changed. They list the operators
+of a graph including changes of layout, the template and knobs of each kernel, how often its schedule uses each
+primitive, and the results of the template's cost model for some points of its space. After an intended change, write
+the texts anew and read the difference.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from .templates import test_normed as normed
 from .templates import test_tables as tables
 
 POINTS = 64
-"""Points of a space that cost models are asked for."""
+"""Number of random points of a space for which cost models are evaluated."""
 
 
 # --- networks -------------------------------------------------------------------------------------------
 
 
 def images() -> FloatNetwork:
-    """Convolutions of each kind, pools and a dense layer: ResNet and MobileNet in little."""
+    """A network of convolutions of each kind, pools and a dense layer, like a small ResNet and MobileNet."""
     net = FloatNetwork(1, 3, 36, 36)
     net.convolution(24, (5, 5), strides=[2, 2], pads=[2, 2, 2, 2])
     net.add("Relu")
@@ -99,7 +99,7 @@ def images() -> FloatNetwork:
 
 
 def pictures() -> FloatNetwork:
-    """An encoder and a decoder of images: joined, enlarged and moved tensors, statistics of planes."""
+    """An encoder and decoder of images: concatenations, upsampling, data movement, and statistics of planes."""
     net = FloatNetwork(2, 20, 13, 12)
     net.convolution(40, (3, 3), strides=[2, 2], pads=[1, 1, 1, 1])
     net.add("InstanceNormalization", net.weights(40), net.weights(40))
@@ -121,7 +121,7 @@ def pictures() -> FloatNetwork:
 
 
 def rows() -> FloatNetwork:
-    """A layer of an encoder: products of two tensors, softmax, normalizations, GELU, a gather."""
+    """A transformer encoder's layer: products of two activations, softmax, normalizations, GELU, a gather."""
     net = FloatNetwork(1, 24, 64)
     heads = []
     for transposed in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]):
@@ -156,7 +156,7 @@ def rows() -> FloatNetwork:
 
 
 def steps() -> FloatNetwork:
-    """Recurrent layers."""
+    """A network of recurrent layers."""
     net = FloatNetwork(6, 2, 20)
     net.add(
         "LSTM",
@@ -176,7 +176,9 @@ def steps() -> FloatNetwork:
 
 
 def blocks() -> FloatNetwork:
-    """Operands in blocks of two sizes, in blocks of another shape, and in none."""
+    """A network with element-wise operands in channel blocks of two sizes, in blocks of another shape, and without
+    blocks.
+    """
     net = FloatNetwork(1, 48, 6, 7)
     wide = net.convolution(48, (1, 1))
     net.add("Sigmoid", inputs=[wide])
@@ -190,7 +192,7 @@ def blocks() -> FloatNetwork:
 
 
 def products() -> FloatNetwork:
-    """Products that are large enough for tensor cores, and one of a row."""
+    """A network with matrix products large enough for tensor cores, and a product of one row."""
     net = FloatNetwork(2, 32, 14, 14)
     net.convolution(96, (3, 3), pads=[1, 1, 1, 1])
     net.add("Relu")
@@ -205,7 +207,7 @@ def products() -> FloatNetwork:
 
 
 def integers() -> MixedNetwork:
-    """Quantized throughout: convolutions of each kind, an addition, joined channels, pools."""
+    """A fully quantized network: convolutions of each kind, an addition, concatenated channels, pools."""
     net = MixedNetwork(1, 3, 38, 38)
     net.pair()
     net.quantized_convolution(24, 7, strides=[2, 2])
@@ -243,7 +245,7 @@ PROCESSORS = {
 GPUS = {"sm_90": cuda_target("sm_90"), "opencl": opencl_target()}
 TENSOR_CORES = {row.name: cuda_target(row.name, tensor_float=True) for row in ARCHITECTURES}
 CODED = ("sm_80", "sm_90a")
-"""Of targets with tensor cores, those whose code is described."""
+"""GPU architectures with tensor cores whose generated code is described in the texts."""
 VTA = load_config("vta")
 MACHINES = {
     "vta": VTA,
@@ -279,7 +281,7 @@ WORKLOADS = (
     "elementwise:sigmoid,64x14x14",
     "elementwise:add,64x30x30,64x1x1",
 )
-"""Workloads of processors (`workload_names.FORMS`)."""
+"""Names of processor workloads (syntax: `workload_names.FORMS`)."""
 LAYERS = (
     "conv2d:C2",
     "conv2d:C5",
@@ -292,7 +294,7 @@ LAYERS = (
     "elementwise:add,64x14x14,64x14x14",
     "elementwise:relu,40x9x9",
 )
-"""Layers of the accelerator (`workload_names.FORMS`)."""
+"""Names of layers for the accelerator (syntax: `workload_names.FORMS`)."""
 
 
 # --- texts ----------------------------------------------------------------------------------------------
@@ -303,12 +305,12 @@ def pairs(values: Mapping[str, Any]) -> str:
 
 
 def in_words(config: Config, workload: Workload, values: Values) -> str:
-    """A point of a space as text, with loops in words if the template has tiles."""
+    """A point of a space as text; if the knobs contain a loop order, loops are described in words."""
     return pairs(settings_of(config, workload, values) if "order" in values else values)
 
 
 def account_lines(space: Space) -> Iterator[str]:
-    """Sums of a cost model's results over POINTS points drawn from its space."""
+    """Lines on a space's axes, and the sums of its cost model's results over POINTS random points."""
     points = space.draw(np.random.default_rng(0), POINTS)
     account = space.account(space.columns(points))
     axes = {axis.name: f"{axis.values[0]}..{axis.values[-1]} ({len(axis.values)})" for axis in space.axes}
@@ -328,7 +330,7 @@ def schedule_line(schedule: Any) -> str:
 
 
 def code_line(program: Program, target: Any) -> str:
-    """The number of lines of a kernel's code, the counts of its operations' names, and a digest."""
+    """A line on a kernel's generated code: number of lines, counts of some operations, and a digest."""
     if isinstance(target, CpuTarget):
         code = lower_cpu(program, target).text
     else:
@@ -343,7 +345,7 @@ def code_line(program: Program, target: Any) -> str:
 def workload_lines(
     templates: Registry[Any, Any], target: Any, workload: Any, scheduled: int
 ) -> Iterator[str]:
-    """A workload's default point, its cost model, and its schedule at so many legal points."""
+    """Lines on a workload: its default point, its cost model, and its schedules at `scheduled` random legal points."""
     space = templates.space(target, workload)
     yield f"  {workload.template}: {pairs(templates.default(target, workload))}"
     yield from account_lines(space)
@@ -354,7 +356,7 @@ def workload_lines(
 
 
 def processor_text(target: CpuTarget) -> Iterator[str]:
-    """Workloads of processors by their names."""
+    """Lines on each of WORKLOADS for a processor: cost model and schedules."""
     for name in WORKLOADS:
         yield name
         workload = cpu_workload(name, target)
@@ -363,7 +365,7 @@ def processor_text(target: CpuTarget) -> Iterator[str]:
 
 
 def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = True) -> Iterator[str]:
-    """The graph of a network for a processor or GPU, and each node's kernels."""
+    """Lines on a network for a processor or GPU: the operators of its graph, and each node's kernels."""
     graph = import_graph(lowering.rules, model)
     yield f"operators: {pairs(Counter(node.kind for node in graph.nodes))}"
     known: set[Any] = set()
@@ -384,7 +386,7 @@ def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = T
 
 
 def layer_text(config: Config) -> Iterator[str]:
-    """Layers on a machine: the default point, and the cost model's results for other points."""
+    """Lines on each of LAYERS on a machine: the default point, and the cost model's results for other points."""
     for name in LAYERS:
         workload = accelerator_workload(name, config)
         yield name
@@ -400,7 +402,7 @@ def point_lines(config: Config, workload: Workload) -> Iterator[str]:
 
 
 def network_text(graph: Graph, config: Config) -> Iterator[str]:
-    """A network on a machine: its kernels, instructions and cycles."""
+    """Lines on a network compiled for a machine: kernels, instructions and cycles."""
     compiled = compile_program(graph, config)
     program = compiled.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
@@ -422,7 +424,7 @@ def network_text(graph: Graph, config: Config) -> Iterator[str]:
 
 
 def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
-    """The function that makes the lines of each kept text, by the text's name."""
+    """(name of a golden text, function that makes its lines) of all golden texts."""
     for network, make in FLOAT_NETWORKS.items():
         for name, target in PROCESSORS.items():
             yield (

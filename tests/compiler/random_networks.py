@@ -1,4 +1,5 @@
-"""Small quantized networks and machines nobody designed: seeded, and chosen to reach the corners of every template.
+"""Random small quantized networks and machines (accelerator configurations), drawn so that they reach the corner cases
+of every template.
 
 `network(seed)` and `machine(seed)` give equal results for equal seeds, on any computer.
 """
@@ -35,12 +36,14 @@ from vdla.isa.config import Config, Memory
 from vdla.isa.errors import ConfigError
 
 MOST_WORK = 3_000_000
-"""Multiplies of one convolution of a random network, so that the plain-numpy reference stays quick."""
+"""Largest number of multiplications of one convolution of a random network, so that the numpy reference stays fast."""
 
 
 @dataclass(slots=True)
 class NetworkBuilder:
-    """A graph under construction, with the values of one sample run: scales follow what the sums really are."""
+    """A graph under construction, together with the values of a sample run, from which the scales of results are
+    chosen.
+    """
 
     random: np.random.Generator
     dtype: str = "int8"
@@ -51,14 +54,14 @@ class NetworkBuilder:
     inputs: list[str] = field(default_factory=list)
 
     def input(self, *shape: int) -> str:
-        """A graph input of random stored values."""
+        """Adds an input of the graph with random integers as sample values; returns its name."""
         name = f"input{len(self.inputs)}"
         self.inputs.append(name)
         self._declare(name, shape, self._integers(-128, 128, shape))
         return name
 
     def constant(self, *shape: int) -> str:
-        """A constant operand."""
+        """Adds a constant tensor of random integers; returns its name."""
         name = f"constant{len(self.constants)}"
         values = self._integers(-128, 128, shape)
         self._declare(name, shape, values)
@@ -76,7 +79,9 @@ class NetworkBuilder:
         groups: int = 1,
         per_channel: bool = True,
     ) -> str:
-        """A convolution; ReLU-like limits now and then."""
+        """Adds a convolution with random weights, sometimes with clamped results as by a ReLU; returns the name of its
+        output.
+        """
         shape = self.tensors[data].nchw
         window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
         weight = self._integers(-127, 128, (filters, shape[1] // groups, *kernel))
@@ -102,12 +107,14 @@ class NetworkBuilder:
         return self._append("conv", operator, (data,), (shape[0], filters, *plane), zero)
 
     def dense(self, data: str, filters: int) -> str:
-        """A fully connected layer on the whole (C, H, W) of a tensor."""
+        """Adds a fully connected layer, as a convolution whose kernel is the whole plane; returns the name of its
+        output.
+        """
         _, _, height, width = self.tensors[data].nchw
         return self.convolution(data, filters, (height, width))
 
     def max_pool(self, data: str, kernel: Pair, strides: Pair, pads: Pads = (0, 0, 0, 0)) -> str:
-        """A max-pool."""
+        """Adds a max-pool; returns the name of its output."""
         shape = self.tensors[data].nchw
         window = Window(kernel=kernel, strides=strides, pads=pads)
         plane = window.outputs(shape[2], shape[3])
@@ -122,7 +129,9 @@ class NetworkBuilder:
         pads: Pads = (0, 0, 0, 0),
         count_include_pad: bool = False,
     ) -> str:
-        """An average pool with one scale for each divisor."""
+        """Adds an average pool, with one scale for each number of elements by which a window's sum is divided; returns
+        the name of its output.
+        """
         shape = self.tensors[data].nchw
         zero_in = self.tensors[data].grid.stored_zero_point
         window = Window(kernel=kernel, strides=strides, pads=pads)
@@ -141,12 +150,12 @@ class NetworkBuilder:
         return self._append("avgpool", operator, (data,), (*shape[:2], *divisors.shape), zero)
 
     def global_average_pool(self, data: str) -> str:
-        """The mean of every channel's plane."""
+        """Adds a global average pool: the mean of each channel's plane; returns the name of its output."""
         _, _, height, width = self.tensors[data].nchw
         return self.average_pool(data, (height, width), (1, 1))
 
     def add(self, a: str, b: str) -> str:
-        """The sum of two tensors of one shape."""
+        """Adds an addition of two tensors of one shape; returns the name of its output."""
         combination = Combination(
             kind="add",
             ratio_self=float32(self.random.uniform(0.3, 1.1)),
@@ -158,7 +167,7 @@ class NetworkBuilder:
         return self._elementwise("add", (a, b), combination, self._zero_point())
 
     def multiply(self, a: str, b: str) -> str:
-        """The product of two tensors of one shape."""
+        """Adds an element-wise product of two tensors of one shape; returns the name of its output."""
         zero = self._zero_point()
         combination = Combination(
             kind="multiply",
@@ -171,7 +180,9 @@ class NetworkBuilder:
         return self._elementwise("multiply", (a, b), combination, zero)
 
     def rescale(self, a: str) -> str:
-        """Another quantization of the same values, clamped from below: a ReLU with a scale of its own."""
+        """Adds a node that requantizes a tensor with another scale and clamps it at its zero point, as a ReLU; returns
+        the name of its output.
+        """
         zero = self._zero_point()
         combination = Combination(
             kind="rescale",
@@ -183,18 +194,20 @@ class NetworkBuilder:
         return self._elementwise("rescale", (a,), combination, zero)
 
     def channels(self, parts: tuple[str, ...], sources: tuple[Pair, ...]) -> str:
-        """Channels of tensors of one batch and plane: channel c is `sources`[c] = (part, channel)."""
+        """Adds a node that gathers channels of tensors with equal batch and plane: output channel c is channel
+        `sources`[c][1] of the tensor number `sources`[c][0]. Returns the name of its output.
+        """
         batch, _, *plane = self.tensors[parts[0]].shape
         zero = self.tensors[parts[0]].grid.zero_point
         return self._append("channels", Channels(sources=sources), parts, (batch, len(sources), *plane), zero)
 
     def joined(self, *parts: str) -> str:
-        """All channels of tensors, one tensor behind the other."""
+        """Adds a concatenation of tensors along channels; returns the name of its output."""
         counts = [self.tensors[name].shape[1] for name in parts]
         return self.channels(parts, tuple((i, c) for i, count in enumerate(counts) for c in range(count)))
 
     def clip(self, a: str) -> str:
-        """A clamp that changes no value inside it."""
+        """Adds a node that clamps a tensor and changes no value inside the bounds; returns the name of its output."""
         zero = self.tensors[a].grid.zero_point
         stored = self._stored(zero)
         combination = Combination(
@@ -275,12 +288,14 @@ class NetworkBuilder:
 
 
 def float32(value: float) -> float:
-    """The nearest number that float32 has."""
+    """The nearest float32 number."""
     return float(np.float32(value))
 
 
 def builder(seed: int) -> NetworkBuilder:
-    """An empty network of a seed; every second one has asymmetric uint8 activations."""
+    """An empty network with a random generator of this seed; odd seeds have asymmetric uint8 activations, even ones
+    int8.
+    """
     return NetworkBuilder(random=np.random.default_rng(seed), dtype=("int8", "uint8")[seed % 2])
 
 
@@ -291,7 +306,9 @@ FIRST_CHANNELS = (1, 2, 3, 3, 3, 4, 5, 16, 20, 48, 255, 300)
 
 
 def network(seed: int) -> Graph:
-    """One to six operators on a small input, several outputs now and then; the same for the same seed."""
+    """A random network of one to six operators on a small input, sometimes with several outputs; always the same for a
+    seed.
+    """
     b = builder(seed)
     pick = b.random
     batch = int(pick.choice([1, 1, 1, 2, 3, 4, 5]))
@@ -358,7 +375,9 @@ def _random_node(b: NetworkBuilder, data: str, alive: list[str]) -> str | None:
 
 
 def _random_channels(b: NetworkBuilder, data: str, alive: list[str]) -> str:
-    """Tensors joined, a slice of one, its channels in another order, or any channels of several."""
+    """Adds a random concatenation, slice, shuffle or gather of channels of `data` and of tensors in `alive` with the
+    same batch and plane; returns the name of its output.
+    """
     pick = b.random
     batch, channels, *plane = b.tensors[data].shape
     fitting = [n for n in alive if b.tensors[n].shape[0] == batch and b.tensors[n].shape[2:] == (*plane,)]
@@ -445,7 +464,7 @@ def _random_pool(b: NetworkBuilder, data: str, kind: str) -> str | None:
 
 
 def machine(seed: int) -> Config:
-    """A valid configuration; some are so small that little fits them."""
+    """A random valid configuration of the accelerator; some are so small that few layers fit them."""
     random = np.random.default_rng(seed)
     while True:
         try:

@@ -1,4 +1,6 @@
-"""What every compiled network of the accelerator must be: free of races, and right in every bit."""
+"""The check that every compiled network of the accelerator must pass: no findings of the static checker, and bit-exact
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from vdla.isa.check import check
 
 
 def assert_right(result: Compiled) -> int:
-    """Nothing that the checker finds, the outputs of the integer graph bit for bit; the cycles."""
+    """Asserts that the static checker finds nothing, and that the simulated outputs equal the integer graph's bit for
+    bit; returns the cycles.
+    """
     program = result.program
     findings = check(program.config, program.instructions, program.image)
     assert findings == [], findings[0].message

@@ -1,5 +1,6 @@
-"""Random chains of moves, products, functions and joins of any rank: refused in words, or right on the accelerator and
-on processors."""
+"""Random chains of data movement, products, functions and concatenations of any rank: each is refused with a message,
+or is right on the accelerator and on CPUs.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +29,28 @@ Shape = tuple[int, ...]
 
 
 class Chain(Rounded):
-    """Tensors of one grid; `held` are those so far, with their shapes."""
+    """A network whose tensors are all quantized with one scale and zero point; `held`: its quantized tensors so far, as
+    (name, shape).
+    """
 
     def __init__(self, shape: Shape, seed: int) -> None:
         super().__init__(*shape, seed=seed)
         self.held: list[tuple[str, Shape]] = []
 
     def then(self, operator: str, shape: Sequence[int], *others: np.ndarray, **attributes) -> None:
-        """A node on the last tensor, which gives one of `shape`."""
+        """Adds a node on the last tensor and the constants `others`; its result has the given shape."""
         self.add(operator, *[self.constant(x) for x in others], **attributes)
         self.shape = tuple(shape)
 
     def keep(self) -> None:
-        """Rounds the last tensor."""
+        """Quantizes and dequantizes the last tensor, and adds it to `held`."""
         self.rounded(STEP, 120)
         self.held.append((self.last, self.shape))
 
     def move(self) -> bool:
-        """Transposes, reshapes, cuts or picks; whether there was something to do."""
+        """Adds a random movement of data (transposition, reshape, slice, gather of one index ...); returns False if the
+        drawn kind does not apply.
+        """
         rng, shape = self.rng, self.shape
         rank, kind = len(shape), str(rng.choice(["transpose", "reshape", "cut", "pick", "wrap", "unwrap"]))
         axis = int(rng.integers(0, rank))
@@ -75,7 +80,9 @@ class Chain(Rounded):
         return True
 
     def compute(self) -> bool:
-        """A product, a function, a sum or a join; whether there was something to do."""
+        """Adds a random matrix product, function, addition or concatenation; returns False if the drawn kind does not
+        apply.
+        """
         rng, shape, kind = self.rng, self.shape, self.rng.integers(0, 5)
         axis = int(rng.integers(0, len(shape)))
         match kind:
@@ -111,7 +118,7 @@ class Chain(Rounded):
 
 
 def reshaped(rng: np.random.Generator, shape: Shape) -> Shape:
-    """Two dimensions as one, one as two, or all in another order."""
+    """A random new shape: two adjacent dimensions merged, one dimension split into two, or all dimensions permuted."""
     axis, kind = int(rng.integers(0, len(shape))), int(rng.integers(0, 3))
     if kind == 0 and axis + 1 < len(shape):
         return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
@@ -135,7 +142,7 @@ def chain(seed: int) -> Chain:
 
 
 def lines_of(error: UserError) -> int:
-    """How many lines a refusal has: one, or a heading and a line for each of the nodes that are told."""
+    """Expected number of lines of a refusal: one, or a heading and one line for each listed node."""
     return 1 + len(error.parts[:MOST_LISTED]) if isinstance(error, NodesError) else 1
 
 

@@ -1,4 +1,6 @@
-"""Networks that others publish, narrow and shallow, on random machines: equal to the interpreter, or refused."""
+"""Published networks, made narrow and shallow, on random machines: outputs equal the interpreter's, or the network is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SOMETIMES = ("taps", "subtract", "wide_loads")
 
 
 def machine(chance: random.Random) -> Config:
-    """One that has what the networks need, if its array is square."""
+    """A random machine with the extensions that the networks need; arrays that are not square get `taps`."""
     block_in, block_out = chance.choice(ARRAYS)
     more = [name for name in SOMETIMES if chance.random() < 0.6]
     if block_in != block_out and "taps" not in more:
@@ -53,7 +55,9 @@ def machine(chance: random.Random) -> Config:
 
 
 def folding(config: Config, chance: random.Random) -> Config:
-    """The machine with an array of a half or a quarter of the columns, if it is square and has so many."""
+    """The machine with an array of a half or a quarter of its columns (extension `fold`), if its array is square and
+    large enough; else unchanged.
+    """
     folds = min(chance.choice((2, 4)), config.block_out // 4)
     if config.block_in != config.block_out or folds < 2:
         return config

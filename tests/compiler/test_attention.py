@@ -1,4 +1,4 @@
-"""A transformer's encoder layer, quantized, on accelerators: products of two activations, softmax, normalizations."""
+"""A quantized transformer encoder layer on accelerators: products of two activations, softmax, normalizations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MACHINE = replace(
 
 
 def encoder(length: int, width: int, heads: int, *, merged: bool) -> Viewed:
-    """An encoder layer; with `merged` one product gives query, key and value, as ViT has it."""
+    """A transformer encoder layer; with `merged`, one product computes queries, keys and values, as in ViT."""
     net = Viewed(1, length, width)
     before, depth = net.rounded(0.02), width // heads
 
@@ -115,7 +115,9 @@ def test_what_is_refused_is_said(config: Config, message: str):
 
 
 def attention_in_windows(rows: int = 5, columns: int = 3) -> Viewed:
-    """Swin's: windows of an image, a bias and a mask for each pair of their places, all back where it was."""
+    """Attention as in Swin: within windows of an image, with a bias and a mask for each pair of positions, and back to
+    the image's layout.
+    """
     net = Viewed(1, 3, rows, columns)
     net.product("Conv", (8, 3, 1, 1), net.rounded(0.02))
     whole = net.moved(0, 2, 3, 1)
@@ -153,7 +155,9 @@ def attention_in_windows(rows: int = 5, columns: int = 3) -> Viewed:
 
 
 def products(depth: int, *, function: bool) -> Viewed:
-    """Products of two activations of `depth` channels, one of which may come out of a function of its elements."""
+    """A network with a product of two activations, with a depth of `depth`; with `function`, a Sigmoid is applied to
+    both factors.
+    """
     net = Viewed(1, 6, 8)
     source = net.rounded(0.02)
     net.product("MatMul", (8, depth), source)

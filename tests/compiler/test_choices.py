@@ -1,6 +1,6 @@
-"""Templates, knobs, relayouts, schedules and cost models of small networks are those of the kept texts.
+"""Templates, knobs, changes of layout, schedules and cost models of small networks equal the golden texts.
 
-Where a change of them is meant: `PYTHONPATH=tests/helpers python -m tests.compiler.choices`, and read the difference.
+After an intended change: `PYTHONPATH=tests/helpers python -m tests.compiler.choices`, and read the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Quantized networks on processors: bit-equal to the integer graph, on any level of this machine and any threads."""
+"""Quantized networks on CPUs: bit-equal to the integer graph, for every vector extension of this machine and any number
+of threads.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def assert_equal(got: Arrays, wanted: Arrays) -> None:
 
 
 def all_kinds(seed: int) -> Graph:
-    """Every kind of node, in int8 (even seeds) or uint8, on tensors small enough for the interpreter of loops."""
+    """A graph with every kind of node, with int8 (even seeds) or uint8 activations, and with tensors small enough for
+    the loop-IR interpreter.
+    """
     b = builder(seed)
     x = b.input(2, 6, 5, 4)
     grouped = b.convolution(x, 8, (3, 2), (1, 1), (1, 0, 2, 1), (2, 1), groups=2)
@@ -98,7 +102,9 @@ def all_kinds(seed: int) -> Graph:
     representatives(itertools.product((False, True), (0, 1)), 0, always=[(False, 1), (True, 0), (True, 1)]),
 )
 def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
-    """Tensor expressions, and what their schedules make of them, uses of the instruction included."""
+    """Interprets the tensor expressions or, with `scheduled`, the scheduled programs, which use the dot-product
+    instruction.
+    """
     graph = fuse(all_kinds(seed))
     assert {type(node.operator) for node in graph.nodes} == {
         Int8Convolution,
@@ -154,7 +160,9 @@ def test_random_networks(seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def quantized() -> bytes:
-    """Float32 in NHWC, a batch that the file leaves open, two convolutions whose results are added, uint8 out."""
+    """A quantized model with float32 input in NHWC, a symbolic batch, two convolutions whose results are added, and
+    uint8 output.
+    """
     rng = np.random.default_rng(0)
     constants: list[onnx.TensorProto] = []
 

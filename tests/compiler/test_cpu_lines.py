@@ -1,4 +1,4 @@
-"""Convolutions and pools of one dimension, against ONNX Runtime."""
+"""Convolutions and pools with one spatial dimension on CPUs, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

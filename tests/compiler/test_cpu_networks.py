@@ -100,7 +100,7 @@ def test_resnet18_has_a_kernel_for_each_convolution_and_reuses_its_memory() -> N
 
 
 def test_infinities_and_nan_pass_through_odd_channels() -> None:
-    """Lanes beyond the channels must not turn an infinity into NaN."""
+    """The unused lanes of the last channel block must not turn an infinity into NaN."""
     net = FloatNetwork(1, 5, 4, 4)
     net.add("Conv", net.constant(np.ones((19, 5, 1, 1), np.float32)))
     net.add("Relu")

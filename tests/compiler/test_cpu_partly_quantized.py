@@ -1,4 +1,6 @@
-"""Quantized networks with operators beyond convolutions and pools: on integers, as ONNX Runtime has them."""
+"""Quantized networks with operators other than convolutions and pools, on CPUs: computed with integers, as ONNX Runtime
+does.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from vdla.compiler.pipeline import compile_kernels
 
 
 class Rounded(FloatNetwork):
-    """A network whose tensors are rounded to uint8."""
+    """A network whose tensors are quantized to uint8 and dequantized."""
 
     def rounded(self, scale: float, zero: int = 128) -> str:
         operands = [self.constant(np.float32(scale)), self.constant(np.uint8(zero))]
@@ -49,7 +51,7 @@ def joined(*filters: int) -> Rounded:
 
 
 def gated() -> Rounded:
-    """x * sigmoid(x), times one value for each channel."""
+    """A network of x * sigmoid(x), multiplied by one value for each channel (squeeze-and-excitation)."""
     net = Rounded(1, 4, 5, 6)
     x = net.product("Conv", (20, 4, 1, 1), net.rounded(0.02))
     net.add("Sigmoid", inputs=[x])
@@ -78,7 +80,7 @@ def transposed(filters: int, kernel: int, **attributes) -> Rounded:
 
 
 def leaky() -> Rounded:
-    """PRelu of one slope, as it is trained unless each channel has one."""
+    """A network with a PRelu that has one slope for all channels, as is usual in trained networks."""
     net = Rounded(1, 4, 5, 6)
     net.product("Conv", (7, 4, 1, 1), net.rounded(0.02))
     net.add("PRelu", net.constant(np.full((1, 1, 1), 0.3, np.float32)))
@@ -88,7 +90,7 @@ def leaky() -> Rounded:
 
 
 def shuffled() -> Rounded:
-    """Half of the channels beside the other half, one from each in turn."""
+    """A network that interleaves the two halves of its channels (channel shuffle) and then slices channels."""
     net = Rounded(1, 12, 5, 6)
     net.rounded(0.02)
     net.add("Reshape", net.constant(np.array([1, 2, 6, 5, 6])))

@@ -1,4 +1,6 @@
-"""QuantizeLinear and DequantizeLinear in float networks: ONNX Runtime's bits, and what may stand between the two."""
+"""QuantizeLinear and DequantizeLinear in float networks on CPUs: bit-equal to ONNX Runtime, and operators allowed
+between the two.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ HARD = [
 
 
 def values(*shape: int, deviation: float = 100.0) -> np.ndarray:
-    """Normal values of many sizes, with those that are hard to round among them."""
+    """Normally distributed float32 values, the first of which are values that are hard to round (HARD)."""
     x = np.random.default_rng(1).normal(0, deviation, shape).astype(np.float32)
     x.reshape(-1)[: len(HARD)] = HARD
     return x
@@ -166,7 +168,7 @@ def test_zero_points_without_scales_of_their_own(read, count: int) -> None:
 
 
 def with_integers(net: FloatNetwork) -> bytes:
-    """The model with an output of integers."""
+    """The bytes of the model, whose output has the type uint8."""
     proto = onnx.load_from_string(net.model())
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
     return proto.SerializeToString()

@@ -1,4 +1,6 @@
-"""LSTM in float networks against ONNX Runtime: every output, states given or left out, refusals."""
+"""LSTM in float networks on CPUs, compared with ONNX Runtime: all outputs, initial states given or left out,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def layer(
     more: dict[str, np.ndarray] | None = None,
     **attributes: Any,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """A model of one LSTM behind a ReLU and its inputs; `parts` are those of its optional inputs that it has."""
+    """The bytes of a model of a ReLU and an LSTM, and its inputs; `parts`: the optional inputs of the LSTM that are
+    present.
+    """
     rng = np.random.default_rng(steps * 1000 + hidden)
     count = COUNTS[direction]
     shapes = {

@@ -1,4 +1,4 @@
-"""Networks for GPUs without one: emulated, through their CUDA C++ on a device of the host's, and as archives."""
+"""Networks for GPUs on a computer without one: emulated, run as CUDA C++ on the CPU, and stored in archives."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 
 def model() -> bytes:
-    """Two convolutions of one kernel with weights of their own, and one with a residual."""
+    """A model of three convolutions; two have the same kernel with different weights, the third adds a residual."""
     net = FloatNetwork(*SHAPE)
     net.convolution(5, (3, 3), pads=[1] * 4)
     first = net.add("Relu")
@@ -62,7 +62,7 @@ def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 
 @pytest.fixture
 def texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cubins are the texts they would be made of."""
+    """Replaces compilation to cubins: a "cubin" is the CUDA C++ text itself, which the fake device runs."""
     monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
 
 
@@ -98,7 +98,7 @@ def test_what_the_compiler_of_cubins_refuses_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_loops_of_the_host_through_their_text(texts):
-    """The steps of an LSTM are launched one after the other, with their number as an argument."""
+    """Each step of an LSTM is a launch, which gets the number of the step as an argument."""
     (case,) = [case for case in operator_cases() if case.name == "lstm"]
     exported = case.make(True)
     inputs = inputs_of(exported)
@@ -111,7 +111,7 @@ def test_loops_of_the_host_through_their_text(texts):
 
 
 def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
-    """A product whose factors come by bulk copies, as a network alone: kept in a file, and run."""
+    """A network of one product whose factors are loaded by bulk copies is saved in a file, loaded and run."""
     target = cuda_target("sm_90a")
     program = tensor_product(Matrices(rows=40, depth=72, columns=48), DType.FLOAT16)
     schedule = gemm_wgmma.schedule(target, program)
@@ -134,7 +134,9 @@ def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
 
 
 def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
-    """Pieces of 3 x 10 x 4 vectors, shared out to 16 x 11 threads: out of order they could not be proven inside."""
+    """Pieces of 3 x 10 x 4 vectors are distributed over 16 x 11 threads; only guards in a suitable order prove that
+    accesses are in bounds.
+    """
     net = FloatNetwork(1, 17, 23, 25)
     net.convolution(5, (2, 5), strides=[2, 3], pads=[1, 0, 0, 0])
     data = net.model()
@@ -165,7 +167,9 @@ def test_quantized_models_round_as_their_pairs_say():
 
 
 def integer_product(operator: str, names: list[str], dtype: int) -> bytes:
-    """A quantized input through an operator on integers, and back where the output is FLOAT."""
+    """The bytes of a model of a quantized input and an operator on integers; if the output type `dtype` is FLOAT, the
+    result is dequantized.
+    """
     constants = {"s": np.float32(0.5), "z": np.uint8(0), "w": np.ones((4, 3), np.uint8)}
     real = dtype == TensorProto.FLOAT
     nodes = [
@@ -223,7 +227,7 @@ def test_networks_without_kernels(texts):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """An archive with real cubins."""
+    """The bytes of an archive of a network with real cubins."""
     path = tmp_path_factory.mktemp("saved") / "net.tar"
     save_cuda_network(path, compile_kernels(model(), gpu_ahead(TARGET)))
     return path.read_bytes()

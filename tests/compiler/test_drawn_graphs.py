@@ -1,4 +1,6 @@
-"""Defects that random graphs found, each as small as it got: against ONNX Runtime, or numpy in float64."""
+"""Regression tests of defects that the fuzzer's random graphs found, each as a minimal graph, compared with ONNX
+Runtime or with numpy in float64.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def built(
     outputs: list[str],
     opset: int = 21,
 ) -> onnx.ModelProto:
-    """A model with inferred types of its outputs."""
+    """A model of the nodes; the types and shapes of its outputs are inferred."""
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feeds.items()
@@ -50,7 +52,7 @@ def built(
 
 
 def node(operator: str, inputs: str, outputs: str = "y", **attributes: Any) -> onnx.NodeProto:
-    """A node whose inputs stand in a text; a dot leaves one out."""
+    """A node whose input names are separated by blanks in `inputs`; "." stands for an input that is left out."""
     names = ["" if name == "." else name for name in inputs.split()]
     return helper.make_node(operator, names, outputs.split(), "the_node", **attributes)
 
@@ -79,7 +81,7 @@ VARIANTS = ("", "clip", "weights of run time")
     ),
 )
 def test_a_layer_with_the_batch_first_has_its_own_states(kind: str, variant: str) -> None:
-    """The initial state was that of another step of the same name."""
+    """Earlier the initial state of another step with the same name was used."""
     gates = GATES[kind]
     feeds = {"x": floats(2, 3, 4), "h": floats(2, 1, 5)}
     weights = {"w": floats(1, gates * 5, 4), "r": floats(1, gates * 5, 5)}
@@ -101,7 +103,9 @@ def normalized(x: np.ndarray, axes: tuple[int, ...], epsilon: float = 1e-5) -> n
 
 
 FAR = floats(2, 4, 3, 5) + 300
-"""Data whose mean is far above their deviation: the mean of squares less the square of the mean is 4% off."""
+"""Data whose mean is much larger than their deviation: the variance as mean of squares minus square of mean has an
+error of 4%.
+"""
 
 
 @pytest.mark.parametrize("constant", [True, False])
@@ -134,7 +138,9 @@ def test_means_and_variances_normalize_without_cancelling() -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
 def test_halves_are_quantized_by_a_quotient_of_halves(kind: str) -> None:
-    """8 bits failed ("declared int8 but computed as float16"); 16 bits were up to 16 steps off."""
+    """Earlier quantizing float16 to 8 bits failed ("declared int8 but computed as float16"), and to 16 bits had errors
+    of up to 16 steps.
+    """
     x = (floats(4, 30) * 3).astype(np.float16)
     scale = np.float16(0.0004 if kind.endswith("16") else 0.05)
     model = built([node("QuantizeLinear", "x s z")], {"x": x}, {"s": scale, "z": np.array(7, kind)}, ["y"])
@@ -187,7 +193,7 @@ FOLDED = {
 
 @pytest.mark.parametrize("case", FOLDED)
 def test_constants_are_not_folded_by_a_reference_that_is_mistaken(case: str) -> None:
-    """ONNX's reference implementation has mistakes, which became the network's."""
+    """Earlier errors of ONNX's reference implementation, which folds constants, appeared in the network's results."""
     made, c = FOLDED[case]
     more = {
         "w": floats(4, 3, 2, 2),
@@ -217,7 +223,9 @@ def test_steps_of_constants_are_folded_in_opsets_that_write_them_otherwise() -> 
 
 
 def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
-    """A product whose sums nothing reads cannot be scheduled: the steps of a sequence that has ended."""
+    """The product in a step of a sequence that has already ended: nothing reads its sums, so that it cannot be
+    scheduled.
+    """
     constants = {
         "x": floats(2, 1, 8),
         "w": floats(1, 9, 8),
@@ -232,7 +240,9 @@ def test_what_a_known_condition_leaves_out_is_fused_with_nothing() -> None:
 
 
 def test_equal_programs_with_parameters_of_other_names_share_a_kernel() -> None:
-    """What a reduction reads is called X or A0, by what is fused with it: the second launch had no array for X."""
+    """Depending on fusion, the input of a reduction is named X or A0. Earlier the second launch of a shared kernel had
+    no array for X.
+    """
     constants = {
         "w": RNG.integers(-127, 128, (1, 8, 12)).astype(np.int8),
         "r": RNG.integers(-127, 128, (1, 3, 12)).astype(np.int8),
@@ -282,7 +292,7 @@ def test_refusals_name_what_is_wrong(case: str) -> None:
 @pytest.mark.parametrize("target", ["llvm", "vdla"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: str) -> None:
-    """QGemm with alpha = 0.5 added its bias whole."""
+    """Earlier a QGemm with alpha = 0.5 added its bias without this factor."""
     constants = {
         "c": np.arange(-20, 20, dtype=np.int32)[::4] * 90,
         "w": RNG.integers(-127, 128, (8, 10)).astype(np.int8),
@@ -304,7 +314,9 @@ def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: 
     ("given", "wanted"), [((3, 2, 2), (1, 1, 2, 3, 2)), ((2, 3, 5), (3, 2, 5)), ((4, 2, 3), (2, 4, 1, 3, 1))]
 )
 def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """The axes of an output go over images and positions of the stored tensor: a ValueError."""
+    """The axes of the output combine the images and positions of the stored tensor; earlier this raised a
+    ValueError.
+    """
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
@@ -319,7 +331,9 @@ def test_rows_of_several_images_are_split_otherwise(given: tuple[int, ...], want
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype: Any) -> None:
-    """Three quarters of the largest tensor's elements in float32: twice as many bytes are too many."""
+    """The tensor has three quarters of the largest allowed number of float32 elements; in a type of twice the size it
+    must be refused.
+    """
     elements = MOST_TENSOR_BYTES * 3 // 16
     nodes = [
         helper.make_node("ReduceSum", ["parts", "axes"], ["shape"], keepdims=0),
@@ -345,7 +359,9 @@ def test_tensors_whose_size_inference_does_not_know_count_their_own_bytes(dtype:
 @pytest.mark.parametrize("opset", [12, 13])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int, opset: int) -> None:
-    """In models of opset 12 it was taken along all axes from one on, whatever its attribute `opset` says."""
+    """Earlier, in models of opset 12, the softmax was computed along all axes from the given one on, whatever the
+    node's attribute `opset`.
+    """
     constants = {"sx": np.float32(0.03), "zx": np.uint8(120), "sy": np.float32(1 / 256), "zy": np.uint8(0)}
     made = node("QLinearSoftmax", "x sx zx sy zy", axis=axis, opset=13)
     made.domain = "com.microsoft"
@@ -357,7 +373,7 @@ def test_a_quantized_softmax_is_along_the_axis_that_its_own_opset_says(axis: int
 
 
 def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
-    """Its reciprocal was infinity of the other sign."""
+    """Earlier the reciprocal of the remainder was infinity with the wrong sign."""
     feeds = {
         "x": np.array([-3, 3, -0.0, 0.0, -6, -5.5, 5.5], np.float32),
         "y": np.array([-3, 3, 2, -2, 4, 5.5, -5.5], np.float32),
@@ -373,7 +389,9 @@ def test_a_remainder_of_zero_has_the_sign_of_its_dividend() -> None:
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
-    """DepthToSpace of a constant was folded by a reference that takes any unknown mode for CRD."""
+    """Earlier a DepthToSpace of a constant was folded by ONNX's reference implementation, which treats any unknown mode
+    as CRD.
+    """
     feeds = {"z": floats(1)} if constant else {"x": floats(1, 4, 2, 2)}
     constants = {"x": floats(1, 4, 2, 2)} if constant else {}
     nodes = [node("DepthToSpace", "x", mode="cubic ", blocksize=2)]
@@ -385,8 +403,9 @@ def test_an_unknown_mode_is_refused_of_constants_too(constant: bool) -> None:
 
 @pytest.mark.parametrize("opset", [17, 9])
 def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_know(opset: int) -> None:
-    """ONNX's inference (1.23) of an EyeLike whose input has no shape was a segmentation fault; its converter
-    of older opsets infers shapes."""
+    """ONNX's shape inference (1.23) crashes with a segmentation fault for an EyeLike whose input has no shape; its
+    converter of older opsets calls the inference.
+    """
     constants = {"a": np.int8([[1, 2], [3, 4]]), "s": np.float32(0.5), "t": np.float32(0.25)}
     unknown = helper.make_node("MatMulIntegerToFloat", ["x", "a", "s", "t"], ["m"], domain="com.microsoft")
     feeds = {"x": np.int8([[1, 2], [3, 4], [5, 6]])}
@@ -400,7 +419,7 @@ def test_inference_does_not_end_the_process_behind_operators_that_it_does_not_kn
 
 
 def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> None:
-    """A negative axis of Flatten is valid since opset 11: in a model of opset 10 the result has no shape."""
+    """A negative axis of Flatten is valid only since opset 11; in a model of opset 10 the result has no shape."""
     graph = helper.make_graph(
         [helper.make_node("Flatten", ["x"], ["f"], "flat", axis=-1), node("EyeLike", "f", dtype=1)],
         "later",
@@ -416,7 +435,7 @@ def test_inference_does_not_end_the_process_behind_a_node_of_a_later_opset() -> 
 def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
     target: str, attributes: dict[str, int]
 ) -> None:
-    """ONNX's converter (1.23) leaves the node as it is."""
+    """ONNX's converter to newer opsets (1.23) does not change the node, though its meaning changed."""
     feeds = {"x": floats(2, 3, 4, 5), "q": floats(1, 16)}
     constants = {"s": np.asarray(np.float32(0.1)), "z": np.asarray(np.int8(0))}
     quantized = [
@@ -433,7 +452,7 @@ def test_a_hardmax_before_opset_13_is_along_all_axes_from_one_on(
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4"])
 def test_a_constant_of_one_short_number_has_its_value(kind: str) -> None:
-    """An expression held the number of a float8 constant instead of its code: -2 became NaN."""
+    """Earlier an expression held the value of a float8 constant in place of its code: -2 became NaN."""
     feeds = {"x": floats(3)}
     model = built(
         [node("CastLike", "c x", "t"), helper.make_node("Add", ["t", "x"], ["y"])], feeds, {}, [], 23
@@ -473,7 +492,9 @@ EVALUATED: dict[str, tuple[onnx.NodeProto, dict[str, np.ndarray], int, np.ndarra
         np.array([np.nan, -np.inf, 0.0], np.float32),
     ),
 }
-"""Nodes of constants that ONNX's reference implementation (1.23) computes wrongly, or with a warning of numpy."""
+"""Nodes with constant inputs that ONNX's reference implementation (1.23) computes wrongly, or with a numpy warning: by
+name, (node, constants, opset, right result).
+"""
 
 
 @pytest.mark.filterwarnings("error")
@@ -503,7 +524,7 @@ def test_a_quantized_softmax_along_an_axis_that_is_not_there_is_refused() -> Non
 
 @pytest.mark.parametrize("operator", ["Split", "Flatten"])
 def test_a_view_of_a_result_that_is_one_number_is_an_output(operator: str) -> None:
-    """x to the power of 0 becomes a constant; the whole of it, as an output, was a KeyError."""
+    """x to the power of 0 becomes a constant; earlier a view of all of it as an output raised a KeyError."""
     feeds = {"x": np.array([[2, 3, 4]], np.float32)}
     whole = {"num_outputs": 1} if operator == "Split" else {}
     nodes = [helper.make_node("Pow", ["x", "p"], ["t"]), node(operator, "t", **whole)]

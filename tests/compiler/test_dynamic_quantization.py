@@ -24,7 +24,7 @@ CONTRIBUTED = "com.microsoft"
 
 
 def runtime(content: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX Runtime computes as the model is written, on one thread."""
+    """Outputs of ONNX Runtime by name, without graph optimization, on one thread."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -41,7 +41,7 @@ def network(
     outputs: dict[str, Any],
     opset: int = 17,
 ) -> bytes:
-    """The bytes of a model of some nodes; `outputs` are numpy types by name."""
+    """The bytes of a model of one or several nodes; `outputs`: numpy types by name."""
     nodes = node if isinstance(node, list) else [node]
 
     def info(name: str, dtype: Any, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
@@ -66,7 +66,7 @@ def network(
 
 
 def check(content: bytes, feeds: dict[str, np.ndarray], *targets: str, tolerance: float = 2e-6) -> None:
-    """Compares targets with ONNX Runtime: integers must be equal."""
+    """Asserts that the targets agree with ONNX Runtime: floats within the tolerance, integers exactly."""
     expected = runtime(content, feeds)
     for target in targets or TARGETS:
         with vdla.compile(content, target=target, config="tiny") as compiled:

@@ -1,4 +1,6 @@
-"""Machines that fold: whole weight tiles in several operations, of which those without weights are left out."""
+"""Machines whose array folds (extension `fold`): a weight tile is multiplied in several operations, and parts of it
+that are all zeros are skipped.
+"""
 
 import itertools
 from dataclasses import replace
@@ -92,14 +94,16 @@ def test_grouped_convolutions_skip_parts_of_other_groups(groups):
 
 
 def products(config: Config, channels: int, filters: int, size: int = 8) -> int:
-    """Cycles of the array for a 1x1 convolution on a plane."""
+    """Cycles of the multiply array for a 1x1 convolution on a plane of `size` x `size`."""
     b = builder(5)
     graph = b.graph(b.convolution(b.input(1, channels, size, size), filters, (1, 1)))
     return gemm_cycles(assert_right(graph, config))
 
 
 def test_the_array_works_in_the_shape_that_takes_fewest_operations():
-    """A position of 16x4 multipliers: 16 inputs for 4 lanes, 8 for 8, or 4 for 16."""
+    """The array of 16x4 multipliers can multiply 16 inputs for 4 lanes, 8 inputs for 8 lanes, or 4 inputs for
+    16 lanes.
+    """
     assert products(QUARTER, 16, 16) == 64 * 4
     assert products(QUARTER, 4, 48) == 64 * 3
     assert products(QUARTER, 8, 24) == 64 * 3
@@ -111,12 +115,14 @@ def test_the_array_works_in_the_shape_that_takes_fewest_operations():
 
 
 def test_blocks_of_filters_may_have_other_parts():
-    """Of three blocks the last has four filters: one part of the lanes, in the shape of all inputs."""
+    """The last of three blocks has only four filters: it takes one part of the lanes, with all 16 inputs at once."""
     assert products(QUARTER, 64, 36) == 64 * 4 * (4 + 4 + 1)
 
 
 def test_a_window_over_the_whole_plane():
-    """Its positions are further channels: nine times five parts, behind nine positions of three by three parts."""
+    """The nine positions of the window count as further channels: nine times five operations, after a 1x1 convolution
+    with nine operations at each of nine positions.
+    """
     b = builder(7)
     first = b.convolution(b.input(1, 20, 3, 3), 20, (1, 1))
     compiled = assert_right(b.graph(b.convolution(first, 12, (3, 3))), QUARTER, reference=True)
@@ -174,7 +180,7 @@ def test_kernels_alone_multiply_what_they_multiply_in_networks():
 
 @pytest.mark.parametrize(("channels", "filters"), [(9, 22), (12, 36)])
 def test_micro_ops_are_counted_as_they_are_emitted(channels, filters):
-    """Shapes that take equally many operations differ in how many parts a tile has at most."""
+    """Array shapes with equal numbers of operations differ in the largest number of parts of a tile."""
     b = builder(9)
     graph = b.graph(b.convolution(b.input(1, channels, 6, 6), filters, (3, 3), (1, 1), (1, 1, 1, 1)))
     for depth in (27, 31, 36):
@@ -182,7 +188,7 @@ def test_micro_ops_are_counted_as_they_are_emitted(channels, filters):
 
 
 def test_a_pooled_first_layer_is_expected_to_take_what_it_takes():
-    """Patches of 147 bytes for 64 filters: the estimate counts parts of tiles."""
+    """The layer has patches of 147 bytes and 64 filters; the estimate must count parts of tiles."""
     b = builder(8)
     pads = (3, 3, 3, 3)
     first = b.convolution(b.input(1, 3, 24, 24), 64, (7, 7), (2, 2), pads)

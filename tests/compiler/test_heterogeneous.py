@@ -1,4 +1,6 @@
-"""Networks on simulated accelerator and CPU together: equal to their pieces, and to ONNX Runtime."""
+"""Networks on simulated accelerator and CPU together: outputs equal those of the regions run separately, and ONNX
+Runtime's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SHAPE = (1, 4, 6, 6)
 
 
 def mixed() -> MixedNetwork:
-    """Two convolutions around a Sigmoid, the first one added behind it; then a Softmax."""
+    """A network of two convolutions with a Sigmoid between them, to which the first convolution's result is added; then
+    a Softmax.
+    """
     net = MixedNetwork(*SHAPE)
     net.pair()
     shortcut = net.quantized_convolution(4)
@@ -44,7 +48,7 @@ def mixed() -> MixedNetwork:
 
 
 def split() -> MixedNetwork:
-    """The second part of what a Sigmoid makes is convolved."""
+    """A network in which the second part of a Sigmoid's result is convolved."""
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)
@@ -177,7 +181,7 @@ def test_a_part_that_enters_the_accelerator_waits_for_what_is_split(config: Conf
 
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
 def test_behind_a_pool_whose_last_window_lies_in_the_pad(config: Config, operator: str) -> None:
-    """ONNX's inference counts that window."""
+    """ONNX's shape inference counts the window that lies completely in the pad."""
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)

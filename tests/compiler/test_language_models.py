@@ -1,4 +1,6 @@
-"""Language models, quantized as a user would, on accelerators: whole from embeddings on, from ids but for look-ups."""
+"""Language models, quantized as a user would, on accelerators: completely from embeddings on; from token ids, except
+for look-ups.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ MODELS = {
     "llama_decode": LanguageModel(lambda: llama_decode(0, 1, TOKENS - 1, _LLAMA), _TURNED),
 }
 LOOK_UP = {"Gather", "Unsqueeze", "Cast", "Sub", "Mul", "Concat", "Cos", "Sin", "Reshape", "Tanh"}
-"""Look-ups of words, masks and angles, and the end of BERT's pooler."""
+"""Operators that run on the processor: for look-ups of words, masks and angles, and the end of BERT's pooler."""
 
 
 def quantized(folder: Path, model: onnx.ModelProto, feeds: Callable[[int], dict[str, np.ndarray]]) -> Path:

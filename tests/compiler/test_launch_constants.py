@@ -1,4 +1,4 @@
-"""Launches that read equal bytes read one array: a weight that several nodes share, and equal initializers."""
+"""Launches that read equal constants share one array: a weight that several nodes use, and equal initializers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from vdla.compiler.schedule.trace import Step
 
 
 def shared_twice(equal: bool) -> bytes:
-    """Two products by one weight, or by two initializers of equal bytes, with a function between them."""
+    """A model of two products with one weight or, with `equal`, with two initializers of equal bytes, and a softmax
+    between them.
+    """
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((40, 40)).astype(np.float32)
     names = ("w", "w2") if equal else ("w", "w")

@@ -1,4 +1,6 @@
-"""One executable for inputs of any length in a range: which lengths it has, pads and crops, exactness, files."""
+"""One executable for inputs of any length in a range: the lengths for which it has programs, padding and cropping,
+exactness, files.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ RANGE = {"sequence": (1, MOST)}
 
 
 def blocks(length: int) -> int:
-    """A machine that works in blocks of 16, and does worse where one is not full."""
+    """Cost of a length on a made-up machine that works in blocks of 16, with a penalty if the last block is
+    not full.
+    """
     return 1000 + 160 * -(-length // 16) + 100 * (length % 16 != 0)
 
 
@@ -90,7 +94,9 @@ def test_the_roundest_number_of_a_range() -> None:
 
 @dataclass(frozen=True)
 class Doubles:
-    """Its input, twice, and the sum of all its rows: pads of 0 do not count."""
+    """A fake executable for one length: outputs twice its input and the sum over each row, which padding with 0 does
+    not change.
+    """
 
     size: int
     name: str = "doubles"
@@ -204,7 +210,9 @@ def check_lengths(
     lengths: tuple[int, ...] = (1, 5, MOST),
     look: Callable[[int, Executable], None] = lambda length, static: None,
 ) -> None:
-    """Every length gives what its own executable gives, at which there is a look, too."""
+    """Asserts that the network of all lengths gives, for each of `lengths`, the outputs of an executable compiled for
+    this length alone. `look` is called with each of these.
+    """
     for length in lengths:
         arrays = feeds(5, length)
         with alone(model, length, target) as static:

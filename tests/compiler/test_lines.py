@@ -1,4 +1,6 @@
-"""Quantized networks over one dimension, (N, C, L): whole on the accelerator, in integers on processors."""
+"""Quantized networks with one spatial dimension, (N, C, L): completely on the accelerator, and with integers
+on CPUs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ MACHINE = vta_with()
 
 
 def residual() -> Viewed:
-    """Audio's: strides and dilations, a residual sum, groups, pools, the mean of all positions, a product."""
+    """A network as for audio: strides and dilations, a residual addition, groups, pools, a global average pool, a
+    matrix product.
+    """
     net = Viewed(2, 3, 50)
     x = net.product("Conv", (12, 3, 5), net.rounded(0.02), strides=[2], pads=[2, 2])
     net.product("Conv", (12, 12, 3), x, dilations=[2], pads=[2, 2])
@@ -44,7 +48,9 @@ def residual() -> Viewed:
 
 
 def decoder() -> Viewed:
-    """Lines get longer: a transposed convolution, a resize; channels joined, slices, a mean without its axis."""
+    """A network that lengthens its sequence: a transposed convolution, a Resize, concatenated and sliced channels, a
+    mean over positions.
+    """
     net = Viewed(1, 8, 12)
     x = net.rounded(0.02)
     net.product("ConvTranspose", (8, 6, 4), x, strides=[2], pads=[1, 1])
@@ -62,7 +68,9 @@ def decoder() -> Viewed:
 
 
 def turned() -> Viewed:
-    """Rows that are turned into lines, convolved and turned back, as in a Conformer; a normalization of channels."""
+    """A network that transposes rows to (N, C, L), convolves and normalizes them, and transposes back, as in a
+    Conformer.
+    """
     net = Viewed(1, 11, 16)
     before = net.rounded(0.02)
     net.rows(16, 16)

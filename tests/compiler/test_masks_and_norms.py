@@ -1,4 +1,6 @@
-"""Masked softmaxes and normalizations written node by node, as accelerators with statistics of rows compute them."""
+"""Masked softmaxes, and normalizations in single operators, on accelerators with the extension `rows` (statistics of
+rows).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LEAST = float(np.finfo(np.float32).min)
 
 
 def right(net: Viewed, kinds: dict[str, int]) -> np.ndarray:
-    """The network's output; the accelerator's is that of the interpreter and within one step of ONNX Runtime's."""
+    """The interpreter's output for the network. Asserts that the accelerator's output equals it, that it is within one
+    step of ONNX Runtime's, and that the graph has `kinds` of nodes in these numbers.
+    """
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
     made = compile_program(model, MACHINE, verify=True)
@@ -67,7 +71,9 @@ def added(net: Viewed, mask: np.ndarray) -> Viewed:
 
 @pytest.mark.parametrize("scale", [0.002, 0.03])
 def test_a_causal_mask(scale: float):
-    """Of near scores, and such as reach so far that none of the softmax's table is left: within a step of shares."""
+    """Covers scores close together, and scores so far apart that the softmax's table has no entries left; results are
+    within one step.
+    """
     own = right(added(scores(scale), np.triu(np.full((8, 8), LEAST), 1)), {"Rows": 1, "Elementwise": 1})
     assert (own[0][np.triu_indices(8, 1)] == 0).all()
 
@@ -173,7 +179,9 @@ def test_layer_normalization(square: Callable[[Viewed], object]):
 
 
 def test_a_quantized_statistic_is_not_rounded():
-    """As quantizers leave it: pairs around the sum with epsilon and the last product, which a gain follows."""
+    """The model has QuantizeLinear and DequantizeLinear around the sum with epsilon and the last product, as quantizers
+    write it; a gain follows.
+    """
     net = Viewed(1, 6, 12)
     source = net.rounded(0.02, 100)
     net.add("Pow", net.constant(np.float32(2)))
@@ -222,7 +230,7 @@ def test_a_mean_and_a_tensor_of_another_row_are_no_normalization():
 
 
 def heads() -> Viewed:
-    """Rows as heads: (1, 4, 6, 8), in channels of one tensor."""
+    """A network whose rows are reshaped to heads, (1, 4, 6, 8), which are stored as channels of one tensor."""
     net = Viewed(1, 6, 32)
     net.rounded(0.02)
     net.reshaped(1, 6, 4, 8)
@@ -231,7 +239,7 @@ def heads() -> Viewed:
 
 
 def test_halves_of_heads_change_places():
-    """Rotary positions: a part is negated, and joined with the other along the last axis."""
+    """Rotary position embedding: one half is negated and concatenated with the other half along the last axis."""
     net = heads()
     whole = net.last
     high = net.cut(3, 4, 8)
@@ -249,7 +257,7 @@ def test_halves_of_heads_change_places():
 
 
 def test_few_heads_are_repeated_for_many():
-    """Grouped queries: Unsqueeze, Expand and Reshape move nothing; products read each group twice."""
+    """Grouped-query attention: Unsqueeze, Expand and Reshape move no data; the products read each group twice."""
     net = heads()
     many, few = net.last, net.cut(1, 0, 2)
     net.then("Unsqueeze", inputs=[few, net.constant(np.array([2]))])
@@ -287,7 +295,7 @@ def test_gelu_by_tanh_is_one_table():
 
 
 def test_a_guard_behind_a_masked_softmax_is_no_work():
-    """As attention is exported: where a row of shares is no number, since all of it was masked, they become 0."""
+    """Exported attention replaces NaN by 0 after the softmax, for rows that are masked completely."""
     plain = added(scores(0.03), np.triu(np.full((8, 8), LEAST), 1))
     guarded = scores(0.03)
     guarded.add("Add", guarded.constant(np.triu(np.full((8, 8), LEAST), 1).astype(np.float32)))

@@ -1,5 +1,6 @@
-"""Models with functions of their own, of old opsets, with ONNX Runtime's operators for integers of 16 and 4 bits, and
-models that cannot be divided: on every target, against ONNX Runtime."""
+"""Models with local functions, of old opsets, with ONNX Runtime's operators for 16-bit and 4-bit integers, and models
+that cannot be partitioned: on every target, compared with ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ QUANTIZED = """
 
 
 def model(text: str, **constants: np.ndarray) -> bytes:
-    """The bytes of a model written as text, with more initializers."""
+    """The bytes of a model in ONNX's text syntax, with `constants` as further initializers."""
     parsed = parser.parse_model(text)
     for name, array in constants.items():
         parsed.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -37,7 +38,7 @@ def model(text: str, **constants: np.ndarray) -> bytes:
 
 
 def feeds_of(content: bytes) -> dict[str, np.ndarray]:
-    """Seeded inputs."""
+    """Seeded random inputs of a model, by name."""
     rng, found = np.random.default_rng(3), {}
     for info in onnx.load_model_from_string(content).graph.input:
         kind = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
@@ -48,7 +49,9 @@ def feeds_of(content: bytes) -> dict[str, np.ndarray]:
 
 
 def check(content: bytes, *targets: str, steps: float = 0.0) -> None:
-    """Compares every target with ONNX Runtime; `steps` is what outputs may differ by."""
+    """Asserts that every target agrees with ONNX Runtime: within the absolute difference `steps` or, if it is 0, within
+    1e-5 of the largest value.
+    """
     feeds = feeds_of(content)
     expected = unoptimized(content, feeds)
     for target in targets:

@@ -1,4 +1,4 @@
-"""Transposed convolutions, resized images and normalizations of quantized networks: on every target, bit for bit."""
+"""Transposed convolutions, Resize and normalizations in quantized networks: equal on every target, bit for bit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MACHINES = {
 
 
 def resized(shape: tuple[int, ...], plane: tuple[int, int], mode: str, coordinates: str) -> Rounded:
-    """A convolution, a Resize and another one."""
+    """A network of a convolution, a Resize to `plane`, and another convolution."""
     net = Rounded(shape[0], 3, *shape[2:])
     net.product("Conv", (shape[1], 3, 1, 1), net.rounded(0.02))
     sizes = net.constant(np.array([*shape[:2], *plane]))
@@ -56,7 +56,7 @@ def resized(shape: tuple[int, ...], plane: tuple[int, int], mode: str, coordinat
 
 
 def normalized(channels: int) -> Rounded:
-    """A BatchNormalization of the input, and ReLU; one channel of factor 0, one of a tiny one."""
+    """A network of a BatchNormalization and a ReLU; one channel has the factor 0, another one the factor 1e-9."""
     net = Rounded(1, channels, 5, 6)
     net.rounded(0.02)
     scale, bias, mean = (net.rng.standard_normal(channels).astype(np.float32) for _ in range(3))
@@ -115,7 +115,9 @@ def test_every_target_computes_the_same(case: str) -> None:
 
 
 def gathered(seed: int) -> np.ndarray:
-    """Positions [images, rows, columns] of a (2, C, 6, 9) tensor: cuts, turns, windows, and what is in no order."""
+    """Source positions [images, rows, columns] in a (2, C, 6, 9) tensor (-1: pad), by seed 0 to 7: padded, rolled,
+    sliced, in windows, transposed, reversed, or in no order.
+    """
     plane = np.arange(2 * 6 * 9).reshape(2, 6, 9)
     padded = np.pad(plane, ((0, 0), (1, 2), (0, 3)), constant_values=-1)
     windows = plane.reshape(2, 2, 3, 3, 3).transpose(0, 1, 3, 2, 4).reshape(12, 9, 1)
@@ -181,7 +183,7 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
 
 
 def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None:
-    """All kernels of the series together take them in parts; one alone would keep them all."""
+    """The kernels of the series process the weight tiles in parts; one kernel would have to hold all of them."""
     b = builder(9)
     x = b.input(2, 24, 20, 30)
     y = b._append("swapped", Swap(positions=600), (x,), (2, 600, 24, 1), 0)

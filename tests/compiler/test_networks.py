@@ -1,4 +1,4 @@
-"""Networks nobody designed, on machines nobody designed: compiled, checked, run, and equal to the integer graph."""
+"""Random networks on random machines: compiled, checked, run, and equal to the integer graph."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ MACHINES: dict[str, Config] = {
 
 
 def sample(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Integer inputs of a graph, by the model's names."""
+    """Random integer inputs of a graph, by the model's names of inputs."""
     random = np.random.default_rng(seed)
     low = {"int8": -128, "uint8": 0}
     return {
@@ -106,7 +106,7 @@ def sample(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 
 
 def compiled(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
-    """The network compiled, verified after every pass, and free of findings of the static checker."""
+    """The network compiled, with the verifier after every pass; asserts that the static checker finds nothing."""
     result = compile_program(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     findings = check(config, result.program.instructions, result.program.image)
     assert findings == [], findings[0].message
@@ -114,7 +114,9 @@ def compiled(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
 
 
 def assert_right(graph: Graph, config: Config, virtual_threads: int = 2, reference: bool = False) -> Compiled:
-    """Every output, bit for bit, on the simulator or with `reference` on the plain-numpy machine."""
+    """Compiles a network and asserts that all outputs are right bit for bit, on the simulator or, with `reference`, on
+    the numpy model of the machine; returns the compiled network.
+    """
     result = compiled(graph, config, virtual_threads)
     inputs = sample(graph, 5)
     expected = interpret(result.graph, store_inputs(result.graph, inputs))
@@ -129,13 +131,15 @@ def assert_right(graph: Graph, config: Config, virtual_threads: int = 2, referen
 
 
 def digest(result: Compiled) -> str:
-    """Of everything that execution depends on."""
+    """SHA-256 of a program's instructions and memory image."""
     program = result.program
     return hashlib.sha256(program.instructions.tobytes() + program.image.tobytes()).hexdigest()
 
 
 def test_resnet18_on_machines_whose_instructions_have_256_bits():
-    """8x8 with vta's buffers, and 64x64 with a MiB in each scratchpad; neither fits 128 bits."""
+    """The machines are 8x8 with the buffers of `vta`, and 64x64 with 1 MiB in each scratchpad; their fields need more
+    than 128 bits.
+    """
     data = shipped("resnet18", "u8")
     large = dict.fromkeys(("inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes"), 1 << 20)
     fifos = dict.fromkeys(("load_fifo_bytes", "compute_fifo_bytes", "operand_fifo_bytes", "store_fifo_bytes"))
@@ -176,7 +180,7 @@ def test_any_network_on_any_machine(network_seed, machine_seed, virtual_threads)
 
 
 def assert_helpful(error: CompileError, config: str) -> None:
-    """A refusal names the node, the limit and the configuration."""
+    """Asserts that a refusal names the node, the exceeded limit and the configuration."""
     message = str(error)
     assert message.startswith("node "), message
     assert "no tile is small enough for the " in message, message
@@ -265,7 +269,9 @@ CORNERS: dict[str, Build] = {
 
 
 def corner_cases():
-    """Every corner on the smallest machine and on one of the others in turn; the rest is for the campaign."""
+    """Yields (corner-case network, machine): every network on the smallest machine and on one other machine; further
+    combinations only in campaigns.
+    """
     others = ("vta", "8x32", "16x4")
     for number, name in enumerate(CORNERS):
         for machine_name in ("tiny", *others):
@@ -303,7 +309,7 @@ def test_corners_that_depend_on_the_machine(name, machine_name):
 
 @pytest.mark.parametrize("machine_name", ["vta", "batch4"])
 def test_several_inputs_and_outputs(machine_name):
-    """An output that others read, one given twice, and an input that is an output as well."""
+    """Includes an output that other nodes read, an output listed twice, and an input that is also an output."""
     b = builder(11)
     first, second = b.input(2, 3, 8, 9), b.input(2, 20, 4, 4)
     one = b.convolution(first, 20, (3, 3), (2, 2), (1, 0, 1, 0))
@@ -339,13 +345,15 @@ SHORT_ROWS = {
     for block in (4, 8, 16, 32)
     for batch in (1, 2)
 }
-"""Machines whose inputs hold a part of a row of patches, and whose accumulators several blocks of filters."""
+"""Machines whose input buffer holds only a part of a row of patches, and whose accumulators hold several blocks of
+filters.
+"""
 
 
 def pool_behind(
     b: NetworkBuilder, filters: int, plane: Pair, kernel: Pair, strides: Pair, pads: Pads
 ) -> Graph:
-    """A 3x3 convolution of two images, `plane` its output, and a max-pool."""
+    """A graph of a 3x3 convolution of two images on `plane`, followed by a max-pool."""
     image = b.input(2, 3, *plane)
     return b.graph(
         b.max_pool(b.convolution(image, filters, (3, 3), pads=(1, 1, 1, 1)), kernel, strides, pads)
@@ -368,7 +376,7 @@ def took_the_pool(result: Compiled) -> bool:
     ),
 )
 def test_a_pool_over_rows_in_uneven_pieces(machine_name, virtual_threads):
-    """Filled up, the last piece of a row would reach into the next block of filters."""
+    """If the last, shorter piece of a row were filled up, it would overlap the next block of filters."""
     config = SHORT_ROWS[machine_name]
     graph = pool_behind(builder(4), 2 * config.block_out, (6, 31), (3, 3), (2, 1), (1, 0, 0, 0))
     assert took_the_pool(assert_right(graph, config, virtual_threads))

@@ -1,4 +1,4 @@
-"""Nodes of several kernels get the copies of buffers with which they take the fewest cycles, exactly."""
+"""Nodes of several kernels get the numbers of buffer copies that take the fewest cycles, computed exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vdla.isa.config import load_config
 
 
 def network(operator: str, shape: tuple[int, ...], *weights: tuple[int, ...], **attributes) -> bytes:
-    """A quantized model of one node between a pair of QuantizeLinear and DequantizeLinear on each side."""
+    """The bytes of a model of one node whose input and output are quantized (QDQ); `weights`: shapes of the weights."""
     rng = np.random.default_rng(0)
     constants = {"step": np.float32(0.02), "zero": np.uint8(120), "out": np.float32(0.05)}
     constants |= {"own": np.float32(0.01), "none": np.int8(0)}
@@ -80,7 +80,7 @@ def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
 
 @pytest.mark.parametrize(("name", "gain"), [("phases", 1.2), ("borders", 1.05)])
 def test_small_nodes_gain(name, gain, monkeypatch):
-    """1,419 to 1,123 cycles, and 4,531 to 4,256, with the weights of the report."""
+    """On the nodes of the original report, with its weights, 1,419 cycles became 1,123, and 4,531 became 4,256."""
     config = load_config("vta")
     cycles = run(compile_program(CASES[name], config), {}, data=False).simulation.cycles
     monkeypatch.setattr(node_points, "measured_points", lambda *_: {})

@@ -1,4 +1,4 @@
-"""Small float graphs of odd shapes and constants on a processor, against ONNX Runtime."""
+"""Small float graphs of unusual shapes and constants on a CPU, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NODES = {
         {"c": floats(2, 2), "k": floats(2)},
     ),
 }  # fmt: skip
-"""Nodes as texts, shapes of inputs, constants."""
+"""Cases by name: nodes as texts "OPERATOR INPUTS -> OUTPUTS", shapes of the inputs, and constants."""
 
 
 @pytest.mark.parametrize("name", NODES)

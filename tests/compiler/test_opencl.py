@@ -1,4 +1,4 @@
-"""OpenCL on POCL, which runs kernels on the processor: operators, scheduled programs, networks, files, refusals."""
+"""OpenCL on POCL, which runs kernels on the CPU: operators, scheduled programs, networks, files, refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vdla.compiler.runtime.opencl_device import UNKNOWN_PROCESSOR, open_device
 from vdla.compiler.te.functions import FUNCTIONS
 
 CONVOLUTIONS = ("D2",)
-"""Beside the operators and those of the networks: a depthwise one."""
+"""Convolutions tested in addition to the cases of operators and to networks: a depthwise one."""
 TWICE = (
     "sigmoid",
     "exp",
@@ -47,14 +47,18 @@ TWICE = (
     "reduce_sum",
     "lstm_both_ways",
 )
-"""Of families that others are of, too: POCL takes its time to compile."""
+"""Cases of operators that are left out, because others with the same kind of kernel are tested and POCL compiles
+slowly.
+"""
 QUICKLY = "POCL_EXTRA_BUILD_FLAGS"
-"""The variable with options for POCL's compiler, which takes half of the time if it does not optimize."""
+"""Environment variable with options for POCL's compiler, which takes half as long without optimization."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory):
-    """POCL keeps compiled kernels, and so does `vdla`. On a processor that is newer than POCL no kernel compiles."""
+    """Gives all tests an empty cache, since POCL and `vdla` cache compiled kernels. Skips them if the processor is
+    newer than POCL, which then compiles no kernel.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         if not os.environ.get(CAMPAIGN):
@@ -91,7 +95,7 @@ SCHEDULED = sorted(CASES.keys() - {"halves", "whole-blocks"})
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_scheduled_programs(name: str):
-    """Local memory, copies that run ahead elsewhere, vectors, trees of sums, and loops of the host."""
+    """Covers local memory, programs with asynchronous copies, vectors, tree reductions, and loops on the host."""
     program = CASES[name]()
     rng = np.random.default_rng(7)
     arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in program.parameters}
@@ -116,7 +120,7 @@ def test_expressions_without_a_schedule():
 @settings(max_examples=1, phases=[Phase.generate], deadline=None)
 @given(st.data())
 def test_random_expressions_of_every_type(data):
-    """Bit for bit, sums that leave their type included, and whatever an optimizer makes of them."""
+    """Results must be bit-equal, also if sums overflow their type, and with any compiler optimization."""
     body = []
     for dtype in TYPES:
         to = Buffer(name=f"out_{dtype.value}", shape=(SIZE, 3), dtype=dtype)
@@ -177,7 +181,7 @@ def test_commands(vdla, tmp_path: Path):  # the command, not the module
 
 
 def test_a_layer_is_tuned(vdla, tmp_path: Path):
-    """Candidates are compiled, checked and timed in processes of their own; a network then takes the best."""
+    """Candidates are compiled, checked and timed in other processes; a network then uses the best one."""
     net = FloatNetwork(4, 24)
     net.add("MatMul", inputs=["x", net.constant(np.ones((24, 40), np.float32))])
     net.shape = (4, 40)
@@ -196,7 +200,7 @@ def test_a_layer_is_tuned(vdla, tmp_path: Path):
 
 
 def test_kernels_that_do_not_compile():
-    """The compiler's own words are in the message."""
+    """The error message contains the output of the OpenCL compiler."""
     with (
         open_device() as device,
         pytest.raises(DeviceError, match=r"do not compile: .*undeclared identifier"),

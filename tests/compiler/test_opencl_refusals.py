@@ -1,4 +1,4 @@
-"""What OpenCL refuses and how it says so, on any machine, whether its platform compiles kernels or not."""
+"""Refusals of OpenCL and their messages, on any computer, with or without an OpenCL platform."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def test_what_it_has_not_is_refused(name: str, message: str):
 
 @pytest.mark.parametrize("name", ["lstm", "dense_row", "transposed_convolution"])
 def test_the_least_limits_are_enough(name: str, tmp_path: Path):
-    """Of devices that allow the fewest work-items and little local memory, whatever their kind."""
+    """Compiles for an OpenCL target with few work-items in a group (256) and little local memory (16 KiB); no device is
+    needed.
+    """
     (case,) = (case for case in operator_cases() if case.name == name)
     target = "opencl -threads=256 -local-bytes=16384"
     compiler = kernel_backend(target).compiler(CompileOptions(target=target))

@@ -1,4 +1,6 @@
-"""Operators at edge values and in rare forms, on processors and emulated GPUs, against numpy and ONNX's reference."""
+"""Operators at extreme values and in rare forms, on CPUs and emulated GPUs, compared with numpy and ONNX's reference
+implementation.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,7 @@ def test_pads_that_leave_nothing_are_refused() -> None:
 
 
 def gathered(data: np.ndarray, indices: np.ndarray, axis: int) -> onnx.ModelProto:
-    """x plus what GatherElements finds in constants."""
+    """A model of x plus a GatherElements of constants."""
     graph = helper.make_graph(
         [
             helper.make_node("GatherElements", ["d", "i"], ["g"], "gather", axis=axis),

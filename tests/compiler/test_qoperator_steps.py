@@ -1,4 +1,6 @@
-"""Models in QOperator form as ONNX Runtime's quantizer writes them, with float operators between: on every target."""
+"""Models in QOperator form from ONNX Runtime's quantizer, with float operators between quantized ones: on
+every target.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ SHAPE = (1, 3, 8, 8)
 
 
 def gates(*, between: str | None = None, opset: int = 17) -> FloatNetwork:
-    """Convolutions, a gate, a leaky branch, what is joined and resized; `between` is an operator that stays float."""
+    """A network of convolutions, a Sigmoid and a LeakyRelu branch that are concatenated and resized; `between`: an
+    operator that stays float in the second branch.
+    """
     net = FloatNetwork(*SHAPE, opset=opset)
     net.convolution(12, (3, 3), pads=[1] * 4)
     x = net.add("Sigmoid")
@@ -115,7 +119,7 @@ def test_steps_are_what_onnxruntime_computes(tmp_path: Path) -> None:
 def test_a_refusal_names_the_node_of_the_file(
     operator: str, shape: tuple[int, ...], weight: tuple[int, ...]
 ) -> None:
-    """Not the step of the node that is refused."""
+    """The message names the node of the file, not the internal step that is refused."""
     net = FloatNetwork(*shape, opset=17)
     grid = [net.constant(np.float32(0.05)), net.constant(np.uint8(0))]
     integers = net.constant(np.full(weight, -128, np.int8))

@@ -1,5 +1,6 @@
-"""Operators that become others when a model is imported, in the forms that their templates do not take: against ONNX
-Runtime as the model is written."""
+"""Operators that the importer replaces by others, in forms that the templates of these do not support directly:
+compared with ONNX Runtime on the original model.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +126,9 @@ CONSTANTS["one"] = np.int64(1)
 
 
 def model(given: str, body: str, opset: int = 20) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model with the constants that it names, the shapes of its outputs as ONNX Runtime computes them, and inputs."""
+    """A model in ONNX's text syntax with the input declaration `given` and the nodes `body`, the constants of CONSTANTS
+    that it names, and random inputs.
+    """
     body = body.replace("none0", "")
     text = f'<ir_version: 9, opset_import: ["" : {opset}]> net ({given}) => (y) {{ {body} }}'
     parsed = parser.parse_model(text)

@@ -1,4 +1,6 @@
-"""GridSample, Resize and dilated pools in every mode, held to ONNX Runtime and to ONNX's reference implementation."""
+"""GridSample, Resize and dilated pools in every mode, compared with ONNX Runtime and ONNX's reference
+implementation.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def test_any_two_axes_are_resized(mode: str, sizes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("operator", ["AveragePool", "MaxPool", "LpPool"])
 def test_dilated_pools_pad_what_their_windows_lack(operator: str, mode: str) -> None:
-    """ONNX's page counts the dilation in `auto_pad`. ONNX Runtime does not, so it gets the pads."""
+    """By ONNX's specification `auto_pad` takes the dilation into account. ONNX Runtime ignores it, so it gets explicit
+    pads.
+    """
     x = np.random.default_rng(4).standard_normal((2, 3, 6, 7)).astype(np.float32)
     window: dict[str, Any] = {"kernel_shape": [2, 3], "strides": [1, 2], "dilations": [2, 2]}
     if operator == "AveragePool":

@@ -1,4 +1,6 @@
-"""Int8 networks as ONNX Runtime saves them at its default level: channels last, pools in blocks, fused operators."""
+"""Int8 networks as ONNX Runtime saves them after its default optimization: channels last, pools in blocks, fused
+operators.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ TARGETS = ("llvm", "vdla", "vdla,llvm")
 
 
 def pools() -> FloatNetwork:
-    """Pools of every kind, a sum, what is joined, resized and padded."""
+    """A network of pools of every kind, an addition, a concatenation, a Resize and pads."""
     net = FloatNetwork(1, 3, 13, 12)
     net.convolution(16, (3, 3), pads=[1] * 4)
     net.add("Relu")
@@ -53,7 +55,7 @@ def pools() -> FloatNetwork:
 
 
 def line() -> FloatNetwork:
-    """One dimension."""
+    """A network with one spatial dimension: convolutions, max-pools, and a global average pool."""
     net = FloatNetwork(1, 8, 30)
     for filters in (16, 12):
         net.add("Conv", net.weights(filters, net.shape[1], 3, deviation=0.2))
@@ -101,8 +103,9 @@ def test_saved_networks_compute_what_the_originals_do(
 def channels_last(
     operator: str, *rest: Any, shape: tuple[int, ...] = (1, 7, 9, 8), **attributes: Any
 ) -> bytes:
-    """A model of an operator on uint8 (N, ..., C), between QuantizeLinear and DequantizeLinear; `rest` are constants
-    behind its data (and their scale and zero point)."""
+    """The bytes of a model of one of ONNX Runtime's operators on uint8 (N, ..., C), between QuantizeLinear and
+    DequantizeLinear. `rest`: constant inputs after the data and their scale and zero point.
+    """
     grid = {"s": np.float32(0.02), "z": np.uint8(120), "t": np.float32(0.03), "u": np.uint8(100)}
     constants = {**grid, **{f"c{number}": np.asarray(array) for number, array in enumerate(rest)}}
     own = operator != "NhwcMaxPool"

@@ -1,4 +1,6 @@
-"""Single operators on this processor against ONNX Runtime or ONNX's reference, and what is known only at run time."""
+"""Single operators on a CPU, compared with ONNX Runtime or ONNX's reference implementation, also with parameters known
+only at run time.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
     "nothing": ("ReduceSum", [X[:, :0]], {"keepdims": 0}, {"axes": np.array([1])}),
 }
 BY_REFERENCE = {"shift", "scatter_nd", "scatter", "nothing"}
-"""What ONNX Runtime has no kernel for, or another opinion on."""
+"""Cases that are compared with ONNX's reference implementation: ONNX Runtime has no kernel for them, or computes
+something else.
+"""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -172,7 +176,9 @@ def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.Monke
 
 
 def test_an_even_number_of_neighbours() -> None:
-    """The channel and the one behind it: ONNX Runtime has no kernel, and ONNX's reference sums too few channels."""
+    """LRN over an even number of channels: ONNX Runtime has no kernel, and ONNX's reference implementation sums too few
+    channels.
+    """
     attributes = {"size": 2, "alpha": 0.7, "beta": 0.6, "bias": 1.3}
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, CUBE.shape) for name in ("x", "y")]
     graph = helper.make_graph(
@@ -186,7 +192,7 @@ def test_an_even_number_of_neighbours() -> None:
 
 
 def test_turns_of_a_body() -> None:
-    """A Scan backwards with a state, whose body reads a name from around it."""
+    """A backward Scan with a state, whose body reads a tensor from outside the body."""
     inner = helper.make_graph(
         [
             helper.make_node("Mul", ["step", "factor"], ["scaled"]),
@@ -244,7 +250,9 @@ def test_an_input_that_decides_shapes_is_given_when_it_is_compiled() -> None:
 
 
 def test_integers_are_divided_by_nothing() -> None:
-    """Quotients toward zero; by 0 they are 0, and the least number by -1 is itself: neither stops the process."""
+    """Integer quotients truncate towards zero; a quotient by 0 is 0, and the least integer divided by -1 is itself.
+    Neither may crash the process.
+    """
     ends = [
         helper.make_tensor_value_info(name, onnx.TensorProto.INT32, (5,)) for name in ("x", "d", "y", "r")
     ]

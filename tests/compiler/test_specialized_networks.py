@@ -1,4 +1,4 @@
-"""Networks some of whose inputs decide shapes: compiled for the values that arrive."""
+"""Networks with inputs that determine shapes: compiled for the values that arrive at run time."""
 
 from __future__ import annotations
 

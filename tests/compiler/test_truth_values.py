@@ -1,4 +1,4 @@
-"""Truth values in float networks, as attention masks use them, on processors and emulated GPUs, like ONNX Runtime."""
+"""Booleans in float networks, as in attention masks, on CPUs and emulated GPUs: the same results as ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ X = np.array([[-2.0, -0.0, 0.0, 1.5], [np.nan, np.inf, -np.inf, 3.0], [1.5, 0.25
 
 
 class Net:
-    """Nodes one after the other; each takes names, and arrays as constants."""
+    """A model under construction. `add` adds a node whose operands are names of tensors, or arrays that become
+    constants.
+    """
 
     def __init__(self, **inputs: tuple[int, ...]) -> None:
         self.inputs = inputs
@@ -119,7 +121,7 @@ def test_gathered_by_several_indices(depth: int) -> None:
 
 
 def test_a_mask_of_attention() -> None:
-    """As exporters write it: a row that sees nothing is NaN behind the softmax, and then 0."""
+    """As exported: a row that is masked completely is NaN after the softmax, and is then replaced by 0."""
     net = Net(scores=(2, 1, 3, 3), mask=(2, 3))
     seen = net.add("Cast", "mask", to=BOOL)
     batch, key = np.meshgrid(np.arange(2), np.arange(3), indexing="ij")

@@ -1,4 +1,6 @@
-"""Networks with tensors of integers and truth values, and operators that ONNX defines by others, on this processor."""
+"""Networks with integer and boolean tensors, and operators that ONNX defines as functions of others, on this
+processor.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def model(
     outputs: dict[str, np.ndarray],
     **constants: Any,
 ):
-    """A model of opset 23; `outputs` are arrays of their types and shapes."""
+    """A model of opset 23; `outputs`: arrays that have the types and shapes of its outputs."""
     to = helper.np_dtype_to_tensor_dtype
     graph = helper.make_graph(
         nodes,
@@ -36,7 +38,7 @@ def model(
 
 
 def check(made: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> None:
-    """The outputs are ONNX Runtime's, types included: on this processor, and as the CUDA backend's code has it."""
+    """Asserts that outputs and their types equal ONNX Runtime's, on this processor and for an emulated GPU."""
     session = onnxruntime.InferenceSession(made.SerializeToString())
     expected = [np.asarray(value) for value in session.run(None, inputs)]
     for network in (

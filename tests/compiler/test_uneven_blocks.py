@@ -1,4 +1,6 @@
-"""Blocks of several vectors, the last of which hold no channels: these are not multiplied, stored or, alone, read."""
+"""Channel blocks of several vectors, the last of which contain no channels: these vectors are not multiplied and not
+stored and, if their block is the only one, not read.
+"""
 
 import itertools
 from dataclasses import replace
@@ -30,7 +32,9 @@ CHAINED = {config.name: replace(config, chain_buffer_bytes=1 << 14) for config i
 
 
 def network(channels: int, filters: int) -> Graph:
-    """A first layer, an expansion, a depthwise layer, and a projection that adds the first layer's outputs."""
+    """A graph of a first convolution, an inverted bottleneck (expansion, depthwise convolution, projection), and the
+    addition of both.
+    """
     b = builder(3)
     pads = (1, 1, 1, 1)
     first = b.convolution(b.input(1, 3, 12, 10), channels, (3, 3), (1, 1), pads)
@@ -40,7 +44,7 @@ def network(channels: int, filters: int) -> Graph:
 
 
 def gemm_cycles(compiled: Compiled) -> int:
-    """Cycles in which the array multiplies."""
+    """Simulated cycles in which the array multiplies."""
     program = compiled.program
     return (
         simulate(program.config, program.instructions, program.image, data=False)
@@ -71,7 +75,7 @@ def test_networks_of_uneven_blocks(sizes, name, chained):
 
 
 def test_the_array_multiplies_what_holds_channels():
-    """1x1 of 36 channels: 9 vectors of 4, and three blocks of 16 lanes."""
+    """A 1x1 convolution of 36 channels: 9 vectors of 4 inputs, and three blocks of 16 lanes."""
     b = builder(5)
     graph = b.graph(b.convolution(b.input(1, 36, 8, 8), 20, (1, 1)))
     assert gemm_cycles(assert_right(graph, TALL)) == 64 * 3 * 5

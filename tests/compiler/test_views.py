@@ -1,4 +1,6 @@
-"""Transposed, cut and joined tensors of three and four dimensions: views while they can be, moves where they must."""
+"""Transposed, sliced and concatenated tensors of three and four dimensions on the accelerator: views where possible,
+otherwise moves of data.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MOVES = (Channels, Positions, Swap)
 
 
 class Viewed(Rounded):
-    """Every step is rounded to one grid, as ONNX Runtime quantizes moves."""
+    """A network in which the result of every node is quantized with one scale and zero point, as ONNX Runtime quantizes
+    movement of data.
+    """
 
     def then(self, operator: str, *others, inputs: list[str] | None = None, **attributes) -> str:
         self.add(
@@ -46,7 +50,9 @@ class Viewed(Rounded):
         return self.then("Reshape", np.array(shape))
 
     def rows(self, depth: int, columns: int, *, bias: bool = True) -> str:
-        """A product of each row with weights, and a bias that is added as quantizers write it."""
+        """Adds a product of each row with weights [depth, columns] and, with `bias`, a bias as quantizers write it;
+        returns the name of the result.
+        """
         out = self.product("MatMul", (depth, columns), self.last)
         if bias:
             values = self.rng.integers(0, 256, columns).astype(np.uint8)
@@ -60,7 +66,7 @@ class Viewed(Rounded):
 
 
 def channels_last() -> Viewed:
-    """ConvNeXt's: a plane with its channels last, a product of each position, a factor for each channel, a sum."""
+    """A block as in ConvNeXt: channels last, products at each position, a factor for each channel, an addition."""
     net = Viewed(1, 4, 3, 5)
     first = net.product("Conv", (9, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)
@@ -78,7 +84,9 @@ def channels_last() -> Viewed:
 
 
 def patches() -> Viewed:
-    """ViT's: patches as rows behind a token, a number for each, heads apart and together again, the token alone."""
+    """A network as ViT: patches become rows after a class token, then heads are separated and merged again, and the
+    token's row is the output.
+    """
     net = Viewed(2, 3, 4, 4)
     net.product("Conv", (8, 3, 2, 2), net.rounded(0.02), strides=[2, 2])
     net.reshaped(2, 8, 4)
@@ -100,7 +108,9 @@ def patches() -> Viewed:
 
 
 def mixed() -> Viewed:
-    """Mixer's: a product over rows between products over channels, a sum with what came before, the mean of rows."""
+    """A block as in MLP-Mixer: products over rows, an addition of the input, a product over channels, the mean
+    of rows.
+    """
     net = Viewed(1, 7, 6)
     before = net.rounded(0.02)
     net.moved(0, 2, 1)
@@ -117,7 +127,7 @@ def mixed() -> Viewed:
 
 
 def windows() -> Viewed:
-    """Swin's: rows and columns padded, turned, in windows, and all back; neighbours as channels of one place."""
+    """Steps of Swin: pads, a cyclic shift, windows and back, and neighbouring positions merged into channels."""
     net = Viewed(1, 4, 3, 5)
     net.product("Conv", (6, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)
@@ -145,7 +155,9 @@ def windows() -> Viewed:
 
 
 def padded() -> Viewed:
-    """Rows and columns of zeros of which a function is no zero, nor a clamp, in front of a product of each place."""
+    """A network in which zero pads pass through a Sigmoid or a Clip, which change the zeros, before a product at each
+    position.
+    """
     net = Viewed(1, 4, 3, 5)
     net.product("Conv", (6, 4, 1, 1), net.rounded(0.02))
     net.moved(0, 2, 3, 1)
@@ -163,7 +175,7 @@ def padded() -> Viewed:
 
 
 def space() -> Viewed:
-    """Super-resolution's: channels as neighbouring positions and back, borders that repeat what is there."""
+    """A super-resolution network: DepthToSpace and SpaceToDepth, and pads that reflect or repeat the border."""
     net = Viewed(2, 4, 3, 5)
     net.product("Conv", (16, 4, 1, 1), net.rounded(0.02))
     net.then("DepthToSpace", blocksize=2, mode="CRD")

@@ -1,4 +1,6 @@
-"""Docstrings name the thing that they describe, and every file says its purpose (CONTRIBUTING.md, "Words")."""
+"""Rules for docstrings (CONTRIBUTING.md, "Words"): they begin with the thing that they describe, and every file has
+one.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ FOLDERS = (
     "notebooks",
 )
 STANDS_FOR_A_NOUN = ("What", "Those", "Of", "In the", "That", "These", "Such")
-"""First words that send a reader elsewhere for the noun."""
+"""First words that stand for a noun given elsewhere, with which a docstring must not begin."""
 Node = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
 def docstrings(path: Path) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """The module's docstring, and the line and the text of each docstring of modules, classes, functions and assigned
-    names in a file. Each file is parsed once for all tests.
+    """The module's docstring, and (line, text) of every docstring in a file: of modules, classes, functions and
+    assigned names. Each file is parsed once for all tests.
     """
     module = ast.parse(path.read_text(encoding="utf-8"))
     return ast.get_docstring(module), tuple(_docstrings(module))
@@ -54,7 +56,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def offenders(paths: list[Path]) -> list[str]:
-    """Files and lines of docstrings that begin otherwise; a question may begin with "What"."""
+    """A line of text for each docstring that begins with one of STANDS_FOR_A_NOUN; questions are allowed."""
     return [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in paths

@@ -1,4 +1,4 @@
-"""The glossary names modules and pages that exist, and its terms stand in order."""
+"""The glossary: its modules and pages exist, and its terms are sorted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of supported operators is that of the importers' tables."""
+"""The page of supported operators agrees with the importers' tables."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from operator_page import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`python tests/helpers/operator_page.py` writes it."""
+    """If it is not, `python tests/helpers/operator_page.py` rewrites the page."""
     assert PAGE.read_text(encoding="utf-8") == page()

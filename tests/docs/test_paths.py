@@ -1,4 +1,4 @@
-"""Every file that a page names by its path is there."""
+"""Every file that a Markdown page names by its path exists."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|toml|json|cpp|sh|csv|ipynb))(?:::\w+)?`")
 MADE = ("build/",)
-"""Folders that commands of the pages make."""
+"""Prefixes of paths that need not exist, because commands of the pages create them."""
 
 
 def pages() -> list[str]:
-    """All pages but the history, which names files of its time."""
+    """Paths of all Markdown pages except CHANGELOG.md, which names files that no longer exist."""
     found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
     others = {"build", "vdla"}
     listed = [path for path in found if path.parts[0] not in others and not path.parts[0].startswith(".")]
@@ -23,7 +23,7 @@ def pages() -> list[str]:
 
 @pytest.mark.parametrize("page", pages())
 def test_paths_exist(page: str) -> None:
-    """Paths begin at the repository's root, at the page, or at the compiler or codesign."""
+    """A path may be relative to the repository's root, to the page, to compiler/ or to codesign/."""
     text = (ROOT / page).read_text(encoding="utf-8")
     bases = (ROOT, (ROOT / page).parent, ROOT / "compiler", ROOT / "codesign")
     named = {path for path in PATH.findall(text) if not path.startswith(MADE)}

@@ -1,4 +1,6 @@
-"""The site builds without network and without a warning, and every page of the repository is in it."""
+"""The documentation site builds without network access and without warnings, and contains every page of the
+repository.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import vdla
 
 ROOT = Path(__file__).parents[2]
 NOT_ON_THE_SITE = {"README.md"}
-"""What a repository shows of itself; docs/index.md is the site's first page."""
+"""Pages that the site leaves out: README.md is for the repository's front page; the site begins with docs/index.md."""
 # As `python -m sphinx`, with fewer collections of garbage: a tenth of the time.
 BUILD = """
 import gc, sys

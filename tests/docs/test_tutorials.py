@@ -1,4 +1,4 @@
-"""Every block of code in docs/tutorials runs, and prints what the page shows."""
+"""Every block of code in docs/tutorials runs, and prints the output that the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations that contradict themselves: each is refused in one line that says why and what to change."""
+"""Inconsistent configurations: each is refused in one line that states the reason and the change to make."""
 
 from pathlib import Path
 

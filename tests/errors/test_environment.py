@@ -1,4 +1,6 @@
-"""What surrounds the program: a missing extra, an interruption. Streams and signals have files of their own."""
+"""Errors from the environment: a missing extra, an interruption. Streams and signals are tested in test_streams.py and
+test_interrupts.py.
+"""
 
 import builtins
 import signal

@@ -1,4 +1,4 @@
-"""Models that ask for more than a machine has: refused by node, tensor and bytes, before anything is made of them."""
+"""Models that need more than a computer has: refused with node, tensor and bytes, before anything is allocated."""
 
 import gc
 import json
@@ -25,7 +25,9 @@ from vdla.compiler.te.ops.movement import Run, pad_runs
 from vdla.util import machine_memory
 
 MOST_SECONDS = 0.1
-"""Of processor time that a refusal may take: the longest takes 0.006, and what computes on such sizes does not end."""
+"""Processor time in seconds that a refusal may take. The slowest takes 0.006 s; computing on tensors of these sizes
+would never end.
+"""
 FLOAT = TensorProto.FLOAT
 OP = helper.make_node
 RUN = ("run", "--device", "cpu")
@@ -33,7 +35,9 @@ SIZES = (2**31, 2**32, 2**40, 2**62)
 
 
 def model(nodes: Sequence[onnx.NodeProto], shape: Sequence[int], rank: int, **constants: object) -> bytes:
-    """`nodes` from the input x to the output y, of `rank` dimensions that nobody tells; constants by name."""
+    """The bytes of a model of `nodes` from the input x to the output y, which has `rank` symbolic dimensions;
+    `constants` by name.
+    """
     graph = helper.make_graph(
         nodes,
         "net",
@@ -46,7 +50,9 @@ def model(nodes: Sequence[onnx.NodeProto], shape: Sequence[int], rank: int, **co
 
 
 def beside(*nodes: onnx.NodeProto, **constants: object) -> bytes:
-    """A constant that `nodes` make as c, its mean added to an input of four numbers."""
+    """The bytes of a model in which `nodes` compute c from constants, and the mean of c is added to an input of four
+    numbers.
+    """
     ends = [OP("ReduceMean", ["c"], ["mean"], keepdims=0), OP("Add", ["x", "mean"], ["y"])]
     return model([*nodes, *ends], [1, 4], 2, **constants)
 
@@ -56,7 +62,7 @@ FOUR = np.ones((1, 4), np.float32)
 
 
 def models(size: int) -> Mapping[str, tuple[bytes, str]]:
-    """Models by name that reach for `size`, each with what the refusal names."""
+    """By name: a model with a tensor, pad or other quantity of `size`, and the text that the refusal must contain."""
     conv, pool = ("Conv", ["x", "w"], ["y"], "big"), ("MaxPool", ["x"], ["y"], "big")
     image = [1, 1, 4, 4]
     return {
@@ -151,7 +157,9 @@ def models(size: int) -> Mapping[str, tuple[bytes, str]]:
 
 
 def refusal(vdla: Any, *arguments: str | Path) -> str:
-    """The one line of a command that is refused; the second time, when all modules are imported, in MOST_SECONDS."""
+    """The error line of a refused command. Runs the command twice and asserts that the second run, with all modules
+    imported, takes less than MOST_SECONDS.
+    """
     vdla(*arguments).message()
     gc.disable()  # what other tests left is not this one's time
     try:

@@ -1,4 +1,4 @@
-"""Signals at the worst moments: one line, the exit code of the signal, nothing left behind."""
+"""Signals at unfavourable moments: one line, the exit code of the signal, and no files left behind."""
 
 import contextlib
 import os
@@ -25,7 +25,9 @@ sys.argv = ["vdla", "config", "tiny"]
 
 
 def interrupted_at_import(module: str, number: int, end: str = "main()") -> subprocess.CompletedProcess[str]:
-    """`vdla config tiny`, which gets a signal as it begins to import a module."""
+    """The result of `vdla config tiny` in a process that gets signal `number` when it begins to import `module`; `end`:
+    the code that is run after the import hook is installed.
+    """
     return subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=module, number=int(number)) + end],
         capture_output=True,

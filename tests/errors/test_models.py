@@ -1,4 +1,4 @@
-"""Models that cannot run: one line with file, node and way out; nothing written."""
+"""Models that cannot run: one line with file, node and advice; no files are written."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def refused(vdla, folder: Path, model: bytes, *options: str) -> str:
 
 
 def quantized(nodes: list[onnx.NodeProto], shape: list[int | str], out_shape: list[int]) -> bytes:
-    """A model in which `nodes` turn tensor `x` (dequantized) into `y`, which is quantized and dequantized."""
+    """The bytes of a model in which `nodes` compute `y` from `x`; input and output are quantized and dequantized."""
     scale = numpy_helper.from_array(np.float32(0.1), "scale")
     zero = numpy_helper.from_array(np.uint8(128), "zero")
     parameters = ["scale", "zero"]

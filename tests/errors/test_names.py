@@ -1,4 +1,6 @@
-"""Names in models, files and configurations may be any text: none of it steers the terminal or is lost."""
+"""Any text is allowed as a name in models, files and configurations: no name sends control sequences to the terminal,
+and none is lost.
+"""
 
 import re
 import subprocess
@@ -26,12 +28,12 @@ from vdla.util.printable import printable
 EVIL = "[/x][bold]\n\x1b[31m\r\x07\u202e$\\frac{ :smile: 中 "
 SHOWN = r"[/x][bold]\n\x1b[31m\r\x07\u202e$\frac{ :smile: 中 "
 FILE = "[bold]a\n\x1b[31m$"
-"""Of a name that a file system takes."""
+"""A name with control characters and markup that the file system accepts."""
 UNPRINTABLE = re.compile(r"[^\n\x20-\x7e\xa1-\u2027\u2030-\ud7ff\ue000-\uffff]")
 
 
 def renamed(name: str) -> onnx.ModelProto:
-    """A shipped model, all of whose names are evil."""
+    """A shipped model, each of whose names begins with control characters and markup (EVIL)."""
     model = build(name)
     graph = model.graph
     for node in graph.node:
@@ -53,7 +55,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_plain(text: str) -> None:
-    """Nothing but printable letters in lines."""
+    """Asserts that a text has only printable characters and line ends."""
     assert not (found := UNPRINTABLE.search(text)), (found, text)
 
 

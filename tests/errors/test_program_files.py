@@ -1,4 +1,4 @@
-"""Files that are no program, or half of one."""
+"""Program files that are invalid or truncated."""
 
 from pathlib import Path
 

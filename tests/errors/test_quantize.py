@@ -1,4 +1,4 @@
-"""What cannot be quantized: one line with file, name and way out; nothing written."""
+"""Models and calibration data that cannot be quantized: one line with file, name and advice; no files are written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ def dense(
     opset: int = 17,
     nodes: tuple[onnx.NodeProto, ...] = (),
 ) -> bytes:
-    """A dense layer of two outputs, or other nodes, behind the input `x`."""
+    """The bytes of a model with input `x` and a dense layer of two outputs, or the given `nodes`."""
     weight = np.ones((4, 2), np.float32) if weight is None else weight
     graph = helper.make_graph(
         list(nodes) or [helper.make_node("Gemm", ["x", "w"], ["y"], "fc")],

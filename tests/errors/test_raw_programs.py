@@ -1,4 +1,4 @@
-"""Raw programs that cannot be right: `vdla sim` names file and instruction, exits 2 or 3, and writes nothing."""
+"""Invalid raw programs: `vdla sim` names file and instruction, exits with code 2 or 3, and writes no files."""
 
 from pathlib import Path
 

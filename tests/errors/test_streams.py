@@ -1,4 +1,6 @@
-"""Standard streams that are full, closed or without a reader: no traceback, and no success where a result is lost."""
+"""Standard streams that are full, closed or without a reader: no traceback, and a non-zero exit code if a result is
+lost.
+"""
 
 import errno
 import os

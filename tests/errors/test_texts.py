@@ -1,4 +1,4 @@
-"""Texts of a model file that are not UTF-8: one line that names file and field, whatever the field."""
+"""Strings in a model file that are not UTF-8: one line that names file and field, for every field."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ GOOD, BAD = b"Text", b"T\xff\x1bt"
 
 
 def filled(message: Message, depth: int) -> Message:
-    """`message` with every text set, in every message inside of it down to `depth`."""
+    """The protobuf message `message` with every string field set, also in nested messages down to `depth`."""
     for field in message.DESCRIPTOR.fields:
         repeated = not field.has_presence
         if field.containing_oneof and message.WhichOneof(field.containing_oneof.name):
@@ -34,7 +34,9 @@ def filled(message: Message, depth: int) -> Message:
 
 
 def damaged() -> Iterator[tuple[int, bytes]]:
-    """Files with one text damaged each: every text of a model, a graph, a node, an attribute, a tensor, a type."""
+    """Yields (position, bytes of a model file) with one string damaged: each string field of model, graph, node,
+    attribute, tensor and type once.
+    """
     data = filled(onnx.ModelProto(), 6).SerializeToString()
     at = data.find(GOOD)
     while at >= 0:
@@ -63,7 +65,7 @@ def test_every_text_of_a_file_is_looked_at() -> None:
 
 
 def convolution() -> bytes:
-    """A model of one convolution, with texts of all kinds."""
+    """The bytes of a model of one convolution with string fields of all kinds."""
     node = helper.make_node("Conv", ["x", "w"], ["y"], "node_text", auto_pad="SAME_UPPER")
     weight = helper.make_tensor("w", TensorProto.FLOAT, (1, 1, 3, 3), [0.5] * 9)
     graph = helper.make_graph(

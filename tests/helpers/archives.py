@@ -1,4 +1,4 @@
-"""Tar files taken apart and put together again, as whoever tampers with one does."""
+"""Reads and rewrites tar archives, to make tampered ones for tests."""
 
 import io
 import tarfile
@@ -12,7 +12,7 @@ def members(path: Path) -> dict[str, bytes]:
 
 
 def rewrite(path: Path, files: dict[str, bytes]) -> None:
-    """Replaces an archive by one of these files."""
+    """Writes a tar archive that contains exactly `files` (contents by name) to `path`."""
     with tarfile.open(path, "w") as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)

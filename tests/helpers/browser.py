@@ -1,4 +1,4 @@
-"""A headless browser for pages of reports: Debian's, which Playwright drives."""
+"""A headless browser for tests of report pages: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(found: Browser, path: Path, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
-    """A page that is drawn. Whatever it says on the console or asks of a network is an error."""
+    """A context in which the page of the file `path` is loaded and painted, without network. Afterwards asserts that
+    the page printed nothing to the console and requested nothing from a network.
+    """
     context = found.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if scheme == "dark" else "light",

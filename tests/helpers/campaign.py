@@ -1,4 +1,6 @@
-"""Sweeps too long for `make test`: some of their cases run always, the others with `--campaign` (`make campaign`)."""
+"""Sweeps that are too long for `make test`: a part of their cases always runs, the others only with `--campaign` (`make
+campaign`).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ import pytest
 
 T = TypeVar("T")
 CAMPAIGN = "VDLA_CAMPAIGN"
-"""The variable that tests/conftest.py sets under --campaign, before it reads the tests."""
+"""Environment variable that tests/conftest.py sets with --campaign, before it imports the tests."""
 
 
 def representatives(
     cases: Iterable[Any], count: int, *, always: Iterable[Any] = (), seed: int = 0
 ) -> list[Any]:
-    """`cases` for `pytest.mark.parametrize`: `always` and `count` others by `seed` run always, the rest in campaigns.
+    """Parameters for `pytest.mark.parametrize`: the cases `always` and `count` others, chosen by `seed`, always run;
+    the rest only in campaigns.
 
-    A case is a value, or a tuple of values where the test takes several parameters. Raises ValueError if one of
-    `always` is not a case.
+    A case is a value, or a tuple of values if the test takes several parameters. Raises ValueError if one of `always`
+    is not a case.
     """
     listed, kept = list(cases), list(always)
     if unknown := [case for case in kept if case not in listed]:
@@ -31,7 +34,9 @@ def representatives(
 
 
 def some(cases: Iterable[Any], count: int, *, seed: int = 0) -> list[Any]:
-    """For sweeps within one test: all `cases` in campaigns, else `count` of them by `seed`, in their order."""
+    """All `cases` in campaigns, otherwise `count` of them, chosen by `seed`, in their order; for sweeps within one
+    test.
+    """
     listed = list(cases)
     count = in_campaigns(len(listed), count)
     kept = random.Random(seed).sample(range(len(listed)), min(count, len(listed)))
@@ -39,12 +44,12 @@ def some(cases: Iterable[Any], count: int, *, seed: int = 0) -> list[Any]:
 
 
 def in_campaigns(whole: T, otherwise: T) -> T:
-    """`whole` in campaigns, `otherwise` in `make test`: a number of programs, say."""
+    """`whole` in campaigns, `otherwise` in `make test`; for example numbers of programs."""
     return whole if os.environ.get(CAMPAIGN) else otherwise
 
 
 def fresh_seed(seed: int) -> int:
-    """`seed`, in campaigns one that nobody looked at before; name it where the test fails."""
+    """`seed` in `make test`, a new random seed in campaigns; a failing test must print the seed."""
     return in_campaigns(random.SystemRandom().randrange(1 << 32), seed)
 
 
@@ -53,5 +58,5 @@ def _in_campaigns(case: Any) -> Any:
 
 
 def examples(count: int) -> int:
-    """How many examples hypothesis tries where campaigns try `count`: a third of them in `make test`."""
+    """Number of examples for hypothesis: `count` in campaigns, a third of it (at least 5) in `make test`."""
     return in_campaigns(count, max(5, count // 3))

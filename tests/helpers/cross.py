@@ -1,7 +1,8 @@
-"""Kernels for other processors, run here: a C program without any library around an object, under qemu-user or Node.js.
+"""Runs kernels compiled for other processors: a C program without any library, linked with the object, under qemu-user
+or Node.js.
 
-The program is compiled against the object's own header by the Clang of the `ziglang` package and linked by its LLD; no
-start-up code, no libc, so whatever an object left undefined would stop the linker.
+The Clang of the package `ziglang` compiles the program against the object's own header, and its LLD links it. There is
+no start-up code and no libc, so that any undefined symbol of the object is a linker error.
 """
 
 import shutil
@@ -78,7 +79,9 @@ _CALLS = {
     "arm": {"READ": "3", "WRITE": "4", "EXIT": "1"}
     | {"NUMBER": "r7", "A": "r0", "B": "r1", "C": "r2", "TRAP": "svc 0", "BRANCH": "bl"},
 }
-"""Of Linux: the numbers of three system calls, the registers of a call, the instructions that make one and branch."""
+"""Linux system calls by architecture: the numbers of read, write and exit, the registers of number and arguments, the
+instruction that makes the call, and the instruction that calls a function.
+"""
 _ZIG_TARGETS = {
     "aarch64": "aarch64-freestanding",
     "riscv64": "riscv64-freestanding",
@@ -107,7 +110,9 @@ WebAssembly.instantiate(fs.readFileSync(program)).then(({ instance }) => {
 
 
 def zig(*arguments: str | Path, folder: Path) -> None:
-    """One of the tools in the package: "cc", "ld.lld", "wasm-ld", …"""
+    """Runs one of the tools in the package `ziglang` ("cc", "ld.lld", "wasm-ld" ...) in `folder`; asserts that it
+    succeeds.
+    """
     package = find_spec("ziglang")
     assert package and package.submodule_search_locations
     # Without another Python, which `python -m ziglang` is.
@@ -117,7 +122,7 @@ def zig(*arguments: str | Path, folder: Path) -> None:
 
 
 def emulator(architecture: str) -> str:
-    """qemu-user's path for an architecture."""
+    """Path of qemu-user for an architecture; asserts that it is installed."""
     path = shutil.which(f"qemu-{architecture}")
     assert path, (
         f"qemu-{architecture} is not on the path; the test needs it (Debian: apt-get install qemu-user)"
@@ -133,10 +138,10 @@ def run_elsewhere(
     processor: str = "",
     parallel: bool = False,
 ) -> dict[str, np.ndarray]:
-    """All arrays after a run of an object's only kernel on another architecture.
+    """All arrays, by name, after running an object's only kernel on another architecture.
 
-    `processor` is what qemu emulates (-cpu); `parallel` hands over a function that runs loops backwards,
-    and asserts that it was called.
+    `processor`: the processor that qemu emulates (-cpu). With `parallel` the kernel gets a function for parallel loops,
+    which runs the iterations backwards and must be called.
     """
     (module,) = code.modules
     object_path, _ = write_object(code, folder)

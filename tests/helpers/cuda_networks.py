@@ -1,4 +1,6 @@
-"""Networks node by node as a GPU's kernels compute them, without a GPU: by the interpreter, or as the caller likes."""
+"""Runs a network node by node with the GPU kernels of its nodes, without a GPU: interpreted, emulated, or by a function
+of the caller.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,17 @@ from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 Arrays = Mapping[str, np.ndarray]
 Execute = Callable[[Program, Arrays], Arrays]
-"""Runs a program in kernel form on its inputs and gives its outputs."""
+"""A function that runs a scheduled GPU program on its inputs and returns its outputs, by name."""
 
 
 def interpreted(program: Program, arrays: Arrays) -> Arrays:
-    """By the interpreter: every iteration in order, undefined memory poisoned."""
+    """Runs a GPU program by the loop-IR interpreter: iterations in order, undefined memory poisoned."""
     verify(program)
     return interpret(program, dict(arrays), functions=FUNCTIONS, poison=True)
 
 
 def emulated(program: Program, arrays: Arrays) -> Arrays:
-    """As a GPU's blocks and threads, with all checks that generated code goes through first."""
+    """Runs a GPU program by emulation of blocks and threads, after all checks that precede code generation."""
     prepared = prepare(program, cuda_target())
     outputs = {buffer.name for buffer in write_regions(program.body)}
     given = {
@@ -50,7 +52,7 @@ def emulated(program: Program, arrays: Arrays) -> Arrays:
 
 
 def gpu_graph(model: bytes, *, fusion: bool = True) -> Graph:
-    """The float graph that kernels for a GPU are made of: tensors as ONNX has them."""
+    """The float graph for GPUs of a model: tensors have ONNX's layouts, without channel blocks."""
     return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))
 
 
@@ -60,7 +62,7 @@ def run_nodes(
     execute: Execute = interpreted,
     target: GpuTarget | None = None,
 ) -> dict[str, np.ndarray]:
-    """The graph's outputs by name."""
+    """The graph's outputs by name; `execute` runs the kernels of each node."""
     target = target or cuda_target()
     values = {**graph.constants, **feeds}
     for node in graph.nodes:

@@ -1,5 +1,5 @@
-"""Small programs in kernel form, each for one thing that code generation does. `python tests/helpers/cuda_texts.py`
-rewrites their golden texts.
+"""Small GPU programs, each for one feature of code generation. `python tests/helpers/cuda_texts.py` rewrites their
+golden texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def buffer(name: str, *shape: int, dtype: DType = F32, scope: str = "dram") -> B
 
 
 def tiled_gemm(rows: int, columns: int, depth: int, *, stages: int, tile: int = 16) -> Program:
-    """Y = X W by blocks of tile x tile, 8 deep, 4 x 4 results a thread, operands staged in shared memory."""
+    """A program of Y = X W: blocks of tile x tile results, 4 x 4 results for each thread, operands staged in shared
+    memory 8 deep, in a pipeline of `stages`.
+    """
 
     def up(size: int, step: int) -> int:
         return -(-size // step) * step
@@ -98,7 +100,7 @@ def tiled_gemm(rows: int, columns: int, depth: int, *, stages: int, tile: int = 
 
 
 def element_wise(size: int = 1000, lanes: int = 4) -> Program:
-    """Y = X / (1 + |X|) in vectors; the last block has threads without work."""
+    """A program of Y = X / (1 + |X|) with vectors of `lanes` elements; some threads of the last block have no work."""
     x, y = buffer("X", size), buffer("Y", size)
     b, t, v = Var("i.0"), Var("i.1"), Var("i.2")
     at = (b * 64 + t) * lanes + v
@@ -115,7 +117,9 @@ def element_wise(size: int = 1000, lanes: int = 4) -> Program:
 
 
 def patches() -> Program:
-    """The 3 x 3 surroundings of every element of an image, one row of them a thread; beyond its borders lie ones."""
+    """A program that copies the 3 x 3 neighbourhood of every element of an image, one row of it at a time; elements
+    outside of the image are 1.
+    """
     x, y = buffer("X", 5, 7), buffer("Y", 5, 7, 3, 3)
     i, j, k = Var("i"), Var("j"), Var("k")
     copy = Copy(
@@ -132,7 +136,7 @@ def patches() -> Program:
 
 
 def row_sums() -> Program:
-    """The sum of each row: a part by each of 32 threads, kept in a register, then a tree in shared memory."""
+    """A program of sums over rows: 32 threads each sum a part, and a tree in shared memory adds the parts."""
     x, y = buffer("X", 3, 160), buffer("Y", 3)
     parts = buffer("parts", 32, scope="shared")
     i, t, k, u, h, s = Var("i"), Var("t"), Var("k"), Var("u"), Var("h"), Var("s")
@@ -153,7 +157,9 @@ def row_sums() -> Program:
 
 
 def steps() -> Program:
-    """Two kernels a step of a loop of the host, which hand a row of the workspace on."""
+    """A program of a loop on the host with two kernels in each step; the first passes a row to the second through the
+    workspace.
+    """
     x, y, held = buffer("X", 4, 32), buffer("Y", 4, 32), buffer("held", 32)
     t, b, i, c, j = Var("t"), Var("b"), Var("i"), Var("c"), Var("j")
 
@@ -168,7 +174,9 @@ def steps() -> Program:
 
 
 def halves() -> Program:
-    """A product of float16 numbers summed in float32, rounded to bfloat16; more than 48 KiB of shared memory."""
+    """A program of sums of squares of float16 numbers, accumulated in float32 and rounded to bfloat16; it needs more
+    than 48 KiB of shared memory.
+    """
     x = buffer("X", 256, 64, dtype=DType.FLOAT16)
     y = buffer("Y", 256, dtype=DType.BFLOAT16)
     held = buffer("held", 256, 128, dtype=DType.FLOAT16, scope="shared")
@@ -208,13 +216,13 @@ CASES: dict[str, Callable[[], Program]] = {
 
 
 def module(name: str, arch: str = "sm_90") -> CudaModule:
-    """The module of a case."""
+    """The generated CUDA module of case `name` for the architecture `arch`."""
     target = cuda_target(arch)
     return lower(prepare(CASES[name](), target), target, name=name.replace("-", "_"))
 
 
 def text(name: str) -> str:
-    """A case as its golden file has it: the launches, then the source."""
+    """The golden text of a case: its launches, then its CUDA C++."""
     made = module(name)
     return "\n".join([*map(_line, made.launches), "", made.source])
 

@@ -1,4 +1,4 @@
-"""A scheduler of dask.distributed with workers, as processes that a test may kill."""
+"""A scheduler of dask.distributed with workers, as separate processes that a test may kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from patience import LONG
 
 @contextlib.contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler, at a port that the system chooses, and its workers: its address, and all their processes."""
+    """A context with a running scheduler and its workers: (address of the scheduler, all processes, the scheduler's
+    first). The system chooses the port.
+    """
     place = folder / "scheduler.json"
     common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]
     commands = [["dask_scheduler", "--port", "0", *common]] + [

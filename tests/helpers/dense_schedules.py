@@ -1,4 +1,4 @@
-"""The schedule of products with weights, for tests of kernels."""
+"""Default CPU schedules of matrix products with constant weights, for tests of kernels."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from functools import partial
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 dense = partial(scheduled, constants=frozenset({"W"}))
-"""The generator's default schedule of `te.ops.product`: W is packed."""
+"""The generated default schedule of `te.ops.product` in which W is a constant and is packed."""

@@ -1,4 +1,4 @@
-"""A small program of every operator, inputs for it, and what the interpreter makes of them."""
+"""A small tensor program for every operator, inputs for it, and its results in the interpreter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BLOCKED = {"batch": 1, "channels": 5, "height": 4, "width": 3}
 
 @cache
 def programs() -> dict[str, Program]:
-    """Every operator at a small size."""
+    """Small tensor programs by name, at least one for every operator."""
     tiny = Blocks.of(load_config("tiny"))
     vectors = {"blocks": tiny, "sizes": (1, 5, 4, 3)}
     act = {"batch": 1, "channels": 5, "plane": 6, "block": 4, "scale": 0.1, "zero_point": 2}
@@ -154,7 +154,7 @@ def programs() -> dict[str, Program]:
 
 
 def without_consumer(program: Program) -> Program:
-    """A product that sums up in its output."""
+    """The matrix product `program` without its last statement: it accumulates in its output."""
     match program.body:
         case Alloc(buffer=total, body=Seq(statements=(summed, _))):
             body = replace_buffers(summed, {total.name: program.parameters[-1]})

@@ -1,7 +1,8 @@
-"""A GPU for tests without one: its memory is numpy's, its kernels are Python's, and any of its calls can fail.
+"""A fake GPU for tests: its memory is a numpy array, its kernels are Python functions, and any call can be made to
+fail.
 
-It counts what it handed out and was not given back, refuses to be used in ways that a GPU would not forgive, and runs
-what is captured only when it is launched.
+It counts open resources, asserts correct use where a GPU would crash, and runs captured graphs only when they are
+launched.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from vdla.compiler.runtime.cuda_device import (
 )
 
 BASE = 1 << 32
-"""Address of the first byte; what lies below is no device memory."""
+"""Address of the first byte of device memory; lower addresses are invalid."""
 POISON = 0xA5
 
 Kernel = Callable[["FakeDevice", tuple[int, int, int], tuple[Argument, ...]], None]
-"""What a kernel does with the device's memory, given its grid and arguments."""
+"""A fake kernel: a Python function that changes the device's memory, given its grid and arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """One launch in a graph."""
+    """One kernel launch in a captured graph."""
 
     module: Handle
     function: str
@@ -48,7 +49,7 @@ class Launched:
 
 @dataclass(eq=False)
 class Handle:
-    """Something handed out, open until it is closed, once."""
+    """A resource of the fake device (memory, module, graph ...), which is open until it is closed exactly once."""
 
     device: FakeDevice
     address: int = 0
@@ -67,7 +68,7 @@ class Handle:
 
 
 class FakeDevice:
-    """A `Device` with `memory_bytes`, whose call number `fails_at` fails (None: none does)."""
+    """A fake `Device` with `memory_bytes` of memory; the call with number `fails_at` fails (None: no call fails)."""
 
     label = "cuda:0"
 
@@ -103,13 +104,13 @@ class FakeDevice:
         self._capture: Handle | None = None
 
     def bytes_at(self, address: int, size: int) -> np.ndarray:
-        """A view of device memory."""
+        """A uint8 view of `size` bytes of device memory from `address` on."""
         start = address - BASE
         assert start >= 0 and start + size <= self._used, "outside of the memory that was handed out"
         return self._memory[start : start + size]
 
     def floats(self, address: Argument, count: int) -> np.ndarray:
-        """Device memory as float32."""
+        """A float32 view of `count` elements of device memory from `address` on."""
         assert not isinstance(address, TensorAt) and int(address) % 4 == 0
         return self.bytes_at(int(address), 4 * count).view(np.float32)
 
@@ -122,7 +123,9 @@ class FakeDevice:
         return Handle(self, address=address)
 
     def take_back(self, address: int) -> None:
-        """What was handed out last is handed out again, as it is."""
+        """Frees the memory at `address` if no later allocation is open. The next allocation gets the same memory, with
+        its old contents.
+        """
         if address and not any(handle.address > address for handle in self.open):
             self._used = address - BASE
 
@@ -188,7 +191,7 @@ class FakeDevice:
         self.execute(graph.work)
 
     def execute(self, work: Sequence[Launched]) -> None:
-        """What the kernels do, in order."""
+        """Runs the kernels of the launches in order."""
         for launched in work:
             self.kernels[launched.function](self, launched.grid, launched.arguments)
 
@@ -210,13 +213,13 @@ class FakeDevice:
 
 
 class HostDevice(FakeDevice):
-    """A GPU whose cubins are the CUDA C++ that they were made of, run by `cuda_on_host`."""
+    """A fake GPU that runs CUDA C++ on the CPU by `cuda_on_host`; its "cubins" are the CUDA C++ texts."""
 
     def __init__(self, *, memory_bytes: int = 1 << 22) -> None:
         super().__init__({}, memory_bytes=memory_bytes)
 
     def execute(self, work: Sequence[Launched]) -> None:
-        """All launches as one program on the memory that was handed out."""
+        """Runs all launches as one program on the allocated memory."""
         modules = {launched.module.cubin: f"module_{number}" for number, launched in enumerate(work)}
         source = "\n".join(f"namespace {name} {{\n{text.decode()}\n}}" for text, name in modules.items())
         launches = [
@@ -243,5 +246,5 @@ def _host_argument(argument: Argument) -> int | Place | Tensor:
 
 
 def as_device(fake: FakeDevice) -> Device:
-    """The fake as what it stands for, so that type checkers see that it has all of it."""
+    """The fake device with the type `Device`, so that type checkers verify that it has all of its methods."""
     return fake

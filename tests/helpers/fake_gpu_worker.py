@@ -1,7 +1,8 @@
-"""Workers of tasks on GPUs without a GPU: python fake_gpu_worker.py '{"16": "hang"}'.
+"""Worker process that compiles and measures GPU candidates on a fake GPU: python fake_gpu_worker.py '{"16": "hang"}'.
 
-Candidates are compiled to their text. The device multiplies matrices X and W in numpy, whatever the text says, and
-takes the longer the more elements and blocks there are. A candidate's fault is looked up by its knob "thread_rows".
+Candidates are compiled only to CUDA C++. The device multiplies matrices X and W in numpy, whatever the text says, and
+its times grow with the numbers of elements and blocks. The JSON argument maps values of the knob "thread_rows" to
+faults of candidates.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from vdla.compiler.tune.measure.worker import serve
 
 
 class ProductDevice(FakeDevice):
-    """A GPU for products of float32 matrices X [..., rows, depth] and W [..., depth, columns], both whole."""
+    """A fake GPU whose kernels multiply float32 matrices X [..., rows, depth] and W [..., depth, columns]."""
 
     def __init__(self, x: tuple[int, ...], w: tuple[int, ...]) -> None:
         super().__init__({}, memory_bytes=1 << 26)
@@ -62,7 +63,7 @@ class ProductDevice(FakeDevice):
 
 
 def parameters(launched: Launched) -> list[str]:
-    """The names of a kernel's parameters, in order."""
+    """The names of the parameters of a launched kernel, from its CUDA C++."""
     assert isinstance(launched.module, Handle)
     text = launched.module.cubin.decode()
     (signature,) = re.findall(rf"__global__[^;]*?\b{launched.function}\(([^)]*)\)", text)
@@ -70,9 +71,10 @@ def parameters(launched: Launched) -> list[str]:
 
 
 class Loader:
-    """`descriptions.load` for the two kinds of tasks on GPUs, with `faults` of candidates on the device.
+    """Replacement of `descriptions.load` for the two kinds of GPU tasks (compiling, measuring on the device); `faults`:
+    fault of a candidate by its knob "thread_rows".
 
-    There is a device for each size of products.
+    There is a fake device for each size of products.
     """
 
     def __init__(self, faults: Mapping[str, str]) -> None:

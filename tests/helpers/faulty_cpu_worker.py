@@ -1,6 +1,6 @@
-"""A worker some of whose candidates on the processor go wrong: python faulty_cpu_worker.py '{"1": "abort"}'.
+"""Worker process that measures CPU candidates, some of which fail: python faulty_cpu_worker.py '{"1": "abort"}'.
 
-The fault of a candidate is looked up by its knob "unroll".
+The JSON argument maps values of the knob "unroll" to faults of candidates.
 """
 
 import json

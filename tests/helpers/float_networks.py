@@ -1,4 +1,4 @@
-"""Small float networks: a builder, random ones for hypothesis, and the peers that say what they compute."""
+"""Small float networks: a builder, random networks for hypothesis, and reference results by ONNX Runtime and ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from vdla.codesign.evaluate import kernels_saturate
 
 
 class FloatNetwork:
-    """Nodes and seeded weights behind one input `x`; `shape` is the shape of the last tensor."""
+    """An ONNX model under construction with one input `x` and seeded weights; `last` and `shape` are the last tensor's
+    name and shape.
+    """
 
     def __init__(self, *shape: int, seed: int = 0, opset: int = 17):
         self.input_shape = self.shape = tuple(shape)
@@ -34,7 +36,9 @@ class FloatNetwork:
         return self.constant((self.rng.standard_normal(shape) * deviation).astype(np.float32))
 
     def add(self, operator: str, *others: str, inputs: list[str] | None = None, **attributes: Any) -> str:
-        """A node on the last tensor and `others` (or on `inputs`); returns its output."""
+        """Adds a node whose inputs are the last tensor and `others` (or exactly `inputs`); returns the name of its
+        output.
+        """
         name = f"n{len(self.nodes)}"
         inputs = [self.last, *others] if inputs is None else inputs
         self.nodes.append(helper.make_node(operator, inputs, [f"{name}.out"], name, **attributes))
@@ -55,7 +59,7 @@ class FloatNetwork:
         return self.add("BatchNormalization", scale, bias, mean, variance)
 
     def model(self, **shapes: tuple[int, ...]) -> bytes:
-        """The bytes of the model with these outputs, by default the last tensor."""
+        """The bytes of the model; `shapes`: shapes of its outputs by name (default: only the last tensor)."""
         outputs = shapes or {self.last: self.shape}
         graph = helper.make_graph(
             self.nodes,
@@ -71,7 +75,7 @@ class FloatNetwork:
 
 
 def rounded_network() -> bytes:
-    """A quantized network (QDQ): a dense layer between pairs that round its input [2, 8] and its result [2, 5]."""
+    """The bytes of a quantized network (QDQ): a dense layer whose input [2, 8] and result [2, 5] are quantized."""
     net = FloatNetwork(2, 8, opset=19)
 
     def rounded(scale: float) -> None:
@@ -91,7 +95,9 @@ def rounded_network() -> bytes:
 
 
 def runtime(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX Runtime computes: quantized layers in float where its integer kernels may saturate."""
+    """Outputs of ONNX Runtime by name. If its integer kernels may saturate on this processor, quantized layers are
+    computed in float.
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if kernels_saturate() and b"DequantizeLinear" in model:
@@ -102,20 +108,20 @@ def runtime(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def reference(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX's reference implementation computes."""
+    """Outputs of ONNX's reference implementation, by name."""
     evaluator = ReferenceEvaluator(onnx.load_model_from_string(model))
     return dict(zip(evaluator.output_names, map(np.asarray, evaluator.run(None, feeds)), strict=True))
 
 
 def relative(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """max |a - b| / max |b|."""
+    """max |ours - theirs| / max |theirs|; asserts equal shapes and types."""
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
     greatest = float(np.abs(theirs).max(initial=0.0))
     return float(np.abs(ours.astype(np.float64) - theirs).max(initial=0.0)) / (greatest or 1.0)
 
 
 def inferred_shape(net: FloatNetwork) -> tuple[int, ...]:
-    """The shape of the last tensor, by ONNX."""
+    """The shape of the network's last tensor, as ONNX infers it."""
     model = onnx.load_model_from_string(net.model())
     model.graph.output[0].type.tensor_type.ClearField("shape")
     inferred = onnx.shape_inference.infer_shapes(model)
@@ -161,7 +167,9 @@ def pool_attributes(draw, height: int, width: int) -> dict[str, Any]:
 
 @st.composite
 def networks(draw) -> tuple[bytes, tuple[int, ...]]:
-    """A random chain with branches: convolutions, normalizations, activations, sums, pools, perhaps a classifier."""
+    """The bytes of a random chain with branches (convolutions, normalizations, activations, additions, pools, perhaps a
+    classifier), and the shape of its input.
+    """
     opset = draw(st.sampled_from([11, 12, 13, 17, 19, 21]))
     shape = (
         draw(st.integers(1, 2)),

@@ -1,4 +1,4 @@
-"""Running Amaranth components in pysim, and both ends of their streams."""
+"""Runs Amaranth components in the simulator pysim, and drives both ends of their streams."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from random import Random
@@ -10,7 +10,9 @@ Bench = Callable[[Any], Awaitable[None]]
 
 
 def simulate(component: Any, *benches: Bench, background: Iterable[Bench] = ()) -> None:
-    """Run `benches` side by side until all have ended; `background` ones do not keep the simulation alive."""
+    """Runs `benches` concurrently on a component until all have ended; the simulation does not wait for `background`
+    benches.
+    """
     simulator = Simulator(component)
     simulator.add_clock(1e-6)
     for bench in benches:
@@ -21,7 +23,7 @@ def simulate(component: Any, *benches: Bench, background: Iterable[Bench] = ()) 
 
 
 async def stream_put(ctx: Any, stream: Any, payload: Any) -> None:
-    """Offer one payload until it is taken."""
+    """Offers one payload on a stream until it is accepted."""
     ctx.set(stream.payload, payload)
     ctx.set(stream.valid, 1)
     await ctx.tick().until(stream.ready)
@@ -29,7 +31,7 @@ async def stream_put(ctx: Any, stream: Any, payload: Any) -> None:
 
 
 async def stream_get(ctx: Any, stream: Any) -> Any:
-    """Take one payload."""
+    """Waits for one payload of a stream and returns it."""
     ctx.set(stream.ready, 1)
     (payload,) = await ctx.tick().sample(stream.payload).until(stream.valid)
     ctx.set(stream.ready, 0)
@@ -37,7 +39,9 @@ async def stream_get(ctx: Any, stream: Any) -> Any:
 
 
 async def stream_put_all(ctx: Any, stream: Any, payloads: Iterable[Any], random: Random, idle: float) -> None:
-    """Offer payloads one after the other; with chance `idle`, nothing for a cycle before each."""
+    """Offers payloads one after the other; before each, the stream is idle for a random number of cycles (each with
+    probability `idle`).
+    """
     for payload in payloads:
         while random.random() < idle:
             await ctx.tick()

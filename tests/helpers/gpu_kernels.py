@@ -1,4 +1,4 @@
-"""Small kernels in kernel form, made by hand."""
+"""Small GPU kernels in the loop IR, written by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loop(var: Var, extent: ExprLike, body: Stmt, kind: LoopKind = "serial") -> F
 
 
 def threads(name: str, count: ExprLike, body: Callable[[Var], Stmt]) -> For:
-    """A phase of `count` threads along x."""
+    """A parallel phase: `body` for `count` threads along x."""
     var = Var(name)
     return loop(var, count, body(var), "thread.x")
 
@@ -73,7 +73,9 @@ def assign(
 
 
 def reverse(count: int = 64, number: int = 2) -> Program:
-    """Y = X with each block's `count` elements in reverse order: one exchange through shared memory."""
+    """A program of Y = X with each block's `count` elements in reverse order, through shared memory;
+    `number` blocks.
+    """
     x, y = buffer("X", number * count), buffer("Y", number * count)
     s = buffer("S", count, scope="shared")
 
@@ -86,7 +88,9 @@ def reverse(count: int = 64, number: int = 2) -> Program:
 
 
 def tree_sum(count: int = 32, number: int = 3) -> Program:
-    """Y[b] = sum of a block's elements of X, halving the number of threads in each step."""
+    """A program of Y[b] = sum of row b of X, by a tree in shared memory with half as many threads in each step;
+    `number` blocks.
+    """
     x, y = buffer("X", number, count), buffer("Y", number)
     s = buffer("S", count, scope="shared")
 
@@ -105,9 +109,9 @@ def tree_sum(count: int = 32, number: int = 3) -> Program:
 
 
 def moving_window(steps: int = 5, count: int = 32, stages: int = 1) -> Program:
-    """Y[t] = sum over k of X[k, count - 1 - t], each row brought into shared memory first.
+    """A program of Y[t] = sum over k of X[k, count - 1 - t], in which each row is first copied to shared memory.
 
-    With `stages` 1 by a plain copy; with more by asynchronous ones, so many rows at a time.
+    If `stages` is 1, the copies are synchronous; otherwise they are asynchronous in a pipeline of `stages` rows.
     """
     x, y = buffer("X", steps, count), buffer("Y", count)
     s = buffer("S", max(1, stages), count, scope="shared")
@@ -152,7 +156,7 @@ def moving_window(steps: int = 5, count: int = 32, stages: int = 1) -> Program:
 
 
 def without_barrier(program: Program, position: int) -> Program:
-    """The program with one barrier less, counted in program order."""
+    """The program without its barrier number `position`, counted from 0 in program order."""
     count = -1
 
     def visit(node: Stmt) -> Stmt:
@@ -172,9 +176,10 @@ def barriers(program: Program) -> int:
 def windows(
     *, columns: int = 20, pad: float = 0.0, steps: int = 5, ahead: int = 2, pending: int | None = None
 ) -> Program:
-    """Y[b] = the sum of boxes of X that move along its rows, beyond its edges too; `ahead` of them on their way.
+    """A program of Y[b] = sum of boxes that move along the rows of X, also beyond its edges (where elements are `pad`);
+    `ahead` bulk copies are in flight.
 
-    Waits leave `pending` of them (default: all but the next one).
+    `pending`: number of copies that a wait leaves in flight (default: `ahead` - 1, all but the one that is used next).
     """
     x, y = buffer("X", 7, columns), buffer("Y", 2, 32)
     s, total = buffer("S", 4, 4, 8, scope="shared"), buffer("total", 32, scope="register")
@@ -200,7 +205,7 @@ def windows(
 
 
 def random_arrays(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Contents for every parameter; what a kernel doesn't write stays as it is."""
+    """Random arrays for all parameters of a program, by name, outputs included."""
     rng = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     for parameter in program.parameters:
@@ -212,7 +217,7 @@ def random_arrays(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def emulated(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All parameters after an emulated run; `arrays` are not changed."""
+    """All arrays after an emulated run of the program; `arrays` are not changed."""
     copies = {name: array.copy() for name, array in arrays.items()}
     result = emulate(program)
     verify(result)

@@ -1,11 +1,12 @@
-"""Digests of the integer and float graphs of many models, one a line: for changes of importers that alter no graph.
+"""Digests of the integer and float graphs of many models, one a line, to verify that a change of the importers alters
+no graph.
 
     python tests/helpers/graph_digests.py MODEL.onnx... > before.txt     # at one commit
     python tests/helpers/graph_digests.py MODEL.onnx... > after.txt      # at the other; then compare the two files
 
-A line says model, target, and the digest of every field of the graph, or why there is no graph; lines of the target
-`survey` say how the accelerator's survey treats each node. Without models, those that the fuzzer draws are taken:
-`--random` of them.
+A line has the model, the target, and the digest of all fields of the graph, or the reason why there is no graph. Lines
+with the target `survey` state how the accelerator's survey classifies each node. Without models, `--random` graphs of
+the fuzzer are used.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TARGETS = {
 
 
 def written(value: Any) -> bytes:
-    """Every field of a value, as bytes: equal values give equal bytes."""
+    """All fields of a value as bytes, recursively; equal values give equal bytes."""
     if is_dataclass(value):
         parts = [f"{field.name}=".encode() + written(getattr(value, field.name)) for field in fields(value)]
         return type(value).__name__.encode() + b"(" + b",".join(parts) + b")"
@@ -52,12 +53,12 @@ def written(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """A digest of all that `written` writes."""
+    """A digest (24 hexadecimal digits) of a value and all its fields."""
     return hashlib.sha256(written(value)).hexdigest()[:24]
 
 
 def lines(data: bytes) -> Iterator[str]:
-    """Each target with the digest of its graph, or the error."""
+    """Yields, for each target, a line with the digest of the model's graph, or the error."""
     for name, abilities in TARGETS.items():
         try:
             yield f"{name} {digest(import_model(data, abilities=abilities, batch=1))}"
@@ -77,7 +78,7 @@ def lines(data: bytes) -> Iterator[str]:
 
 
 def drawn(count: int) -> Iterator[tuple[str, bytes]]:
-    """Models of random quantized graphs."""
+    """Yields (name, bytes of the model) of random quantized graphs of the fuzzer."""
     for index in range(count):
         builder = random_qdq_graph(Draw("qdq_graphs", 1, index), index)
         if builder is not None:
@@ -85,7 +86,7 @@ def drawn(count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def main() -> None:
-    """Print the lines."""
+    """Prints the digest lines of the models given on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

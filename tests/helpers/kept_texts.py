@@ -1,4 +1,4 @@
-"""Kept texts: files beside the tests, which must equal the lines that a function makes today."""
+"""Golden texts: files beside the tests, which must equal the lines that functions generate."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class KeptTexts:
-    """Texts by name: the files NAME.txt of a folder, and the function that makes the lines of each."""
+    """Golden texts by name: files NAME.txt in a folder, and the function that generates the lines of each."""
 
     folder: Path
     makers: Mapping[str, Callable[[], Iterable[str]]]
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a text as its function makes them today."""
+        """The lines of a text as its function generates them now."""
         return "\n".join(self.makers[name]()).split("\n")
 
     def kept(self, name: str) -> list[str]:
-        """The lines of a text in its file."""
+        """The lines of a text as its file has them."""
         return (self.folder / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
     def names_of_files(self) -> set[str]:
@@ -27,7 +27,7 @@ class KeptTexts:
         return {path.stem for path in self.folder.glob("*.txt")}
 
     def write(self) -> None:
-        """Writes all texts anew, and removes files of other names."""
+        """Writes all texts to their files, and removes all other files in the folder."""
         self.folder.mkdir(exist_ok=True)
         for name in self.names_of_files() - set(self.makers):
             (self.folder / f"{name}.txt").unlink()
@@ -37,5 +37,5 @@ class KeptTexts:
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number with so many significant digits: rounding differs between processors in the last ones."""
+    """A number as text with `digits` significant digits; further digits may differ between processors."""
     return f"{float(value):.{digits}g}"

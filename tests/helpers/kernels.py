@@ -1,4 +1,4 @@
-"""Compiled kernels held against their tensor expressions."""
+"""Compiles and runs CPU kernels for comparison with their tensor expressions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 
 
 def targets() -> list[CpuTarget]:
-    """The host, and the levels avx2 and sse as far as it has them."""
+    """The host's target, and targets of the vector extensions avx2 and sse that the host supports."""
     found = [host_target()]
     for level in ("avx2", "sse"):
         try:
@@ -30,12 +30,12 @@ def targets() -> list[CpuTarget]:
 
 
 def evaluate(program: Program, arrays: Mapping[str, np.ndarray], output: str = "Y") -> np.ndarray:
-    """What the interpreter makes of a program; arrays take the parameters' shapes."""
+    """The output of a program as the interpreter computes it; arrays may have any shape of the right size."""
     return interpret(program, shaped(program, arrays), functions=FUNCTIONS)[output]
 
 
 def shaped(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays in the shapes that the program's parameters have for the same data."""
+    """The arrays, reshaped to the shapes of the program's parameters."""
     shapes = {p.name: p.shape for p in program.parameters}
     return {name: np.ascontiguousarray(array).reshape(shapes[name]) for name, array in arrays.items()}
 
@@ -48,7 +48,9 @@ def run(
     pool: Pool | None = None,
     outputs: tuple[str, ...] = ("Y",),
 ) -> list[np.ndarray]:
-    """The outputs of the compiled schedule, whose trace is replayed first."""
+    """The outputs of a program that is scheduled by `schedule`, compiled and run; asserts that the schedule's trace
+    replays.
+    """
     s = schedule(target, program, parallel=pool is not None)
     assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
     given = pack_arrays(s.trace, shaped(program, arrays))

@@ -1,8 +1,8 @@
 """A made-up space for tests of searches: a tiled matrix product on a machine with one buffer and two engines.
 
-Its cost is a formula, so that every point's is known, but one whose knobs interact: tiles decide on traffic, capacity,
-on how much of the work is hidden, and on ragged ends; orders of loops on what is loaded again; and every program has a
-deviation of its own that no feature tells.
+The cost is a formula, so that the cost of every point is known, but knobs interact: tile sizes determine traffic, use
+of the buffer, overlap of load and compute, and ragged edges; the loop order determines reuse. Every program has a
+pseudo-random deviation that no feature shows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def sizes(extent: int) -> tuple[int, ...]:
 
 
 def matrix_space(rows: int = 48, columns: int = 48, depth: int = 96, capacity: int = 768) -> Space:
-    """For a product of these extents: by default 770,640 points, a third of them legal, 8 within 2% of the best."""
+    """The space of a product of these sizes, with a buffer of `capacity` elements. By default it has 770,640 points, of
+    which a third are legal and 8 are within 2% of the best.
+    """
     extents = {"rows": rows, "columns": columns, "depth": depth}
     axes = (
         *(Axis(name=name, values=sizes(extent)) for name, extent in extents.items()),
@@ -40,7 +42,7 @@ def matrix_space(rows: int = 48, columns: int = 48, depth: int = 96, capacity: i
 
 
 def cost(space: Space, points: np.ndarray) -> np.ndarray:
-    """Cycles of `points` [n, axes]: float64 [n]."""
+    """Cost in made-up cycles of each of `points` [n, axes]: float64 [n]."""
     columns = space.columns(points)
     account = space.account(columns)
     q, effective = account.quantities, account.effective

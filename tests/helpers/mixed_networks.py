@@ -1,4 +1,4 @@
-"""Quantized networks (QDQ) with operators between that the accelerator does not have."""
+"""Quantized networks (QDQ) with operators between that the accelerator does not support."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from float_networks import FloatNetwork, inferred_shape
 
 
 class MixedNetwork(FloatNetwork):
-    """A float network whose tensors are quantized where one says so, by uint8 or int8 per tensor."""
+    """A float network under construction; `pair` quantizes its last tensor with one scale, to uint8 or int8
+    (`dtype`).
+    """
 
     def __init__(self, *shape: int, seed: int = 0, opset: int = 17, dtype: type = np.uint8):
         super().__init__(*shape, seed=seed, opset=opset)
         self.dtype = dtype
 
     def pair(self, scale: float = 0.05, zero_point: int | None = None) -> str:
-        """QuantizeLinear and DequantizeLinear of the last tensor."""
+        """Adds QuantizeLinear and DequantizeLinear of the last tensor; returns the name of the dequantized tensor."""
         middle = 128 if self.dtype is np.uint8 else 0
         grid = [
             self.constant(np.float32(scale)),
@@ -27,7 +29,9 @@ class MixedNetwork(FloatNetwork):
         return self.add("DequantizeLinear", *grid)
 
     def weight(self, *shape: int) -> str:
-        """int8 weights behind DequantizeLinear, a scale for each of the first axis."""
+        """Adds random int8 weights and their DequantizeLinear, with a scale for each index of the first axis; returns
+        the name of the dequantized tensor.
+        """
         last, depth = self.last, int(np.prod(shape[1:]))
         integers = self.constant(self.rng.integers(-127, 128, shape).astype(np.int8))
         scales = self.constant((self.rng.uniform(0.5, 1, shape[0]) / 70 / depth**0.5).astype(np.float32))
@@ -39,7 +43,9 @@ class MixedNetwork(FloatNetwork):
     def quantized_convolution(
         self, filters: int, size: int = 3, *, pair: bool = True, **attributes: Any
     ) -> str:
-        """Conv of the last tensor, which is dequantized; a pair behind it."""
+        """Adds a convolution of the last tensor with int8 weights and, with `pair`, quantizes its result; returns the
+        name of the last tensor.
+        """
         attributes = {"pads": [size // 2] * 4, **attributes}
         weight = self.weight(filters, self.shape[1] // attributes.get("group", 1), size, size)
         self.add("Conv", weight, kernel_shape=[size, size], **attributes)
@@ -47,7 +53,9 @@ class MixedNetwork(FloatNetwork):
         return self.pair() if pair else self.last
 
     def layer_normalization(self) -> str:
-        """(x - mean) / sqrt(mean((x - mean)**2) + 1e-5) over the channels, in single operators."""
+        """Adds (x - mean) / sqrt(mean((x - mean)**2) + 1e-5) over the channels, in single operators; returns the name
+        of the result.
+        """
         data = self.last
         mean = self.add("ReduceMean", axes=[1], keepdims=1)
         centred = self.add("Sub", inputs=[data, mean])
@@ -58,20 +66,24 @@ class MixedNetwork(FloatNetwork):
         return self.add("Div", inputs=[centred, self.last])
 
     def guard(self) -> str:
-        """Zero where the last tensor is no number, as exporters of attention write behind a softmax."""
+        """Adds a Where that replaces NaN by 0 in the last tensor, as exporters write after the softmax of attention;
+        returns the name of the result.
+        """
         data = self.last
         condition = self.add("IsNaN")
         return self.add("Where", inputs=[condition, self.constant(np.float32(0)), data])
 
     def other(self, operator: str, *others: str, **attributes: Any) -> str:
-        """An operator on the last tensor; its shape is inferred."""
+        """Adds a node on the last tensor and `others`, whose output shape is inferred; returns the name of
+        the output.
+        """
         self.add(operator, *others, **attributes)
         self.shape = inferred_shape(self)
         return self.last
 
 
 def unoptimized(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX Runtime computes with both roundings of every pair."""
+    """Outputs of ONNX Runtime by name, without graph optimization, so that every QuantizeLinear rounds."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -1,4 +1,4 @@
-"""The page of supported operators, made from the table of operators; run as a script, it writes the page anew."""
+"""The page of supported operators, generated from the operator tables; run as a script, it writes the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vdla.compiler.graph.operator_rows import Kind
 
 FLOAT: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control", "integers")
 STANDARD = ("QLinearConv", "QLinearMatMul")
-"""Operators on integers that are ONNX's own."""
+"""Operators that exist in ONNX's own domain as well as in ONNX Runtime's."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
 BEGINNING = """# Supported operators
 
@@ -28,7 +28,7 @@ does not name is refused, unless the attribute has its default value.
 
 
 def page() -> str:
-    """The text of the page."""
+    """The text of the generated page of supported operators."""
     contributed = set(operators("integers", "contributed"))
     plain = set(operators("quantized", *FLOAT)) - contributed
     parts = [

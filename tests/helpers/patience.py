@@ -1,4 +1,4 @@
-"""Waiting without limits that a busy machine exceeds: other work may take the cores from a test for minutes."""
+"""Long time limits for tests, since on a busy machine other work may take the cores from a test for minutes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import signal
 from pathlib import Path
 
 LONG = 3600.0
-"""Seconds after which what a test waits for will not come any more."""
+"""Time limit in seconds; after it the awaited event is considered lost."""
 TOOK_LONGER = f"took longer than {LONG:.3g} s"
-"""What the tuner says of a candidate that hung."""
+"""The tuner's error message for a candidate that hung."""
 HANGS = "VDLA_TEST_HANGS"
-"""The variable that names a folder in which workers say that they hang."""
+"""Environment variable with the folder in which a worker creates a file, named by its process id, when it hangs."""
 
 
 def wait_for_busy_machines() -> None:
-    """Candidates of the tuner and processes that measure them get `LONG`, and nothing says that it takes long."""
+    """Sets the time limits of the tuner's candidates and of its workers to `LONG`, and switches off notes about long
+    compilations.
+    """
     from vdla.codesign.cli import output
     from vdla.compiler.tune.measure import backends, local_workers
     from vdla.util import long_compilation
@@ -26,16 +28,18 @@ def wait_for_busy_machines() -> None:
 
 
 def say_that_this_hangs() -> None:
-    """For workers, before they hang."""
+    """Called by a worker before it hangs: creates its file in the folder `HANGS`, if the variable is set."""
     if folder := os.environ.get(HANGS):
         (Path(folder) / str(os.getpid())).touch()
 
 
 def says_that_it_hangs(process: int) -> bool:
-    """Whether the worker of this number has said so."""
+    """Whether the worker with process id `process` has stated that it hangs."""
     return (Path(os.environ[HANGS]) / str(process)).exists()
 
 
 def hear_interrupts() -> None:
-    """For `preexec_fn` of processes that get SIGINT: a shell's background processes ignore it, and so would these."""
+    """Restores the default action of SIGINT; for `preexec_fn` of processes that get SIGINT, because background
+    processes of a shell inherit ignoring it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,6 @@
-"""Each schedule primitive on a small program, as text; run this file to rewrite the goldens when a change is meant."""
+"""The effect of each schedule primitive on a small program, as text; run this file to rewrite the golden texts after an
+intended change.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,13 @@ T = Buffer(name="T", shape=(10, 8), dtype=I32)
 
 
 def sums() -> Program:
-    """C[i] is the sum of row i of A."""
+    """A program of C[i] = sum of row i of A."""
     total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
     return Program(name="sums", parameters=(A, C), body=nest([(ROW, 10), (J, 8)], total))
 
 
 def stencil() -> Program:
-    """T is twice A; D adds rows of T that are two apart."""
+    """A program of T = 2 A, and of D[i, j] = T[i, j] + T[i + 2, j]."""
     double = nest([(P, 10), (Q, 8)], Assign(name="double", buffer=T, indices=(P, Q), value=A[P, Q] * 2))
     add = nest(
         [(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=T[ROW, J] + T[ROW + 2, J])
@@ -52,7 +54,7 @@ def stencil() -> Program:
 
 
 def mirrored() -> Program:
-    """T is A; D adds the negatives of rows of T that are two apart."""
+    """A program of T = A, and of D[i, j] = -T[i, j] - T[i + 2, j]."""
 
     def negative(load: Expr) -> Expr:
         return Call("negative", (load,), I32)
@@ -64,7 +66,9 @@ def mirrored() -> Program:
 
 
 def product(op: str = "add") -> Program:
-    """C is the product of A and W, or the greatest of the products."""
+    """A program of the matrix product C = A W, or with another reduction operator `op` (for example the maximum of the
+    products).
+    """
     a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
     c = Buffer(name="C", shape=(10, 9), dtype=I32)
     value = a[ROW, K] * w[K, J]
@@ -73,7 +77,7 @@ def product(op: str = "add") -> Program:
 
 
 def padded(pad: Const | None = SEVEN) -> Program:
-    """A copy with padding, and a consumer of every element."""
+    """A program of a copy T of X with padding on both sides, and of sums of two elements of T."""
     t = Buffer(name="T", shape=(1, 8), dtype=I32)
     x, y = Buffer(name="X", shape=(1, 5), dtype=I32), Buffer(name="Y", shape=(6,), dtype=I32)
     load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-2, 8)), pad=pad)
@@ -84,7 +88,7 @@ def padded(pad: Const | None = SEVEN) -> Program:
 
 
 def far_apart() -> Program:
-    """Three taps seven positions apart, of a copy with pads."""
+    """A program of a one-dimensional convolution with three taps seven positions apart, on a padded copy of X."""
     t = Buffer(name="T", shape=(1, 20), dtype=I32)
     x, w, y = (Buffer(name=n, shape=z, dtype=I32) for n, z in (("X", (1, 5)), ("W", (3,)), ("Y", (6,))))
     load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-7, 20)), pad=Const(0, I32))
@@ -95,7 +99,7 @@ def far_apart() -> Program:
 
 
 def activated() -> Program:
-    """S is the sum of each row of A, C the same but not below 0."""
+    """A program of S[i] = sum of row i of A, and of C = max(S, 0)."""
     s = Buffer(name="S", shape=(10,), dtype=I32)
     total = Reduce(name="sum", op="add", buffer=s, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
     relu = Assign(name="relu", buffer=C, indices=(P,), value=maximum(s[P,], 0))
@@ -104,7 +108,9 @@ def activated() -> Program:
 
 
 def staged(pad: int = 0, plus: int = 0, columns: int = 9) -> Program:
-    """C is the product of A and W, copied first (of W `columns`; beyond its end, `pad`); `plus` goes to each of A."""
+    """A program of the matrix product C = (A + `plus`) W from copies of A and W; the copy of W has `columns` columns,
+    filled with `pad` beyond the end of W.
+    """
     a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
     s, t = Buffer(name="a", shape=a.shape, dtype=I32), Buffer(name="w", shape=w.shape, dtype=I32)
     total, c = (Buffer(name=n, shape=(10, 9), dtype=I32) for n in ("sum", "C"))
@@ -148,7 +154,7 @@ DOT = IntrinsicDeclaration(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program and what is done to it."""
+    """A case: `make` makes a program, `build` applies primitives to its schedule."""
 
     make: Callable[[], Program]
     build: Callable[[Schedule], object]
@@ -279,7 +285,7 @@ CASES = {
 
 
 def scheduled(name: str) -> tuple[Program, Schedule]:
-    """The program of a case, and what came of it."""
+    """The program of case `name`, and its schedule after the primitives."""
     program = CASES[name].make()
     s = Schedule(program)
     CASES[name].build(s)
@@ -287,14 +293,14 @@ def scheduled(name: str) -> tuple[Program, Schedule]:
 
 
 def text(name: str) -> str:
-    """A case as its golden file has it: the program before, the trace, the program after."""
+    """The golden text of a case: the program before, the trace, the program after."""
     before, s = scheduled(name)
     parts = {"before": format_node(before), "trace": format_trace(s.trace), "after": format_node(s.program)}
     return "\n".join(f"{head}:\n\n{part}" for head, part in parts.items())
 
 
 def arrays(program: Program, outputs: tuple[str, ...] = ("C", "D", "Y")) -> dict[str, np.ndarray]:
-    """Random integers for every parameter that is no output."""
+    """Random integer arrays for every parameter of a program except `outputs`."""
     rng = np.random.default_rng(0)
     given = [p for p in program.parameters if p.name not in outputs]
     return {p.name: rng.integers(-9, 9, p.shape).astype(p.dtype.numpy) for p in given}

@@ -1,9 +1,10 @@
-"""Digests of the programs of many networks on many machines, one a line: for changes that must alter no program.
+"""Digests of the programs of many networks on many machines, one a line, to verify that a change alters no program.
 
     python tests/helpers/program_digests.py > before.txt     # at one commit
     python tests/helpers/program_digests.py > after.txt      # at the other; then compare the two files
 
-A line says network, machine, and the digest of instructions, image, segments and layers, or why there is no program.
+A line has the network, the machine, and the digest of instructions, image, segments and layers, or the reason why there
+is no program.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def machines() -> Iterator[Config]:
 
 
 def digest(graph: Graph, config: Config, virtual_threads: int) -> str:
-    """Of everything that execution depends on; the reason where a machine cannot run a network."""
+    """A digest of the compiled program and its segments and groups; the error message if the machine cannot run the
+    network.
+    """
     try:
         program = compile_program(graph, config, virtual_threads=virtual_threads).program
     except UserError as error:
@@ -62,7 +65,7 @@ def digest(graph: Graph, config: Config, virtual_threads: int) -> str:
 
 
 def main() -> None:
-    """Print the lines."""
+    """Prints the digest lines."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Networks as ONNX Runtime's quantizer writes them."""
+"""Quantizes networks by ONNX Runtime's static quantizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 
 class Samples(CalibrationDataReader):
-    """Three seeded inputs."""
+    """Calibration data: three seeded inputs of `shape`."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         random = np.random.default_rng(0)
@@ -27,7 +27,7 @@ def quantized(
     activations: QuantType = QuantType.QUInt8,
     form: QuantFormat = QuantFormat.QOperator,
 ) -> bytes:
-    """The network, in QOperator form where nothing else is said."""
+    """The bytes of the network after ONNX Runtime's static quantization, by default in QOperator form."""
     logging.disable(logging.WARNING)
     plain, made = folder / "float.onnx", folder / "quantized.onnx"
     plain.write_bytes(net.model())

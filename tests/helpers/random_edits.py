@@ -1,4 +1,4 @@
-"""JSON values and tables edited at random, as a person or a damaged disk might."""
+"""Random edits of JSON values and tables, as made by a person or by a damaged disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ODD: tuple[Any, ...] = (
     *(0, -1, 1, 2**70, 1.5, 1e308, -1e308, 1e-320, float("nan"), float("inf"), -float("inf"), True, None),
     *("", "x", "\x00", "é", "(" * 200, "9" * 5000, [], {}, [1], {"a": 1}, [[]], [None], [[0, 0, 0]], [[99]]),
 )
-"""Values that belong nowhere, or only somewhere."""
+"""Unusual values, which are invalid in most places."""
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of keys and positions to everything inside a value."""
+    """Yields the paths (tuples of keys and indices) of all items nested in a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in inner:
         yield (*path, key)
@@ -23,7 +23,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def edited(random: Random, value: Any, odd: Sequence[Any] = ODD, edits: int = 2) -> Any:
-    """A copy in which one or more items were replaced, taken out, or put in."""
+    """A copy of the value with 1 to `edits` random edits: an item replaced by, or added from, `odd`, or removed."""
     value = copy.deepcopy(value)
     for _ in range(random.randint(1, edits)):
         paths = list(places(value))

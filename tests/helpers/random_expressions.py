@@ -1,4 +1,4 @@
-"""Random expressions of every type over two loops, for generated code against the interpreter."""
+"""Random expressions of every type over two loops, to compare generated code with the interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vdla.compiler.ir.types import DType
 TYPES = [DType.INT8, DType.UINT8, DType.INT32, DType.INT64, DType.FLOAT32, DType.BOOL]
 ROW, J = Var("i"), Var("j")
 SIZE = 37
-"""Iterations of the loop over rows; that over columns has 3."""
+"""Iterations of the loop over rows; the loop over columns has 3."""
 
 
 def buffers():
@@ -18,7 +18,9 @@ def buffers():
 
 
 def expressions(depth):
-    """Random (dtype -> expression over loops i and j) strategies."""
+    """A function that returns, for a dtype, a hypothesis strategy for expressions over the loops i and j, nested at
+    most `depth` deep.
+    """
 
     @st.composite
     def make(draw, dtype, depth=depth):

@@ -1,4 +1,6 @@
-"""Valid machines far from those that co-simulation lists: presets and small machines with fields changed at random."""
+"""Random valid machines unlike those listed for co-simulation: presets and small machines with random changes of
+fields.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from vdla.verify.random_programs import random_config
 
 
 def random_machine(seed: int) -> Config:
-    """The first valid machine that the seed leads to."""
+    """A random valid machine (accelerator configuration); always the same for a seed."""
     random = Random(seed)
     while True:
         base = random_config(seed) if random.random() < 0.4 else load_config(random.choice(sorted(PRESETS)))

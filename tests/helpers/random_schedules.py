@@ -1,4 +1,4 @@
-"""Small programs, and primitives with arguments drawn at random, legal ones and others."""
+"""Small programs, and primitives with random arguments, of which only some are legal."""
 
 from __future__ import annotations
 
@@ -74,12 +74,14 @@ _OFTEN = (
     "cache_write",
     "compute_inline",
 )
-"""Primitives that are drawn more often: most others need what these make."""
+"""Primitives that are drawn more often, because most other primitives need their results."""
 _NAMES = tuple(name for name in PRIMITIVES if name != "tensorize")
 
 
 def draw_step(random: Random, program: Program) -> tuple[str, tuple[Any, ...]]:
-    """A primitive's name and arguments: names of the program, and numbers that may fit."""
+    """A random primitive's name and arguments: names in the program, and suitable numbers. The step need not
+    be legal.
+    """
     loops = [node.name for node in walk(program.body) if isinstance(node, For)] or ["none"]
     statements = [
         node.name for node in walk(program.body) if not isinstance(node, For) and hasattr(node, "name")
@@ -114,7 +116,7 @@ def draw_step(random: Random, program: Program) -> tuple[str, tuple[Any, ...]]:
 def draw_schedule(
     seed: int,
 ) -> tuple[Callable[[], Program], vdla.Schedule, list[tuple[str, tuple[Any, ...]]]]:
-    """A program's maker, and its schedule of up to six legal steps; those in the order in which they were taken."""
+    """(function that makes a program, its schedule after up to six random legal steps, the steps in order)."""
     random = Random(seed)
     make = random.choice(MAKERS)
     schedule, steps = vdla.Schedule(make()), []

@@ -1,8 +1,8 @@
-"""Writers of records that are killed while they write, as a program of its own: `record_writers.py FILE SEED`.
+"""A program that starts writers of tuning records and kills them while they write: `record_writers.py FILE SEED`.
 
-It starts writers one after the other, each going on where the file ends, and kills each with SIGKILL some time after
-its first record. A writer tells every trial when it is written. The last writer meets a limit on the file's size in
-mid-line instead, and what it says of that is printed; then how many kills there were, and the trials that were told.
+Each writer continues at the end of the file, reports the number of each trial when it is written, and is killed by
+SIGKILL some time after its first record. The last writer instead reaches a limit on the file's size in the middle of a
+line; its error message is printed. Then the number of kills and the reported trials are printed.
 """
 
 import json
@@ -29,7 +29,9 @@ def record(trial: int) -> Record:
 
 
 def write_on(path: Path, told: int, most: int | None = None) -> None:
-    """Appends trials until killed, or until the file has `most` bytes; writes the number of each to `told`."""
+    """Appends trials to the file until the process is killed, or until the file has `most` bytes; writes the number of
+    each trial to the file descriptor `told`.
+    """
     trial = 1 + max((r.trial for r in read_records(path)[0]), default=-1)
     if most is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))

@@ -1,7 +1,9 @@
-"""Bounds of what a model in QDQ form computes, by interval arithmetic: float32 rounds sums, so a value that lies in the
-middle between two integers may become either, and what follows grows with that step.
+"""Bounds on the values that a model in QDQ form may compute, by interval arithmetic. Sums in float32 have rounding
+errors, so that a value close to a half may be quantized to either neighbouring integer, and later values change with
+it.
 
-Quantization is monotone: the ends of an interval are quantized. Where no value lies near a middle, both ends are equal.
+Quantization is monotone, so that the ends of an interval are quantized. If no value is near a half, both ends stay
+equal.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 SLACK = 2.0**-20
-"""What float32 functions and sums of up to 128 products of numbers near 1 are off, relative to 1 and to their parts."""
+"""Error of float32 functions, and of sums of up to 128 products of numbers near 1, relative to 1 and to their terms."""
 
 Interval = tuple[np.ndarray, np.ndarray]
 
@@ -26,9 +28,10 @@ MONOTONE = {
 
 
 def bounds(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, Interval]:
-    """The least and the greatest value of each tensor, float64 arrays of its shape, but for weights.
+    """(lower bound, upper bound) of each tensor except weights, as float64 arrays of its shape.
 
-    Of 1x1 convolutions, matrix products, sums, products and the functions above; KeyError for other operators.
+    Supports 1x1 convolutions, matrix products, sums, products, and the functions in MONOTONE; raises KeyError for other
+    operators.
     """
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     found = {name: (array.astype(np.float64),) * 2 for name, array in feeds.items()}

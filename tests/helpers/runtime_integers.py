@@ -1,4 +1,4 @@
-"""Weights whose products ONNX Runtime adds right on every processor."""
+"""Weights for which ONNX Runtime's integer kernels do not saturate on any processor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from onnx import TensorProto, numpy_helper
 from vdla.codesign.evaluate import kernels_saturate
 
 WEIGHTS = 64 if kernels_saturate() else 128
-"""int8 weights of a test go from -WEIGHTS to below it: sums of two products with uint8 stay below 2^15 where ONNX
-Runtime adds them in 16 bits."""
+"""int8 weights in tests are from -WEIGHTS to WEIGHTS - 1. On processors where ONNX Runtime adds two products in 16
+bits, WEIGHTS is 64, so that sums of two products with uint8 stay below 2^15.
+"""
 
 
 def addable(model: bytes) -> bytes:
-    """The model itself, or with half of every int8 weight where ONNX Runtime's sums of two products saturate."""
+    """The bytes of the model; every int8 weight is halved if ONNX Runtime's sums of two products saturate on this
+    processor.
+    """
     if not kernels_saturate():
         return model
     proto = onnx.load_from_string(model)

@@ -1,4 +1,6 @@
-"""Scheduled programs of GPUs held against what they compute: traces replayed, checked, then interpreted or emulated."""
+"""Runs scheduled GPU programs for comparison with their results: the trace is replayed, checked, and then interpreted
+or emulated.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ def run_scheduled(
     target: GpuTarget | None = None,
     output: str = "Y",
 ) -> np.ndarray:
-    """The output of a schedule that is ready for code generation.
+    """The array `output` of a schedule that is ready for code generation; asserts that its trace replays.
 
-    Interpreted with undefined memory poisoned, or (`native`) emulated and run as machine code.
+    The program is interpreted with undefined memory poisoned or, with `native`, emulated and run as machine code.
     """
     assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
     ready = prepare(s.program, target or cuda_target())

@@ -1,4 +1,4 @@
-"""What every schedule primitive owes a caller whom it refuses."""
+"""The assertion that a schedule primitive refuses a use correctly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from vdla.compiler.schedule import LegalityError, Schedule, replay
 
 
 def assert_refused(make: Callable[[], Program], build: Callable[[Schedule], object], message: str) -> None:
-    """`build` on a schedule of `make()` is refused with `message` and the program; the schedule stays as it was."""
+    """Asserts that `build` on a schedule of `make()` raises LegalityError with `message` and the program in its text,
+    and leaves the schedule unchanged.
+    """
     s = Schedule(make())
     with pytest.raises(LegalityError) as caught:
         build(s)

@@ -1,4 +1,6 @@
-"""The shipped models' files, each made once for all processes of a test run: ResNet-18 takes a core five seconds."""
+"""Files of the shipped models, each built once for all processes of a test run, since building ResNet-18 takes five
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from vdla.codesign import models
 from vdla.util.files import write_whole
 
 FOLDER = "VDLA_TEST_MODELS"
-"""The variable that tests/conftest.py sets to a folder of the run, before there are other processes."""
+"""Environment variable with a folder of the test run, which tests/conftest.py sets before other processes start."""
 
 
 def once_a_run(name: str, make: Callable[[], bytes]) -> bytes:
-    """The bytes that `make` returns, made once for all processes of a test run and kept in its folder as `name`."""
+    """The bytes that `make` returns; called once for all processes of a test run, and stored in the run's folder as
+    `name`.
+    """
     folder = os.environ.get(FOLDER)
     path = Path(folder or "/nonexistent") / name
     if path.exists():
@@ -26,7 +30,7 @@ def once_a_run(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 def shipped(name: str, form: str) -> bytes:
-    """The file of the model that `models.build` makes."""
+    """The bytes of the shipped model `name` in the form `form`, built by `models.build`."""
     return once_a_run(
         f"{name}-{form}.onnx", lambda: models.build(name, form).SerializeToString(deterministic=True)
     )

@@ -1,4 +1,6 @@
-"""One small convolution through every stage of the VDLA back end, as text; run this file to rewrite the goldens."""
+"""One small convolution in every stage of the accelerator's back end, as text; run this file to rewrite the golden
+texts.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ POST = Post(zero_point=-3, low=-3)
 
 
 def ir_programs() -> dict[str, Program]:
-    """The loop program of the convolution: as an expression, scheduled, and after each pass."""
+    """The loop programs of the convolution by stage: tensor expression, scheduled, and after each pass."""
     config = load_config("tiny")
     workload = windowed("conv2d", (1, 16, 6, 5), 8, WINDOW)
     expression = CONV2D.expression(config, workload, Details(post=POST, pad_value=-7))
@@ -57,7 +59,7 @@ def ir_programs() -> dict[str, Program]:
 
 
 def graph() -> Graph:
-    """The same convolution as an integer graph."""
+    """The convolution of `ir_programs` as an integer graph."""
     quantization = Quantization(scale=np.float32(0.5), zero_point=-7, dtype="int8")
     rng = np.random.default_rng(0)
     operator = Int8Convolution(
@@ -84,13 +86,15 @@ def graph() -> Graph:
 
 
 def program_stages() -> dict[str, str]:
-    """The instructions of the whole program, with their dependence flags."""
+    """The disassembled instructions of the compiled convolution, with their dependence flags; by the name of
+    the stage.
+    """
     compiled = compile_program(graph(), load_config("tiny"))
     return {"instructions": disassemble(compiled.program.instructions, compiled.program.config)}
 
 
 def stages() -> dict[str, str]:
-    """Every text by name."""
+    """All golden texts, by name of the stage."""
     texts = {name: format_node(program) + "\n" for name, program in ir_programs().items()}
     return {**texts, **program_stages()}
 

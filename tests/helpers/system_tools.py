@@ -1,8 +1,8 @@
-"""Programs of the system that tests call, and what becomes of a test that asked for one that is not there.
+"""System programs that tests call, and the treatment of tests whose program is missing.
 
-.ci/system_tools lists them. Where one is missing, a test that looked for it (with `shutil.which`, in this process) or
-is marked `system_tools("COMMAND")` (it looks in another process) and failed is reported as not run. Under CI=true it
-stays a failure.
+.ci/system_tools lists the programs. If one is missing, a test is reported as not run if it searched for the program
+(with `shutil.which` in this process), or if it is marked `system_tools("COMMAND")` (for searches in another process)
+and failed. Under CI=true it stays a failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tool:
 
 
 def read_tools(text: str) -> tuple[Tool, ...]:
-    """The rows of .ci/system_tools, one for each command."""
+    """The tools in the text of .ci/system_tools, one for each command."""
     rows = (line.split(maxsplit=2) for line in text.splitlines() if line and not line.startswith("#"))
     return tuple(
         Tool(command, package, kinds) for names, package, kinds in rows for command in names.split(",")
@@ -36,7 +36,7 @@ def read_tools(text: str) -> tuple[Tool, ...]:
 
 
 def missing_tools() -> dict[str, Tool]:
-    """The tools of the table that are not on the path, by command."""
+    """The tools of .ci/system_tools that are not on the path, by command."""
     tools = read_tools(TABLE.read_text(encoding="utf-8"))
     return {tool.command: tool for tool in tools if shutil.which(tool.command) is None}
 
@@ -46,7 +46,7 @@ def in_ci(environment: Mapping[str, str]) -> bool:
 
 
 class SystemTools:
-    """A pytest plugin for a machine that lacks `missing`."""
+    """A pytest plugin for a computer on which the tools `missing` are not installed."""
 
     def __init__(self, missing: Mapping[str, Tool]) -> None:
         self._missing = missing
@@ -91,7 +91,9 @@ class SystemTools:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> Any:
-        """One line, after all other sections and right above pytest's closing line."""
+        """Prints one line on tests that were not run, after all other sections and directly above pytest's
+        last line.
+        """
         result = yield
         count = sum(NOT_RUN in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
         packages = dict.fromkeys(tool.package for tool in self._missing.values())

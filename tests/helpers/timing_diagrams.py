@@ -1,6 +1,7 @@
-"""The timing diagrams of hw/README.md: drawn from the constants of isa.timing, begin and end from the simulator.
+"""The timing diagrams of hw/README.md, generated from the constants of isa.timing; begin and end of instructions are
+the simulator's.
 
-`python tests/helpers/timing_diagrams.py` writes them into the page; a test compares.
+`python tests/helpers/timing_diagrams.py` writes them into the page; a test compares the page with them.
 """
 
 import dataclasses
@@ -19,7 +20,9 @@ PAGE = Path(__file__).parents[2] / "hw" / "README.md"
 OPEN, CLOSE = "<!-- timing diagrams -->\n", "<!-- /timing diagrams -->\n"
 
 MACHINE = dataclasses.replace(load_config("tiny"), memory=Memory(read_latency=5, write_latency=4))
-"""Little latency, so that the diagrams are narrow; 4x4, bus of 8 bytes."""
+"""The machine of the diagrams: the preset `tiny` (4x4, bus of 8 bytes) with small latencies, so that the diagrams are
+narrow.
+"""
 
 Row = tuple[str, dict[int, str]]
 
@@ -29,7 +32,9 @@ def run(text: str, config: Config = MACHINE) -> SimulationResult:
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """One line a row: marks by cycle, dots where nothing happens; cycles count from the begin b of the instruction."""
+    """A diagram as text: a line for each row, with marks by cycle and dots elsewhere. Cycles are relative to the begin
+    "b" of the instruction.
+    """
     cycles = range(min(min(row) for _, row in rows), max(max(row) for _, row in rows) + 1)
     width = max(len(name) for name, _ in rows)
     cell = max(len(mark) for _, row in rows for mark in row.values()) + 1
@@ -126,7 +131,9 @@ def store() -> tuple[str, str]:
 
 
 def stores() -> tuple[str, str]:
-    """The second store's bursts are cut once the only burst of the first one has left the cutter."""
+    """The diagram of two stores. The bursts of the second are cut after the only burst of the first has left the burst
+    cutter.
+    """
     result = run("STORE.OUT y_size=1 x_size=1 x_stride=1\nSTORE.OUT y_size=1 x_size=1 x_stride=1")
     begins = [0, int(result.begin[1] - result.begin[0])]
     reads = [begin + 1 for begin in begins]
@@ -172,7 +179,7 @@ def diagrams() -> str:
 
 
 def on_page(page: str) -> tuple[str, str, str]:
-    """What is before, between and after the two marks."""
+    """The text of the page before, between and after the two marks."""
     before, rest = page.split(OPEN)
     between, after = rest.split(CLOSE)
     return before, between, after

@@ -1,4 +1,6 @@
-"""The generated Verilog of the preset `tiny`, made once for all processes of a test run: it takes some seconds."""
+"""The generated Verilog of the preset `tiny`, generated once for all processes of a test run, since it takes some
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +11,5 @@ from vdla.isa.config import load_config
 
 
 def tiny_verilog() -> str:
-    """The text that `generate_verilog` returns."""
+    """The Verilog of the preset `tiny`, as `generate_verilog` returns it."""
     return once_a_run("tiny.v", lambda: generate_verilog(load_config("tiny")).encode()).decode()

@@ -1,4 +1,6 @@
-"""A worker whose candidates do what they are told to: cost something, crash, hang, raise, print."""
+"""A worker process whose candidates do as their knob "do" says: return a cost, crash, hang, raise an exception, print
+...
+"""
 
 import os
 import signal

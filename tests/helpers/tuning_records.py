@@ -1,4 +1,4 @@
-"""Records of trials for tests: tasks, one record and its line, files of several."""
+"""Tuning records for tests: tasks, a record and its line of JSON, and files of several records."""
 
 from __future__ import annotations
 

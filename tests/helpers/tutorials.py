@@ -1,11 +1,11 @@
 """Runs the code of a page in docs/tutorials, in order, as a reader would type it.
 
-    python tests/helpers/tutorials.py [PAGE ...]       write the outputs of these pages (of all, unless told) anew
+    python tests/helpers/tutorials.py [PAGE ...]       rewrites the outputs in these pages (default: all pages)
 
-Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block behind
-`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed, as
-`vdla.benchmarks.harness.shown.fits` compares: integers exactly; `...` stands for a time. Everything happens in a new
-folder.
+Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block after
+`<!-- file: NAME -->` is written to that file and not run. A block of `text` after a block that ran is its expected
+output, compared by `vdla.benchmarks.harness.shown.fits`: integers exactly; `...` stands for a time. Everything runs in
+a new folder.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ PRELOADED = [
     "vdla.codesign.api.exploration",
     "matplotlib.pyplot",
 ]
-"""Modules that most pages import."""
+"""Modules that the fork server imports in advance, because most pages need them."""
 
 
 class TutorialError(Exception):
-    """A block that fails or prints something else; the message has page and line."""
+    """Raised if a block fails or prints another output than the page shows; the message has page and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, its text, the line of its fence (from 1), the file it is to become."""
+    """A fenced block of a page: its language, its text, the line of its fence (from 1), and the file to which it is
+    written (None: it is run).
+    """
 
     language: str
     text: str
@@ -69,7 +71,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
-    """Run a page's blocks in `folder`: each block of text that an output stands in, with what was printed."""
+    """Runs a page's blocks in `folder`; returns each block of expected output with the text that was printed."""
     space: dict[str, Any] = {"__name__": "__main__"}
     printed = None
     outputs = []
@@ -91,9 +93,9 @@ def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
 
 
 def checked_page(name: str, folder: Path) -> str:
-    """Run the page `name` in `folder` by a process of its own; what is wrong with it, as text: empty if nothing is.
+    """Runs the page `name` in `folder` in a new process; returns its errors as text, empty if there are none.
 
-    The process is forked from one that imported the toolkit and nothing else, which takes two seconds.
+    The process is forked from a server process that has already imported the toolkit, which takes two seconds.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -120,7 +122,7 @@ def _check_page(name: str, folder: Path, sender: Connection) -> None:
 
 
 def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
-    """Where a page shows something else than what was printed."""
+    """A text for each block of expected output that differs from the printed output."""
     return [
         f"{name}, line {block.line}: the page shows\n{block.text}\nbut this was printed\n{printed}\n"
         f"If that is right now: python tests/helpers/tutorials.py {name}"
@@ -157,7 +159,9 @@ def _run_shell(block: Block, place: str, folder: Path) -> str:
 
 
 def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
-    """The page with its outputs as they were printed; its own lines with `...` are kept where they still fit."""
+    """The page with the expected outputs replaced by the printed ones; lines of the page with `...` that still match
+    are kept.
+    """
     lines = page.split("\n")
     for block, printed in reversed(outputs):
         patterns = [line for line in block.text.split("\n") if "..." in line]
@@ -170,7 +174,7 @@ def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
 
 
 def main() -> None:
-    """Write outputs anew."""
+    """Rewrites the outputs in the pages given on the command line."""
     for name in sys.argv[1:] or sorted(path.name for path in FOLDER.glob("*.md")):
         path = FOLDER / Path(name).name
         page = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The control registers over AXI4-Lite, and the map that software reads."""
+"""The control registers over AXI4-Lite, and the register map for software."""
 
 import pytest
 from gateware import simulate

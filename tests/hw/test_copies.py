@@ -1,4 +1,6 @@
-"""Copies of a register: they show the same, although they are not alike."""
+"""Copies of one register: all show the value of the previous cycle, although their stored polarities and power-up
+values differ so that synthesis does not merge them.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator

@@ -1,6 +1,6 @@
-"""Simulator and Verilated RTL on the same programs: everything that both know must be equal.
+"""Co-simulation of simulator and Verilated RTL on the same programs: all common results must be equal.
 
-The random programs are a named 100 of the 1,000 that `vdla cosim --seed 0` runs.
+The random programs are a fixed 100 of the 1,000 that `vdla cosim --seed 0` runs.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ TINY = load_config("tiny")
 MACHINES = {machine.name: machine for machine in default_machines()}
 WITHOUT = "4x4 without extensions, smallest queues"
 NAMED = {"tiny": 40, WITHOUT: 30, "4x8, 256-bit bus, patch": 30}
-"""Cases of each machine, from number 0 on."""
+"""Number of cases for each machine, beginning with case 0."""
 
 EVERY = "8x8, 2 folds, every extension and chain memory"
 
@@ -131,7 +131,7 @@ def test_an_engine_that_does_not_finish_differs():
 def test_a_fault_in_the_simulator_is_found_minimized_and_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """The simulator believes that a plain store takes a cycle more than it does."""
+    """The simulator is changed so that a plain store takes one cycle too many."""
     item = case(TINY, 4, 0)
     assert run_case(item).differences == ()
     monkeypatch.setattr(sim_parameters, "store_latency", lambda config: store_latency(config) + 1)
@@ -160,7 +160,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
 
 
 def test_a_fault_in_what_the_rtl_computes_is_found(monkeypatch: pytest.MonkeyPatch):
-    """As if the RTL's accumulators kept one wrong bit."""
+    """One bit of the RTL's accumulators is changed after the run."""
     from vdla.verify.cosim import compare
 
     def wrong(*arguments: object, **options: object):

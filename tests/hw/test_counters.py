@@ -1,4 +1,4 @@
-"""Performance counters against a dictionary."""
+"""The RTL's performance counters against a Python dictionary."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The machine of the harness: launches that follow each other, resets, errors, the watchdog, libraries and tools."""
+"""The Verilated machine of the harness: consecutive launches, resets, errors, the watchdog, libraries and tools."""
 
 import dataclasses
 import sys
@@ -90,7 +90,7 @@ def test_registers_really_are_random_before_the_reset(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Machine, "reset", lambda self: None)
 
     def powered_up(state: int | None) -> tuple[int, ...]:
-        """What registers show without a reset; all ones where the bus does not answer."""
+        """Values of three control registers after power-up without a reset; all ones if the bus does not answer."""
         with Machine(TINY, random_state=state) as machine:
             return tuple(machine.read_register(REGISTERS[name]) for name in ("PROGRAM", "COUNT", "BASE"))
 

@@ -1,4 +1,6 @@
-"""The fetch unit against section 4: requests, the buffer, and which queue each instruction enters in which cycle."""
+"""The fetch unit against section 4 of the timing contract: requests, the buffer, and the cycle in which each
+instruction enters which queue.
+"""
 
 import dataclasses
 from random import Random

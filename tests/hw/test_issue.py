@@ -1,4 +1,4 @@
-"""Token counters and the beginning of instructions, in random traffic against section 5 counted by hand."""
+"""Token counters and the issue of instructions, in random traffic, against section 5 of the timing contract."""
 
 import dataclasses
 from random import Random

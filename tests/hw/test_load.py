@@ -1,4 +1,6 @@
-"""The load unit alone, on a memory that answers when it likes, against the reference; when is for other tests."""
+"""The load unit alone, with a memory that answers at random times, against the reference; its timing is tested
+elsewhere.
+"""
 
 import dataclasses
 from collections import deque
@@ -30,7 +32,7 @@ FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 def load_program(
     config: Config, seed: int, length: int
 ) -> tuple[list[tuple[int, int]], list[dict], np.ndarray]:
-    """Instructions of the load unit, with random flags, their fields, and the image."""
+    """(words of random instructions of the load unit, their fields, the DRAM image)."""
     rng = np.random.default_rng((seed, 21))
     image, regions = random_image(config, rng)
     source = Source(

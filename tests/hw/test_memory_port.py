@@ -1,4 +1,4 @@
-"""The memory port against a slave that stalls: AXI's rules, priorities, limits and the way of each beat."""
+"""The memory port against a slave that stalls: AXI's rules, priorities, limits, and the destination of each beat."""
 
 import dataclasses
 from collections import deque

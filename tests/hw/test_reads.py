@@ -1,4 +1,4 @@
-"""The address side and the FIFO of a read client against section 3 of the contract in plain Python."""
+"""Addresses and FIFO of a read client against a Python model of section 3 of the timing contract."""
 
 import dataclasses
 from random import Random

@@ -1,4 +1,4 @@
-"""Input and weight memories: lanes, and when what is written can be read."""
+"""Input and weight memories: lanes, and the cycle from which a written word can be read."""
 
 from random import Random
 
@@ -79,7 +79,7 @@ def test_neighbours_are_written_into_their_banks(parts: int, neighbours: int):
 
 
 class Refused(Scratchpad):
-    """Amaranth warns of components that are made and not used, unless told not to."""
+    """A scratchpad whose construction must fail; Amaranth's warning about unused components is switched off."""
 
     _MustUse__silence = True
 

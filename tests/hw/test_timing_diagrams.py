@@ -1,4 +1,4 @@
-"""The diagrams of the timing contract are those of the simulator."""
+"""The diagrams of the timing contract (hw/README.md) agree with the simulator."""
 
 import timing_diagrams
 

@@ -1,4 +1,4 @@
-"""Token queues against two integers."""
+"""Token queues of the RTL against two integers."""
 
 import dataclasses
 from random import Random

@@ -1,4 +1,4 @@
-"""The form of the generated Verilog: what is alike is one module, and memories are zero at power-up."""
+"""The structure of the generated Verilog: equal components share one module, and memories are zero at power-up."""
 
 import re
 import subprocess
@@ -81,7 +81,7 @@ class Inverter(wiring.Component):
 
 
 class Inverters(wiring.Component):
-    """Two inverters behind each other; with `inner` behind them two more, in a component of their own."""
+    """Two inverters in series; with `inner`, two more follow in a component of their own."""
 
     a: In(4)
     y: Out(4)

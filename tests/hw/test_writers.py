@@ -1,4 +1,4 @@
-"""The writers of rectangular and of patch loads: their steps, and the cycles they take, against section 6."""
+"""The writers of rectangular and of patch loads: their steps and cycles, against section 6 of the timing contract."""
 
 import dataclasses
 from random import Random
@@ -37,7 +37,7 @@ def simulate(dut, bench):
 
 
 def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
-    """Bus words of runs (start, length); bytes outside a run too, as memory gives them."""
+    """The bus words of runs (start, length) in bytes, as memory returns them, including the bytes around each run."""
     return [
         int.from_bytes(memory[bus * word : bus * (word + 1)], "little")
         for start, length in rows
@@ -47,9 +47,9 @@ def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
 
 
 class Follow:
-    """Drives a writer: feeds it words and collects what it writes, with the cycle of each step.
+    """Drives a writer: offers bus words, and collects its writes with the cycle of each step.
 
-    What a step in cycle s writes shows in s + 2; what is read off the ports is named by `fields`.
+    A write of a step in cycle s appears in cycle s + 2. `fields`: names of the ports that are recorded.
     """
 
     def __init__(self, ctx, dut, fields: tuple[str, ...], chance: float, random: Random) -> None:
@@ -82,7 +82,9 @@ class Follow:
         self.now += 1
 
     async def job(self, set_job, delay: int) -> int:
-        """Give a job and run until its last step is written; the first cycle in which its first step may happen."""
+        """Gives the writer a job by `set_job` and runs until its last step is written; returns the first cycle in which
+        its first step may happen.
+        """
         set_job(1)
         assert self.ctx.get(self.dut.job.ready)
         taken = self.now

@@ -1,4 +1,4 @@
-"""The table of ALU operations: complete, and what every engine says of an operation comes from it."""
+"""The table of ALU operations is complete, and simulator, RTL and documents follow it."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The arithmetic against exact rational arithmetic, golden values and ONNX Runtime's own kernels."""
+"""The store pipeline's arithmetic against exact rational arithmetic, golden values and ONNX Runtime's kernels."""
 
 from fractions import Fraction
 
@@ -20,7 +20,9 @@ float32s = st.floats(min_value=2.0**-60, max_value=2.0**24, width=32)
 
 
 def run(operator: str, operands: list, outputs_type: int, domain: str = "", **attributes):
-    """Run one operator; a tuple (name, array) is a graph input, anything else a constant."""
+    """Runs one ONNX operator in ONNX Runtime; a tuple (name, array) is an input of the graph, any other operand is a
+    constant.
+    """
     helper = onnx.helper
     names, initializers, inputs, feeds = [], [], [], {}
     for position, operand in enumerate(operands):
@@ -49,7 +51,7 @@ def run(operator: str, operands: list, outputs_type: int, domain: str = "", **at
 
 
 def own(stored, unsigned: bool) -> np.ndarray:
-    """From the stored domain to the model's dtype."""
+    """Values from the stored form (int8) in the model's type: with `unsigned`, uint8 values are 128 larger."""
     return (
         (np.asarray(stored).astype(np.int32) + 128).astype(np.uint8)
         if unsigned
@@ -58,7 +60,7 @@ def own(stored, unsigned: bool) -> np.ndarray:
 
 
 def stored(values: np.ndarray) -> np.ndarray:
-    """From the model's dtype to the stored domain."""
+    """Values of the model's type in the stored form: int8, after subtracting 128 from uint8."""
     return (values.astype(np.int32) - (128 if values.dtype == np.uint8 else 0)).astype(np.int8)
 
 
@@ -72,7 +74,7 @@ def all_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def nearest_float32(exact: Fraction) -> np.float32:
-    """Correct rounding of a rational by comparing the neighbours of a float64 estimate."""
+    """The float32 nearest to a rational number (ties to even), found by comparing the neighbours of an estimate."""
     guess = np.float32(float(exact))
     candidates = [np.nextafter(guess, np.float32(-np.inf)), guess, np.nextafter(guess, np.float32(np.inf))]
     distances = [abs(Fraction(float(c)) - exact) for c in candidates]

@@ -1,4 +1,4 @@
-"""Tables of the array's modes and of the store pipeline's stages."""
+"""The tables of the array's modes and of the store pipeline's stages."""
 
 from __future__ import annotations
 

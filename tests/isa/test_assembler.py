@@ -28,7 +28,7 @@ configs = st.integers(0, 50).map(random_config) | st.sampled_from(["vta", "osdi1
 
 @st.composite
 def instructions(draw):
-    """A configuration, a format name and a value for each of its free fields."""
+    """Draws (configuration, name of an instruction format, a value for each of its free fields)."""
     config = draw(configs)
     name = draw(st.sampled_from(sorted(formats(config))))
     values = {

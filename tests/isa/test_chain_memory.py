@@ -1,4 +1,6 @@
-"""The chain memory: sizes, encodings, what the reference computes with it, and what the checker refuses."""
+"""The chain memory (on-chip memory between layers): sizes, encodings, results of the reference, and errors that the
+checker finds.
+"""
 
 import dataclasses
 
@@ -112,7 +114,7 @@ def test_impossible_sizes_are_refused(change: dict[str, object], message: str):
 
 @pytest.mark.parametrize("config", [SQUARE, WIDE_OUT, WIDE_IN], ids=["4x4", "4x16", "16x4"])
 def test_outputs_are_inputs_of_the_next_product(config: Config):
-    """Bytes of output vectors, one after the other, are the bytes of input vectors."""
+    """The bytes of consecutive output vectors in the chain memory are read as input vectors."""
     memory = image(config)
     vectors = config.chain_buffer_bytes // config.out_bytes
     count = min(vectors, config.acc_depth)

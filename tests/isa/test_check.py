@@ -369,7 +369,9 @@ def test_require_clean_raises_or_lets_races_pass():
 def _pairwise_races(
     config: Config, words: np.ndarray, image: np.ndarray, before: np.ndarray
 ) -> set[tuple[int, int]]:
-    """Unordered conflicting pairs by comparing every instruction with every other one."""
+    """Indices (i, j) of instructions that conflict and are not ordered, found by comparing all pairs; `before`: the
+    order as a bool matrix.
+    """
     trace, seen, races = start_trace(config, image), [], set()
     for index, row in enumerate(words.tolist()):
         name, values = decode_one(config, *row)
@@ -391,7 +393,9 @@ def _pairwise_races(
 
 
 def _happens_before(config: Config, words: np.ndarray) -> np.ndarray:
-    """Whether i has ended before j begins: i-th push meets i-th pop, units in order; transitive closure."""
+    """Bool matrix: whether instruction i ends before j begins. Each unit runs in order, and the n-th push of a queue
+    precedes its n-th pop; transitive closure.
+    """
     decoded = [decode_one(config, *row) for row in words.tolist()]
     units = [unit_of(*item) for item in decoded]
     count = len(words)
@@ -408,7 +412,7 @@ def _happens_before(config: Config, words: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", representatives(range(30), 10))
 def test_races_are_found_exactly_where_a_pairwise_comparison_finds_them(seed):
-    """Take a pair of token flags away from a clean program and compare with the slow definition."""
+    """Removes a pair of token flags from a program without races, and compares the checker with the slow definition."""
     config = random_config(seed)
     program = random_program(config, seed, length=30)
     words = program.instructions.copy()

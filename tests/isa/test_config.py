@@ -1,4 +1,4 @@
-"""Derived values and identity of configurations."""
+"""Derived values and equality of configurations."""
 
 import dataclasses
 
@@ -49,7 +49,9 @@ def test_impossible_lane_counts_are_refused(lanes: object):
     [(128, 4, 32), (100, 4, 32), (129, 4, 64), (65, 4, 32), (3, 2, 2), (90, 1, 128)],
 )
 def test_banks_are_powers_of_two_of_any_number_of_vectors(depth: int, banks: int, bank: int):
-    """So that an index's upper bits are its bank; the last banks hold what is left."""
+    """Bank sizes are powers of two, so that the upper bits of an index are the bank; the last banks may be smaller or
+    empty.
+    """
     config = dataclasses.replace(EDGE8, acc_buffer_bytes=depth * EDGE8.acc_bytes, acc_banks=banks)
     assert (config.acc_depth, config.acc_bank_depth) == (depth, bank)
     assert (depth - 1) // bank < banks

@@ -1,4 +1,4 @@
-"""Arrays that fold: what GEMM makes of a tile's parts, and what configurations, programs and checker say of them."""
+"""Arrays that fold (extension `fold`): GEMM with parts of a tile, and rules of configurations, programs and checker."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ UNFOLDED = Config(
 
 
 def folded(folds: int, *extensions: str) -> Config:
-    """UNFOLDED with an array of BLOCK / `folds` columns."""
+    """The configuration UNFOLDED with an array of only BLOCK / `folds` columns."""
     return dataclasses.replace(
         UNFOLDED, name=f"{folds} folds", folds=folds, extensions=(*UNFOLDED.extensions, "fold", *extensions)
     )
@@ -36,7 +36,9 @@ def run(text: str, memory: np.ndarray, config: Config) -> ReferenceResult:
 
 
 def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.ndarray:
-    """What the array takes of a whole `tile` (lanes, inputs) as its `part`: (columns, inputs of every group)."""
+    """The part number `part` of a whole weight `tile` (lanes, inputs), as the folded array uses it: (columns, inputs of
+    every group).
+    """
     columns, size = BLOCK // folds, BLOCK // groups
     lanes, inputs = divmod(part, groups)
     mine = tile[
@@ -48,7 +50,7 @@ def part_of_tile(tile: np.ndarray, folds: int, groups: int, part: int) -> np.nda
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize(("folds", "shape"), [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2)])
 def test_all_parts_of_a_tile_are_the_whole_tile(folds, shape, overwrite):
-    """Two tiles, of the second of which one part of the lanes is left out, against plain matrix products."""
+    """Two tiles, one part of the second left out, compared with plain matrix products."""
     config, rng = folded(folds), np.random.default_rng(folds * 10 + shape)
     memory = np.zeros(16384, np.uint8)
     tiles = rng.integers(-128, 128, (2, BLOCK, BLOCK)).astype(np.int8)
@@ -97,7 +99,9 @@ def test_reset_clears_all_lanes():
 
 
 def test_rows_of_weights_are_those_of_a_machine_that_does_not_fold():
-    """TAPS in a sweep: a tile of an array that folds has fewer rows, and as many of them follow each other."""
+    """TAPS in a sweep: a tile of a folding array has fewer rows, so that the rows of one operation extend over more
+    tiles; the result is the same.
+    """
     rng = np.random.default_rng(5)
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)
     results = []

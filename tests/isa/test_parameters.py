@@ -1,4 +1,4 @@
-"""What the declaration of a configuration's field does: ranges, documents, stored forms, random machines."""
+"""The effects of declaring a configuration's field: range checks, documentation, stored forms, random machines."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from vdla.verify.random_programs import random_config
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """Fields of every kind of range."""
+    """A dataclass with declared fields of every kind of range."""
 
     free: int = parameter(5, "no range of its own")
     size: int = parameter(4, "a power of two", low=2, high=8, power_of_two=True)

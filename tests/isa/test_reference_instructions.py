@@ -1,4 +1,6 @@
-"""Each instruction of the reference against whole-array numpy of another shape than its element loops."""
+"""Each instruction of the reference model against whole-array numpy, written differently from the model's element
+loops.
+"""
 
 import dataclasses
 
@@ -121,7 +123,7 @@ def test_a_patch_load_forms_the_windows_of_a_convolution(config):
 
 
 def _indices(base: int, column: np.ndarray, outer: int, inner: int) -> np.ndarray:
-    """[3][2][uop] indices of loops with iter_out = 3 and iter_in = 2."""
+    """Indices [3][2][micro-op] of an instruction with iter_out = 3 and iter_in = 2; `outer`, `inner`: its factors."""
     return base + column + np.arange(3)[:, None, None] * outer + np.arange(2)[:, None] * inner
 
 
@@ -275,7 +277,9 @@ def test_taps_add_four_positions(mode):
 @pytest.mark.parametrize(("name", "count"), [("DEPTHWISE", 1), ("TAPS", 4)])
 @pytest.mark.parametrize(("block_in", "block_out"), [(4, 16), (16, 4)])
 def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, count):
-    """Channel c of a position is wherever the shorter vectors have it; one operation takes all of it, or a fourth."""
+    """Channel c of a position is in the same place, however the position is divided into vectors; one operation
+    computes all of its channels or a fourth.
+    """
     shape = {"block_in": block_in, "block_out": block_out, "inp_buffer_bytes": 2048, "wgt_buffer_bytes": 4096}
     config = dataclasses.replace(WIDE, **shape, extensions=(*WIDE.extensions, "taps"))
     memory = noise(65536)
@@ -302,7 +306,7 @@ def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, coun
 @pytest.mark.parametrize(("block_in", "block_out"), [(16, 16), (8, 16), (32, 8)])
 @pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
 def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
-    """Operations on a column, of which every other one only holds, with a group of weights of part 1 or 0."""
+    """Operations on a column; every other one only holds its vector. Their group of weights has part 1 or 0."""
     shape = {
         "block_in": block_in,
         "block_out": block_out,
@@ -382,7 +386,7 @@ FLAGS = [
 @pytest.mark.parametrize("reduce", ["max", "sum"])
 @pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 def test_store_post(config, reduce, flags):
-    """A 3x2 window moved over a grid of accumulators, 4 rows of 6, against numpy windows."""
+    """A 3x2 window moves over a grid of accumulators, 4 rows of 6, compared with numpy windows."""
     memory = noise(65536)
     lanes = config.block_out
     memory[:256].view("<i4")[: 2 * lanes] = RNG.integers(-3000, 3000, 2 * lanes)

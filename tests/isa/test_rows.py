@@ -1,4 +1,6 @@
-"""Extension `rows`: statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)."""
+"""Extension `rows`: statistics of rows (instruction ROWS), and stores that apply softmax or normalization with them
+(STORE.POST with `rows`).
+"""
 
 import dataclasses
 
@@ -35,7 +37,9 @@ DATA, PLANES, PARAMETERS, OUTPUTS = 8192, 1024, 4096, 14000
 
 
 def image(config: Config, x: np.ndarray, table: np.ndarray, parameters: np.ndarray) -> np.ndarray:
-    """DRAM with `x` int8 (BLOCKS, POSITIONS, lanes), the rows' table and a parameter entry for each block."""
+    """The DRAM image with the data `x`, int8 (BLOCKS, POSITIONS, lanes), the table of exponentials, and a parameter
+    entry for each block.
+    """
     memory = np.zeros(16384, np.uint8)
     memory[DATA : DATA + x.size] = x.reshape(-1).view(np.uint8)
     for plane in range(3):
@@ -59,7 +63,7 @@ def program(config: Config, statistics: str, registers: str) -> str:
 
 
 def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
-    """int8 (BLOCKS, POSITIONS, lanes) of both engines, which agree."""
+    """The stored results, int8 (BLOCKS, POSITIONS, lanes); asserts that reference and simulator agree."""
     words = assemble(text, config)
     assert check(config, words, memory) == []
     result = run_reference(config, words, memory)
@@ -72,13 +76,13 @@ def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
 
 
 def padded(x: np.ndarray, valid: int) -> np.ndarray:
-    """Rows (POSITIONS, elements) of blocks of which the last has `valid` lanes."""
+    """The rows (POSITIONS, elements) of `x` (BLOCKS, POSITIONS, lanes), whose last block has only `valid` lanes."""
     rows = x.transpose(1, 0, 2).reshape(POSITIONS, -1)
     return rows[:, : rows.shape[1] - x.shape[2] + valid]
 
 
 def parameters(bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """uint32 (BLOCKS, 2, lanes)."""
+    """The parameter entries of `bias` and `scale`, each (BLOCKS, lanes), as uint32 (BLOCKS, 2, lanes)."""
     return np.stack([bias.astype(np.int32).view(np.uint32), scale.astype(np.float32).view(np.uint32)], 1)
 
 
@@ -101,7 +105,7 @@ def test_softmax_of_every_position(lanes: int | None):
 
 @pytest.mark.parametrize("centre", [0, 1])
 def test_normalization_of_every_position(centre: int):
-    """LayerNormalization, and RMSNormalization, with a gain and an offset for each channel: of any sign."""
+    """LayerNormalization and RMSNormalization with a gain of any sign and an offset for each channel."""
     rng = np.random.default_rng(2)
     x = rng.integers(-60, 128, (BLOCKS, POSITIONS, 4), np.int8)
     gain, offset = rng.normal(0, 20, (2, BLOCKS, 4))

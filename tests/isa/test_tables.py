@@ -1,4 +1,4 @@
-"""Look-up tables of STORE.POST: sizes, encodings, what the reference computes, and what the checker refuses."""
+"""Look-up tables of STORE.POST: sizes, encodings, results of the reference, and errors that the checker finds."""
 
 import dataclasses
 
@@ -76,7 +76,9 @@ def test_impossible_machines_are_refused(change: dict[str, object], message: str
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("multiply", [0, 1])
 def test_a_store_looks_up_and_multiplies(index: int, multiply: int):
-    """Every engine: q becomes an entry of the table, whose zero point then counts."""
+    """In all engines, a stored value q is replaced by an entry of the table, and the zero point of the entries then
+    applies.
+    """
     memory = image(TABLES)
     text = LOAD + (
         "LOAD.ACC dram_base=512 y_size=1 x_size=4 x_stride=4 push_next\n"

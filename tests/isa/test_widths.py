@@ -1,4 +1,4 @@
-"""Widths of micro-ops and instructions follow from the configuration; VTA's stay wherever they fit."""
+"""Widths of micro-ops and instructions follow from the configuration; VTA's widths are used wherever they suffice."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ KIB = 1024
 
 
 def machine(acc: int, inp: int, wgt: int, uop: int = 7) -> Config:
-    """4x4, with indices of so many bits."""
+    """A 4x4 configuration whose memories need indices of the given numbers of bits."""
     size = 4 if acc + inp + wgt <= 32 else 8
     return Config(
         block_in=4,
@@ -73,7 +73,9 @@ def test_fields_have_bits_of_their_own_within_a_word(config: Config):
 
 
 def test_where_fields_lie_in_256_bits():
-    """As isa/README.md says: only factors move, to bit 128, and what would cross into the next word."""
+    """As isa/README.md states: only the factors move, to bit 128, and a field that would cross a word moves to the next
+    word.
+    """
     narrow, wide, widest = (formats(item) for item in (machine(11, 11, 10), WIDE, machine(16, 16, 16, 16)))
     for name in ("LOAD.INP", "STORE.POST", "CONFIG", "FINISH"):
         assert narrow[name] == wide[name] == widest[name]

@@ -1,9 +1,9 @@
-"""The simulator's counts for a few programs, as texts.
+"""The simulator's counts for a few programs, as golden texts.
 
     PYTHONPATH=tests/helpers python -m tests.sim.counts      # from the clone: writes the texts anew
 
-Cycles, causes of stalls, traffic and changes of bits of random programs and of a compiled network. Where a change is
-meant, write the texts anew and read the difference.
+Cycles, causes of stalls, traffic and bit changes of random programs and of a compiled network. After an intended
+change, write the texts anew and read the difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEDS = (1, 2, 5, 8, 11, 13)
 
 
 def program_lines(program: Program) -> Iterator[str]:
-    """All counts of a program's simulation."""
+    """Yields lines with all counts of a program's simulation."""
     config, instructions, image = program.config, program.instructions, program.image
     found = simulate(config, instructions, image)
     assert found.memory is not None and found.scratchpads is not None
@@ -42,7 +42,7 @@ def program_lines(program: Program) -> Iterator[str]:
 
 
 def random_lines() -> Iterator[str]:
-    """Random programs on machines of their own."""
+    """Yields lines with the counts of random programs, each on a random machine."""
     for seed in SEEDS:
         yield from program_lines(random_program(random_config(seed), seed, length=50))
 

@@ -1,4 +1,6 @@
-"""FIFO sizes and outstanding reads against a stream of loads: the bus is busy exactly where no warning is."""
+"""FIFO sizes and outstanding reads for a stream of loads: the bus is busy exactly if the configuration gives no
+warning.
+"""
 
 import itertools
 from dataclasses import replace
@@ -17,7 +19,7 @@ TILES = 256
 
 
 def busy(config: Config, loads: int = 30) -> float:
-    """The part of the time in which the bus moves weights, for a program that only loads them."""
+    """Share of cycles in which the bus moves weights, for a program of `loads` weight loads."""
     load = encode(config, "LOAD.WGT", y_size=1, x_size=TILES, x_stride=TILES)
     code = np.array([load] * loads + [encode(config, "FINISH")], np.uint64)
     result = simulate(config, code, np.zeros(TILES * config.wgt_bytes, np.uint8))

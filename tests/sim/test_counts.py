@@ -1,6 +1,6 @@
-"""What the simulator counts is what the kept texts say.
+"""The simulator's counts equal the golden texts.
 
-Where a change of them is meant: `PYTHONPATH=tests/helpers python -m tests.sim.counts`, and read the difference.
+After an intended change: `PYTHONPATH=tests/helpers python -m tests.sim.counts`, and read the difference.
 """
 
 from __future__ import annotations

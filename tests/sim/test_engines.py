@@ -1,4 +1,6 @@
-"""Random programs on random machines: values against the reference, timing against the per-cycle model."""
+"""The simulator on random programs and random machines: values against the reference, timing against the per-cycle
+model.
+"""
 
 import dataclasses
 import itertools

@@ -1,4 +1,6 @@
-"""Arrays that fold: values against the reference, the accumulators' read port, and what switches in the array."""
+"""The simulator on arrays that fold: values against the reference, use of the accumulators' read port, and bit changes
+in the array.
+"""
 
 import dataclasses
 
@@ -22,7 +24,7 @@ PARTS = 12  # micro-ops
 
 
 def machine(block: int, folds: int, batch: int = 1, **changes) -> Config:
-    """An array of `block` rows and block / `folds` columns, on a bus that loads its vectors quickly."""
+    """A machine with an array of `block` rows and block / `folds` columns, on a bus that loads its vectors quickly."""
     return dataclasses.replace(
         TINY,
         name=f"{block}x{block // folds}",
@@ -41,7 +43,9 @@ def machine(block: int, folds: int, batch: int = 1, **changes) -> Config:
 
 
 def image(config: Config, seed: int, tiles: np.ndarray | None = None) -> np.ndarray:
-    """PARTS micro-ops with `tiles`, or any of the first 16; random numbers from DATA on."""
+    """A memory image with PARTS micro-ops that use `tiles` (None: random ones of the first 16), and random data from
+    DATA on.
+    """
     rng = np.random.default_rng(seed)
     memory = rng.integers(0, 256, DATA + 40 * config.acc_bytes + 32 * config.wgt_bytes, dtype=np.uint8)
     columns = rng.integers(0, 4, PARTS), rng.integers(0, 8, PARTS), rng.integers(0, 16, PARTS)
@@ -51,7 +55,7 @@ def image(config: Config, seed: int, tiles: np.ndarray | None = None) -> np.ndar
 
 
 def loads(config: Config) -> str:
-    """All micro-ops, and vectors and tiles for them, and accumulators when they have come."""
+    """Assembly text that loads all micro-ops, input vectors and weight tiles, and then accumulators."""
     moved = (
         ("INP", config.inp_bytes, ""),
         ("WGT", config.wgt_bytes, "push_next"),
@@ -64,7 +68,7 @@ def loads(config: Config) -> str:
 
 
 def check(config: Config, text: str, memory: np.ndarray) -> None:
-    """Values as the reference has them, cycles as the slow model."""
+    """Asserts that the simulator's values equal the reference's, and its cycles those of the slow model."""
     program = assemble(text, config)
     expected, found = run_reference(config, program, memory), simulate(config, program, memory)
     assert found.scratchpads is not None and found.memory is not None
@@ -85,7 +89,9 @@ SHAPES = [
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize(("config", "shape"), SHAPES, ids=lambda item: getattr(item, "name", item))
 def test_parts_of_tiles(config: Config, shape: int, overwrite: int):
-    """Parts in any order, some again and some never, with columns enough for the vectors of the host and without."""
+    """Parts in any order, some repeated and some left out, with enough columns for vectors of the host's SIMD width or
+    fewer.
+    """
     for zeros in ("", "CONFIG ZERO inp_zero=-7 wgt_zero=100\n"):
         text = (
             f"{loads(config)}CONFIG BASE acc_base=3 inp_base=2 wgt_base=5\n{zeros}CONFIG FOLD shape={shape}\n"
@@ -100,7 +106,9 @@ def test_parts_of_tiles(config: Config, shape: int, overwrite: int):
 @pytest.mark.parametrize("sweep", [0, 1])
 @pytest.mark.parametrize("name", ["DEPTHWISE", "TAPS"])
 def test_rows_of_weights_do_not_fold(config: Config, sweep: int, name: str):
-    """Register FOLD does not concern them; a tile has as many rows as a lane has multipliers."""
+    """The register FOLD has no effect on instructions that use rows of weights; a tile has as many rows as a lane has
+    multipliers.
+    """
     text = (
         f"{loads(config)}CONFIG BASE acc_base=3 inp_base=2 wgt_base=3\nCONFIG FOLD shape=1\n"
         f"CONFIG ZERO inp_zero=-7 wgt_zero=100\nCONFIG SWEEP on={sweep}\n"
@@ -120,7 +128,7 @@ def test_a_reset_looks_at_no_shape():
     ("fields", "refused"), [("uop_end=1", True), ("uop_end=1 reset=1", False), ("", False)]
 )
 def test_more_groups_than_folds(fields: str, refused: bool):
-    """Refused where the reference refuses it: by the operation that would use them."""
+    """The simulator refuses the same operation as the reference: the one that would use too many groups."""
     config = machine(16, 2)
     program = assemble(f"CONFIG FOLD shape=2\nGEMM {fields} iter_out=1 iter_in=1\nFINISH", config)
     memory = np.zeros(4096, np.uint8)
@@ -138,7 +146,9 @@ def test_more_groups_than_folds(fields: str, refused: bool):
 
 
 def store_cycles(config: Config, shape: int, tiles: list[int], fields: str) -> int:
-    """Cycles of a program whose store reads the bank that a long GEMM with micro-ops of `tiles` works in."""
+    """Duration in cycles of a store that reads the accumulator bank in which a long GEMM with micro-ops of `tiles`
+    works.
+    """
     text = (
         f"{loads(config)}CONFIG FOLD shape={shape}\n"
         "GEMM uop_end=1 iter_out=1 iter_in=1 overwrite=1 push_next\n"
@@ -153,7 +163,9 @@ def store_cycles(config: Config, shape: int, tiles: list[int], fields: str) -> i
 
 
 def test_parts_behind_the_first_read_accumulators():
-    """A store waits for operations that read its bank: those that add, by their mode or by their part of the inputs."""
+    """A store waits for operations that read its bank: those that accumulate, by their mode or because their part of
+    the inputs is not the first.
+    """
     config = machine(16, 4, acc_banks=1)
     waits = store_cycles(config, 0, [0], "")
     free = store_cycles(config, 0, [3], "overwrite=1")
@@ -174,7 +186,7 @@ def test_parts_behind_the_first_read_accumulators():
 @pytest.mark.parametrize("banks", [1, 2])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ports_of_mixed_operations(banks: int, step: int):
-    """Operations of both kinds in both banks, by loops and micro-ops."""
+    """Accumulating and overwriting operations in both banks, selected by loops and by micro-ops."""
     config = machine(16, 4, acc_banks=banks)
     text = (
         f"{loads(config)}CONFIG BASE wgt_base={step}\nCONFIG FOLD shape=1\n"
@@ -196,7 +208,9 @@ def _changes(now: np.ndarray, before: np.ndarray, bits: int) -> int:
 
 
 def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Products [columns][inputs], and the sums of every level; all lanes' sums are the last."""
+    """The products [columns][inputs] of an operation, and the sums at every level of the adder tree; the last level has
+    the sums of all lanes.
+    """
     products = tile * rows
     sums, level = [], products
     while level.shape[1] > folds:
@@ -214,7 +228,9 @@ def _tree(rows: np.ndarray, tile: np.ndarray, folds: int, groups: int) -> tuple[
 @pytest.mark.parametrize("overwrite", [0, 1])
 @pytest.mark.parametrize("shape", [0, 1, 2])
 def test_bits_that_change(shape: int, overwrite: int):
-    """Every row of the array holds its group's element, all lanes a sum, and the last levels keep groups apart."""
+    """Every row of the array holds its group's input element; all lanes get a sum, and the last levels of the adder
+    tree keep groups separate.
+    """
     config, groups = machine(16, 4), 1 << shape
     tiles = np.array([0, 1, 2, 3, 3, 6, 5, 4, 9, 12, 0, 7])
     memory = image(config, 5, tiles)
@@ -260,7 +276,7 @@ def test_bits_that_change(shape: int, overwrite: int):
 
 @pytest.mark.parametrize(("name", "sweep"), [("DEPTHWISE", 0), ("TAPS", 0), ("TAPS", 1)])
 def test_lanes_that_share_a_row_of_the_array(name: str, sweep: int):
-    """The only results are the lanes of one operation, behind another of a sweep that holds."""
+    """Only one operation has results, after an operation of a sweep that only holds its vector."""
     config = machine(16, 2)
     group = SWEEP_MODE.group(config) if sweep else 4
     memory = image(config, 6, np.resize([group // 2 if sweep else 0, 0], PARTS))

@@ -1,4 +1,4 @@
-"""The compiled arithmetic against its definitions in `isa`."""
+"""The simulator's compiled arithmetic against its definitions in `isa`."""
 
 import numpy as np
 import pytest

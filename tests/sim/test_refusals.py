@@ -1,4 +1,6 @@
-"""Programs that do not run to their end say who waits for what; programs that name what does not exist say where."""
+"""Programs that deadlock name who waits for what; programs that address something that does not exist name the
+instruction.
+"""
 
 import dataclasses
 

@@ -1,6 +1,7 @@
-"""Every rule of timing reaches the simulator through `sim/parameters.py`: a field may change any of them.
+"""Every timing rule reaches the simulator through `sim/parameters.py`, so that a configuration field may change it.
 
-A rule gets another value there and in the per-cycle model of the contract, and both must still agree in every cycle.
+Each rule gets another value there and in the per-cycle model of the timing contract; both must still agree in every
+cycle.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CHANGED = {
     "STORES_IN_FLIGHT": 3,
     "WRITE_DELAY": 7,
 }
-"""Rules that no field of today changes, and another value of each."""
+"""Constant timing rules, each with another value for the test."""
 OF_A_CONFIGURATION = (
     "alu_cycles",
     "alu_latency",
@@ -46,12 +47,14 @@ OF_A_CONFIGURATION = (
     "store_latency",
 )
 QUICK, LONG = (1003, 1017), (1000, 1004, 1005)
-"""Machines with which programs take less than 5,000 and less than 10,000 cycles."""
+"""Seeds of random machines on which programs take less than 5,000 cycles, and of some on which they take less than
+10,000.
+"""
 
 
 @pytest.fixture
 def changed(monkeypatch: pytest.MonkeyPatch):
-    """Gives a rule another value wherever the simulator's parameters and the model have it."""
+    """A function that gives a timing rule another value in the simulator's parameters and in the slow model."""
 
     def change(name: str) -> None:
         was = getattr(timing, name)

@@ -1,4 +1,4 @@
-"""Statistics of operands against counting bit by bit."""
+"""Statistics of changing operand bits, against counting bit by bit."""
 
 import dataclasses
 
@@ -22,7 +22,9 @@ def _ones(value: int, bits: int) -> int:
 
 
 def _program(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Two micro-ops on eight vectors and four tiles, adding to accumulators that were loaded."""
+    """The instructions and the memory image of a program with two micro-ops, eight vectors and four tiles, which adds
+    to loaded accumulators.
+    """
     image = rng.integers(0, 256, 4096).astype(np.uint8)
     uops = assemble_uops("UOP dst=0 src=0 wgt=1\nUOP dst=1 src=2 wgt=3\n", TINY)
     image[: uops.nbytes] = uops.view(np.uint8)
@@ -37,7 +39,7 @@ def _program(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rows(x: int, y: int) -> list[int]:
-    """Booth's four rows of x times y, 9 bits each."""
+    """The four partial products (rows) of Booth's algorithm for x times y, 9 bits each."""
     digits = [-2 * (y >> 2 * k + 1 & 1) + (y >> 2 * k & 1) + ((y << 1) >> 2 * k & 1) for k in range(4)]
     rows = []
     for k, digit in enumerate(digits):
@@ -116,7 +118,7 @@ def test_arguments_that_cannot_be_written_compile_nothing_more():
 
 
 def test_a_part_stands_for_all():
-    """Sampling is over all operations: its mean over many seeds is the whole's."""
+    """Sampling is unbiased: its mean over many seeds is the value for all operations."""
     instructions, image = _program(np.random.default_rng(6))
     whole = operand_statistics(TINY, instructions, image)
     parts = [operand_statistics(TINY, instructions, image, share=0.4, seed=seed) for seed in range(400)]
@@ -129,7 +131,7 @@ def test_a_part_stands_for_all():
 
 
 def test_stores_are_followed():
-    """Of two vectors through STORE.POST: sums with the bias, results, and the bytes that leave."""
+    """Two vectors pass through STORE.POST; sums with the bias, results, and stored bytes are counted."""
     rng = np.random.default_rng(7)
     image = rng.integers(0, 256, 4096).astype(np.uint8)
     acc = rng.integers(-1000, 1000, (2, 4)).astype(np.int32)
@@ -160,7 +162,7 @@ FINISH pop_next"""
 
 
 def test_operands_are_those_from_before_the_results_take_their_places():
-    """A sum in place: what comes in is what lay there, not what the instruction leaves there."""
+    """An ALU addition in place: the counted operand is the old value, not the result."""
     image = np.random.default_rng(8).integers(0, 256, 4096).astype(np.uint8)
     image[512:544] = 0
     text = f"""LOAD.PAR dram_base=16 y_size=1 x_size=1 x_stride=1
@@ -198,7 +200,7 @@ FINISH"""
 
 @pytest.mark.parametrize(("block_in", "block_out"), [(8, 8), (8, 16), (16, 4)])
 def test_sweeps_multiply_what_they_hold(block_in, block_out):
-    """An operation that only holds has no result; the one behind it multiplies both."""
+    """An operation that only holds its vector has no result; the next operation multiplies both vectors."""
     sizes = {
         "inp": block_in * 64,
         "wgt": block_in * block_out * 16,

@@ -1,7 +1,9 @@
-"""Timing computed by hand from hw/README.md: 8-byte bus, read latency 30, write latency 10, array 16x16.
+"""Timing computed by hand from hw/README.md, for a machine with an 8-byte bus, read latency 30, write latency 10, array
+16x16.
 
-All programs share their start: the fetch request shows in cycle 4, is accepted in 4, ready in 34; 16 bytes are two
-beats, so instruction i is in the buffer in 38 + 2i, is dispatched then, visible in 39 + 2i and may begin in 40 + 2i.
+All programs begin alike: the fetch request is shown and accepted in cycle 4, and its data are ready in cycle 34. 16
+bytes are two beats, so instruction i is in the buffer and dispatched in cycle 38 + 2i, visible in 39 + 2i, and may
+begin in 40 + 2i.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Processes of processes are found, and ended, while those that have nothing to do with them go on."""
+"""Finding and ending the descendants of a process, without affecting other processes."""
 
 import contextlib
 import subprocess
@@ -13,7 +13,7 @@ from vdla.util.descendants import descendants, end
 
 
 def running(number: int) -> bool:
-    """Whether a process runs; one that has ended may be listed until its parent asks."""
+    """Whether the process with this id runs; a zombie, whose parent has not yet waited for it, does not."""
     try:
         return Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:

@@ -92,7 +92,7 @@ def test_existing_directory_keeps_its_other_files(tmp_path: Path) -> None:
 
 
 def test_what_has_gone_cannot_be_copied(tmp_path: Path) -> None:
-    """An entry of the cache, which another process discards at that moment."""
+    """The source is a cache entry that another process deletes at that moment."""
     gone = tmp_path / "gone.tar"
     with pytest.raises(UserError, match=r"gone\.tar: cannot be read: No such file"):
         copy_whole(gone, tmp_path / "copy.tar")
@@ -128,7 +128,7 @@ def test_pipes_and_links_stay_what_they_are(tmp_path: Path) -> None:
 def test_a_copy_is_whole_wherever_the_system_stops_copying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    """Some file systems refuse to copy within the system, at once or later."""
+    """Some file systems refuse copying inside the kernel, at the first call or at a later one."""
     original, copy = tmp_path / "original", tmp_path / "copy"
     content = bytes(range(256)) * 100 + b"end"
     original.write_bytes(content)

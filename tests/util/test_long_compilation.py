@@ -1,4 +1,4 @@
-"""The collector is off inside of the block alone, whatever happens there."""
+"""Python's garbage collector is switched off only inside the `with` block of a compilation, whatever happens there."""
 
 from __future__ import annotations
 

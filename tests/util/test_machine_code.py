@@ -1,4 +1,4 @@
-"""Compiled code is kept where no other user can put any."""
+"""numba's compiled code is cached in a folder to which no other user can write."""
 
 import errno
 import importlib.util
@@ -23,7 +23,7 @@ def double(value):
 
 
 def imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of TEXT, which is written to `folder`."""
+    """The module with the source TEXT, written to `folder` and imported."""
     (folder / "doubling.py").write_text(TEXT)
     spec = importlib.util.spec_from_file_location("doubling", folder / "doubling.py")
     assert spec is not None and spec.loader is not None
@@ -72,7 +72,7 @@ def test_what_numba_cannot_keep_runs_all_the_same():
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is said of compiling; nothing was compiled before."""
+    """The lines printed about long compilations, in a process that has compiled nothing yet."""
     lines: list[str] = []
     monkeypatch.delenv(long_compilation.QUIET)
     monkeypatch.setattr(machine_code, "long_compilation", long_compilation.LongCompilation(lines.append))

@@ -1,4 +1,4 @@
-"""Archives of arrays: headers first, and nothing small becomes something huge."""
+"""Reading archives of arrays (.npz): headers are checked first, so that a small file cannot allocate huge arrays."""
 
 import io
 import tracemalloc
@@ -21,7 +21,7 @@ def packed(**arrays: np.ndarray) -> bytes:
 
 
 def headed(shape: tuple[int, ...], data: bytes, dtype: str = "|u1") -> bytes:
-    """An archive of one array whose header says `shape` and whose bytes are `data`."""
+    """The bytes of an archive of one array whose header states `shape` and `dtype`, and whose data are `data`."""
     header = io.BytesIO()
     npy.write_array_header_1_0(header, {"shape": shape, "fortran_order": False, "descr": dtype})
     buffer = io.BytesIO()

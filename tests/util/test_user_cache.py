@@ -1,4 +1,4 @@
-"""Entries of the user's cache: built once, whole or not at all, whichever processes ask."""
+"""Entries of the user's cache: built once and completely, or not at all, however many processes need them."""
 
 import errno
 import functools

@@ -1,4 +1,4 @@
-"""Every mistake of a caller is a UserError of one line, whatever object stands where another belongs."""
+"""Wrong arguments of the Python API: each gives a UserError of one line, whatever the object's type."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CALLS = {
     "tune": {"subject": "none.onnx", "records": "records.jsonl", "strategy": "random"},
     "verilog": {"config": "tiny"},
 }
-"""A call of each function, with arguments of the right kinds; the files do not exist."""
+"""Arguments of the right kinds for each function of the API, by its name; the files do not exist."""
 
 
 @pytest.mark.parametrize("name", CALLS)

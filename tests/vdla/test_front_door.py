@@ -1,4 +1,4 @@
-"""The front door: each thing that a user does from Python, in a few lines, on every target."""
+"""The package `vdla`: each task of a user in a few lines of Python, on every target."""
 
 import subprocess
 import sys
@@ -75,7 +75,9 @@ def test_inputs_give_outputs_and_the_same_cycles() -> None:
 
 
 def test_a_report_prints_warnings_and_the_absence_of_data() -> None:
-    """The line on missing data is for runs without inputs; warnings of the configuration are for all."""
+    """The line about missing data is printed only for runs without inputs; warnings about the configuration are always
+    printed.
+    """
     small = vdla.config("tiny", read_latency=400, load_fifo_bytes=64)
     assert small.warnings
     network = vdla.compile(models.build("mlp"), config=small)
@@ -109,7 +111,9 @@ def test_an_expression_runs_where_it_is_built(target: str, device: str | None) -
 
 
 def accelerated(config: vdla.Config, rows: int, depth: int, columns: int) -> vdla.Schedule:
-    """An int8 product with requantization, in the blocks of the accelerator."""
+    """A schedule of an int8 matrix product with requantization, in the accelerator's blocks; sizes in numbers of
+    blocks.
+    """
     ci, co = config.block_in, config.block_out
     x = vdla.placeholder("X", (rows, depth, 1, ci), "int8")
     w = vdla.placeholder("W", (columns, depth, co, ci), "int8")

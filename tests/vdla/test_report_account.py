@@ -1,4 +1,6 @@
-"""A report's layers are accounted for when they are first looked at, once, and cost the same a layer in any network."""
+"""A report's account of its layers: computed once, at the first access, and with the same cost for each layer in any
+network.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def test_layers_wait_until_they_are_looked_at(monkeypatch) -> None:
 
 
 def one_by_one(program: Program, unread: list[traffic.Unread]) -> list[traffic.Traffic]:
-    """`group_traffic` byte by byte."""
+    """The result of `group_traffic`, computed byte by byte."""
     runs = traffic.find_runs(
         program.config, np.asarray(program.instructions), instruction_address(len(program.image))
     )

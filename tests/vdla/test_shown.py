@@ -1,4 +1,4 @@
-"""What values say of themselves on one line and in a notebook, and the sources of all that is compiled."""
+"""Text and notebook representations of the API's objects, and the sources of compiled code that they return."""
 
 from __future__ import annotations
 

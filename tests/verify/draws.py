@@ -1,10 +1,10 @@
-"""The draws of the generators of verify/, as texts.
+"""The results of the random generators in verify/, as golden texts.
 
     PYTHONPATH=tests/helpers python -m tests.verify.draws      # from the clone: writes the texts anew
 
-A generator that draws other programs finds nothing wrong in itself: the engines agree on these, too. The texts keep the
-machines of co-simulation, the fields of random programs, the cycles of their runs and which bins of the coverage they
-hit. Where a change is meant, write the texts anew and read the difference.
+If a generator draws other programs by mistake, no other test notices, since the engines agree on these as well. The
+texts contain the machines of co-simulation, statistics of the fields of random programs, the cycles of their runs, and
+the coverage bins that they hit. After an intended change, write the texts anew and read the difference.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from vdla.verify.energy_programs import energy_program
 from vdla.verify.random_programs import random_config, random_program
 
 NUMBERS = (3, 4, 5, 6, 7, 8)
-"""Of cases that need no network: each timing, with and without random state, here and at other places."""
+"""Numbers of co-simulation cases that need no network: each kind of memory timing, with and without random initial
+state, at the usual and at other addresses.
+"""
 
 
 def machine_line(config: Config) -> str:
-    """A machine as text: the fields that differ from their defaults."""
+    """A line with the fields of a machine that differ from their defaults."""
     differing: list[str] = []
     for kind, values in ((Config, config), (Memory, config.memory)):
         usual = Config() if kind is Config else Memory()
@@ -50,7 +52,9 @@ def machine_line(config: Config) -> str:
 
 
 def field_lines(programs: list[Program]) -> Iterator[str]:
-    """For each kind of instruction its count, and the least value, the greatest value and the sum of each field."""
+    """Yields, for each kind of instruction, its number, and the least value, the greatest value and the sum of each
+    field.
+    """
     kinds: Counter[str] = Counter()
     values: dict[str, dict[str, list[int]]] = {}
     for program in programs:
@@ -69,12 +73,12 @@ def field_lines(programs: list[Program]) -> Iterator[str]:
 
 
 def image_line(programs: list[Program]) -> str:
-    """Bytes of images, and their sum."""
+    """A line with the total size in bytes, and the sum of all bytes, of the programs' images."""
     return f"  images: {sum(p.image.size for p in programs)} bytes, sum {sum(int(p.image.sum()) for p in programs)}"
 
 
 def machines_text() -> Iterator[str]:
-    """The machines of co-simulation, and random ones."""
+    """Yields a line for each machine of co-simulation and for some random machines."""
     for config in default_machines():
         yield machine_line(config)
     for seed in range(40):
@@ -82,7 +86,7 @@ def machines_text() -> Iterator[str]:
 
 
 def programs_text() -> Iterator[str]:
-    """The fields of random programs, on random machines and on a preset."""
+    """Yields statistics of the fields of random programs, on random machines and on a preset."""
     random = [random_program(random_config(seed), seed, length=60) for seed in range(40)]
     preset = [random_program(load_config("vta"), seed, length=60) for seed in range(4)]
     for title, programs in (("random machines", random), ("vta", preset)):
@@ -92,7 +96,9 @@ def programs_text() -> Iterator[str]:
 
 
 def cosim_text() -> Iterator[str]:
-    """A case of each machine: cycles, where they are moved to, and the coverage bins that they hit."""
+    """Yields, for a co-simulation case of each machine, its cycles and its addresses; and the coverage bins that the
+    cases hit.
+    """
     machines = default_machines()
     counts: Counter[Bin] = Counter()
     for index, machine in enumerate(machines):
@@ -114,7 +120,7 @@ def cosim_text() -> Iterator[str]:
 
 
 def mutated_text() -> Iterator[str]:
-    """Small networks of co-simulation, and mutations of their programs."""
+    """Yields lines on the small networks of co-simulation and on mutations of their programs."""
     tiny = load_config("tiny")
     attending = replace(
         tiny, name="attending", extensions=(*tiny.extensions, "table", "zero_points", "rows"), row_entries=16
@@ -132,7 +138,7 @@ def mutated_text() -> Iterator[str]:
 
 
 def energy_text() -> Iterator[str]:
-    """Programs on which models of energy are fitted and judged."""
+    """Yields statistics of the programs on which energy models are fitted and judged."""
     for name in ("vta", "tiny"):
         programs = [energy_program(load_config(name), seed) for seed in range(12)]
         yield name
@@ -141,7 +147,7 @@ def energy_text() -> Iterator[str]:
 
 
 def operands_text() -> Iterator[str]:
-    """Numbers that roundings are tried with."""
+    """Yields statistics of the operands with which rounding is tested."""
 
     def line(name: str, draw: Callable[[np.random.Generator], Any]) -> str:
         rng = np.random.default_rng(11)

@@ -1,6 +1,6 @@
-"""Random programs, machines and operands are drawn as the kept texts say.
+"""Random programs, machines and operands equal the golden texts.
 
-Where a change of them is meant: `PYTHONPATH=tests/helpers python -m tests.verify.draws`, and read the difference.
+After an intended change: `PYTHONPATH=tests/helpers python -m tests.verify.draws`, and read the difference.
 """
 
 from __future__ import annotations

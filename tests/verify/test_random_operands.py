@@ -1,4 +1,4 @@
-"""Operands that bring the store pipeline near ties."""
+"""Random operands that bring values in the store pipeline close to rounding ties."""
 
 import numpy as np
 import pytest

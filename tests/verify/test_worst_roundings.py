@@ -1,4 +1,4 @@
-"""Operands solved for: how near they come to where a rounding changes."""
+"""Operands computed so that a result is as close as possible to a point where rounding changes."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def distance(value: Fraction) -> float:
-    """How far |value| is from n + 1/2 or half a unit in the last place beside it, in such units."""
+    """Distance of |value| from n + 1/2, or from half a unit in the last place (of float32) beside it, in such units."""
     tie = Fraction(int(abs(value))) + Fraction(1, 2)
     unit = Fraction(float(np.spacing(np.float32(tie))))
     off = abs(abs(value) - tie) / unit

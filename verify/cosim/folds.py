@@ -109,8 +109,8 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins of operations of `now` that add to an accumulator which an operation of `now` or `before` wrote, one of
-    `distances` operations earlier: new values of all, some or none of the lanes that are read are then still in the
+    """The bins that operations of `now` hit by adding to an accumulator that an operation of `now` or `before` wrote
+    `distances` operations earlier, so that new values of all, some or none of the added lanes are still in the
     pipeline.
     """
     both = [now] if before is None else [before, now]

@@ -176,7 +176,9 @@ def _along_depth(node: Stmt) -> bool:
 
 
 def _phase(writes: str) -> Pick:
-    """A predicate: is a statement a phase (a loop over threads) that writes the buffer named `writes`?"""
+    """Predicate on statements: whether a statement is a phase (a loop over threads) that writes the buffer named
+    `writes`.
+    """
 
     def pick(node: Stmt) -> bool:
         return is_thread_loop(node) and any(_target(inner) == writes for inner in walk(node))
@@ -266,7 +268,7 @@ def _multiplies(node: Stmt) -> bool:
 
 
 def _others_registers(phase: For) -> Stmt:
-    """Makes thread (y, x) use the partial sums of thread (x, y)."""
+    """Makes thread (y, x) use the partial sums of thread (x, y) in place of its own."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:
@@ -294,7 +296,7 @@ def _barrier_inside(phase: For) -> Stmt:
 
 
 def _meeting_late(loop: Stmt) -> Stmt:
-    """Moves the barrier that precedes an iteration's copies behind them."""
+    """Moves the barrier that precedes an iteration's copies to after the copies."""
     return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
 
 

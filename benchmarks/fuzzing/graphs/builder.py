@@ -132,7 +132,9 @@ class Builder:
         return name
 
     def parameter(self, array: np.ndarray | np.generic, *, run_time: float = 0.03) -> str:
-        """Adds a tensor that parametrizes an operator (axes, a shape ...), mostly a constant; returns its name."""
+        """Adds a tensor that parametrizes an operator (axes, a shape ...), as a constant or, with probability
+        `run_time`, as an input of the model; returns its name.
+        """
         return self.new(array, constant=not self.draw.chance(run_time), held=True)
 
     def array(self, name: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from .tables import Operator
 from .values import SHAPES
 
 PAIRED = 0.92
-"""Share of results that are followed by a pair; the others stay float."""
+"""Share of float results that are quantized, by QuantizeLinear and DequantizeLinear; the others stay float."""
 TWO_ROUNDINGS = frozenset(("Resize", "Upsample"))
 """Operators whose results may be off by one quantization step, because the accelerator rounds twice: a linear Resize
 rounds after its columns and after its rows.
@@ -82,8 +82,8 @@ class QuantizedBuilder(Builder):
         return names[-1] if self.draw.chance(0.5) else self.draw.of(names)
 
     def input_pair(self, shape: Sequence[int]) -> str:
-        """Adds a float input of the model followed by a pair, or an integer input that is dequantized; returns the name
-        of the dequantized tensor.
+        """Adds a float input of the model with QuantizeLinear and DequantizeLinear, or an integer input with
+        DequantizeLinear; returns the name of the dequantized tensor.
         """
         if self.draw.chance(0.15):
             limits = np.iinfo(self.kind)
@@ -98,7 +98,7 @@ class QuantizedBuilder(Builder):
 
     def pair(self, name: str, *, steps: float = 0.0) -> str:
         """Adds a QuantizeLinear and a DequantizeLinear for the tensor `name`; returns the name of the dequantized
-        tensor. Its integers may differ from the oracle's by `steps`.
+        tensor. `steps`: allowed difference of its integers from the expected ones.
         """
         largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
         scale, zero = self._grid(largest)
@@ -142,7 +142,9 @@ class QuantizedBuilder(Builder):
     def constants_alone(
         self, operator: Operator, names: Sequence[str], *, scale: str, **attributes: Any
     ) -> str:
-        """Adds a node whose inputs are all constants, as graphs have it for weights; returns the name of its output."""
+        """Adds a node whose inputs are all constants, for example a transposition of weights, and notes `scale` as the
+        scale of its output; returns the output's name.
+        """
         for _ in range(200):
             try:
                 (made,) = super().node(operator, names, **attributes)
@@ -173,7 +175,9 @@ class QuantizedBuilder(Builder):
     def node(
         self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
     ) -> list[str]:
-        """Adds a node, and a pair after each of its float results that is to be quantized."""
+        """Adds a node, and a QuantizeLinear and DequantizeLinear after each of its float results that is to be
+        quantized.
+        """
         names = super().node(operator, inputs, outputs=outputs, **attributes)
         if operator in (QUANTIZE, DEQUANTIZE):
             return names

@@ -19,7 +19,7 @@ import onnx
 from .oracle import NodeRun, NoValueError
 
 TRIES = 4
-"""Number of runs with changed inputs."""
+"""Number of runs of a node with changed inputs, from which the tolerance ("spread") of its results is computed."""
 UNITS: Mapping[str, float] = {
     "float64": 2.0**-22,
     "float32": 2.0**-22,
@@ -30,10 +30,12 @@ UNITS: Mapping[str, float] = {
 such as exp are not exact.
 """
 MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
-"""Largest spread relative to the tensor's largest element; with a larger one a comparison would be meaningless."""
+"""Largest allowed tolerance ("spread") of an element, relative to the tensor's largest element, by type; with a larger
+one a comparison would be meaningless.
+"""
 ALLOWED = 4.0
-"""Multiple of the spread by which a float result may differ from the oracle's value; an integer result may differ by
-the spread itself.
+"""Multiple of the computed tolerance ("spread") by which a float result may differ from the expected value; an integer
+result may differ by the spread itself.
 """
 _JUMP = 1e-2
 """A change of a result, relative to its largest element, counts as abrupt if it is larger than this and a few roundings
@@ -47,18 +49,20 @@ class UnstableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Largest distance of a right value from the oracle's, float64, for each element of a tensor."""
+    """For each element of a tensor, the largest difference (float64) from the expected value that a right value can
+    have.
+    """
 
     array: np.ndarray
 
     @property
     def any(self) -> bool:
-        """Whether any distance is not zero."""
+        """Whether the tolerance of any element is not zero."""
         return bool(self.array.any())
 
     @staticmethod
     def none(of: np.ndarray) -> Spread:
-        """A spread of zeros."""
+        """The spread of an array that must be exact: zeros."""
         return Spread(np.zeros(of.shape))
 
 

@@ -346,8 +346,9 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """Indices of the two designs shown first: "a" is the front's design, among those with layers, that has the least
-    product of the objectives (a maximized objective is inverted); "b" is the base configuration. None if no design ran.
+    """Indices of the two designs shown first: "a" is, among the front's designs whose layers were computed, the one
+    with the least product of the objectives (a maximized objective is inverted); "b" is the base configuration. None if
+    no design ran.
 
     The product compares factors: a design of three times the latency and nine tenths of the area ranks low, although
     distances within the front's range would rank it high.

@@ -19,7 +19,7 @@ from ..networks import Network
 from ..schedules.apply import NO_SETTINGS, compile_with
 
 EnergyModel = Callable[[Config, Events], Mapping[str, float]]
-"""Microjoules by unit, for a machine and counts of events."""
+"""Function that returns microjoules by unit, for a machine and its counts of events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ SCRIPTS = (
     "table.js",
     "page.js",
 )
-"""Scripts in the order of their execution."""
+"""JavaScript files of the report page, in the order of their execution."""
 
 
 def html(data: Mapping[str, Any]) -> str:

@@ -43,8 +43,8 @@ MOST_ROUNDS = 4
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
-"""Largest ratio of cycles, each measured alone, of a candidate to the fastest candidate with which the candidate is
-still tried in the network, where it may be the faster one.
+"""A candidate schedule whose cycles, simulated alone, are at most CLOSE times those of the fastest candidate is still
+tried in the network, where it may be the faster one.
 """
 
 

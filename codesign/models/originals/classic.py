@@ -12,7 +12,9 @@ CLASSES = 1000
 
 
 def alexnet(g: Graph, x: Value) -> Value:
-    """Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (2014)."""
+    """Adds AlexNet with input `x` to the graph; returns the class scores. Krizhevsky, "One weird trick for
+    parallelizing convolutional neural networks" (2014).
+    """
     layers = ((0, 64, 11, 4, 2), (3, 192, 5, 1, 2), (6, 384, 3, 1, 1), (8, 256, 3, 1, 1), (10, 256, 3, 1, 1))
     for place, out, kernel, stride, padding in layers:
         x = op.relu(
@@ -24,7 +26,9 @@ def alexnet(g: Graph, x: Value) -> Value:
 
 
 def vgg11(g: Graph, x: Value) -> Value:
-    """Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition" (2014), A."""
+    """Adds VGG-11 with input `x` to the graph; returns the class scores. Simonyan and Zisserman, "Very Deep
+    Convolutional Networks for Large-Scale Image Recognition" (2014), configuration A.
+    """
     place = 0
     for out in (64, None, 128, None, 256, 256, None, 512, 512, None, 512, 512, None):
         if out is None:
@@ -44,7 +48,9 @@ def _classifier(g: Graph, x: Value, places: tuple[int, int, int]) -> Value:
 
 
 def squeezenet1_1(g: Graph, x: Value) -> Value:
-    """Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters" (2016), in version 1.1."""
+    """Adds SqueezeNet 1.1 with input `x` to the graph; returns the class scores. Iandola et al., "SqueezeNet:
+    AlexNet-level accuracy with 50x fewer parameters" (2016).
+    """
     x = op.relu(g, op.conv(g, x, "features.0", g.channels(64), op.Window(3, 2)))
     fires = (
         (3, 16, 64),
@@ -69,7 +75,8 @@ def squeezenet1_1(g: Graph, x: Value) -> Value:
 
 
 def densenet121(g: Graph, x: Value) -> Value:
-    """Huang et al., "Densely Connected Convolutional Networks" (2016), table 1.
+    """Adds DenseNet-121 with input `x` to the graph; returns the class scores. Huang et al., "Densely Connected
+    Convolutional Networks" (2016), table 1.
 
     Normalizations after a concatenation are separate nodes, as the exporter leaves them.
     """
@@ -94,7 +101,9 @@ def densenet121(g: Graph, x: Value) -> Value:
 
 
 def unet(g: Graph, x: Value) -> Value:
-    """Ronneberger et al., "U-Net" (2015), of five levels from 16 channels on, padded, for two classes."""
+    """Adds a U-Net with input `x` to the graph; returns the scores of two classes for each pixel. Ronneberger et al.,
+    "U-Net" (2015), with five levels, 16 channels in the first level, and padded convolutions.
+    """
 
     def twice(x: Value, name: str, out: int) -> Value:
         with g.scope(name):

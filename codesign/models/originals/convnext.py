@@ -17,7 +17,9 @@ def _norm(g: Graph, x: Value, name: str) -> Value:
 
 
 def convnext_tiny(g: Graph, x: Value) -> Value:
-    """Liu et al., "A ConvNet for the 2020s" (2022)."""
+    """Adds ConvNeXt-Tiny with input `x` to the graph; returns the class scores. Liu et al., "A ConvNet for the 2020s"
+    (2022).
+    """
     x = _norm(g, op.conv(g, x, "features.0.0", g.channels(96), op.Window(4, 4)), "features.0.1")
     for stage, (width, count) in enumerate(((96, 3), (192, 3), (384, 9), (768, 3))):
         if stage:

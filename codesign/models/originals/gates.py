@@ -12,7 +12,9 @@ Function = Callable[[Graph, Value], Value]
 def squeeze_and_excite(
     g: Graph, x: Value, name: str, squeeze: int, activation: Function, gate: Function
 ) -> Value:
-    """Hu et al., "Squeeze-and-Excitation Networks" (2017), with 1x1 convolutions as matrix products."""
+    """Adds a squeeze-and-excitation block with `squeeze` inner channels to the graph; its two matrix products are 1x1
+    convolutions. Hu et al., "Squeeze-and-Excitation Networks" (2017).
+    """
     with g.scope(name):
         y = op.global_pool(g, x)
         y = activation(g, op.conv(g, y, "fc1", squeeze, 1))

@@ -27,8 +27,8 @@ def _basic(
 
 
 def googlenet(g: Graph, x: Value) -> Value:
-    """Szegedy et al., "Going Deeper with Convolutions" (2014), table 1; 5x5 convolutions are replaced by 3x3, as in
-    torchvision.
+    """Adds GoogLeNet with input `x` to the graph; returns the class scores. Szegedy et al., "Going Deeper with
+    Convolutions" (2014), table 1; 5x5 convolutions are replaced by 3x3, as in torchvision.
     """
     x = op.max_pool(g, _basic(g, x, "conv1", 64, 7, 2, 3), 3, 2, up=True)
     x = _basic(g, _basic(g, x, "conv2", 64, 1), "conv3", 192, 3, 1, 1)
@@ -59,7 +59,9 @@ def googlenet(g: Graph, x: Value) -> Value:
 
 
 def inception_v3(g: Graph, x: Value) -> Value:
-    """Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015)."""
+    """Adds Inception-v3 with input `x` to the graph; returns the class scores. Szegedy et al., "Rethinking the
+    Inception Architecture for Computer Vision" (2015).
+    """
     x = _basic(g, x, "Conv2d_1a_3x3", 32, 3, 2)
     x = _basic(g, x, "Conv2d_2a_3x3", 32, 3)
     x = op.max_pool(g, _basic(g, x, "Conv2d_2b_3x3", 64, 3, 1, 1), 3, 2)

@@ -13,7 +13,9 @@ from .values import Value
 
 
 def mobilenet_v2(g: Graph, x: Value) -> Value:
-    """Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), table 2."""
+    """Adds MobileNet-v2 with input `x` to the graph; returns the class scores. Sandler et al., "MobileNetV2: Inverted
+    Residuals and Linear Bottlenecks" (2018), table 2.
+    """
     x = op.relu6(g, op.conv(g, x, "features.0.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     settings = (
         (1, 16, 1, 1),
@@ -44,7 +46,9 @@ def mobilenet_v2(g: Graph, x: Value) -> Value:
 
 
 def mnasnet(g: Graph, x: Value) -> Value:
-    """Tan et al., "MnasNet: Platform-Aware Neural Architecture Search for Mobile" (2018), B1."""
+    """Adds MnasNet-B1 with input `x` to the graph; returns the class scores. Tan et al., "MnasNet: Platform-Aware
+    Neural Architecture Search for Mobile" (2018).
+    """
     stem = g.channels(32)
     x = op.relu(g, op.conv(g, x, "layers.0", stem, op.Window(3, 2, 1), norm=True))
     x = op.relu(g, op.conv(g, x, "layers.3", stem, op.Window(3, 1, 1), groups=stem, norm=True))
@@ -127,12 +131,16 @@ SMALL = _rows(
 
 
 def mobilenet_v3_large(g: Graph, x: Value) -> Value:
-    """Howard et al., "Searching for MobileNetV3" (2019), table 1."""
+    """Adds MobileNet-v3-Large with input `x` to the graph; returns the class scores. Howard et al., "Searching for
+    MobileNetV3" (2019), table 1.
+    """
     return _head_v3(g, mobilenet_v3_features(g, x, LARGE)[-1], 1280)
 
 
 def mobilenet_v3_small(g: Graph, x: Value) -> Value:
-    """Howard et al., "Searching for MobileNetV3" (2019), table 2."""
+    """Adds MobileNet-v3-Small with input `x` to the graph; returns the class scores. Howard et al., "Searching for
+    MobileNetV3" (2019), table 2.
+    """
     return _head_v3(g, mobilenet_v3_features(g, x, SMALL)[-1], 1024)
 
 
@@ -175,7 +183,9 @@ def _bottleneck(g: Graph, x: Value, row: Bottleneck) -> Value:
 
 
 def efficientnet_b0(g: Graph, x: Value) -> Value:
-    """Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019), table 1."""
+    """Adds EfficientNet-B0 with input `x` to the graph; returns the class scores. Tan and Le, "EfficientNet: Rethinking
+    Model Scaling for Convolutional Neural Networks" (2019), table 1.
+    """
     x = op.silu(g, op.conv(g, x, "features.0.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     settings = (
         (1, 3, 1, 16, 1),
@@ -208,7 +218,9 @@ def efficientnet_b0(g: Graph, x: Value) -> Value:
 
 
 def shufflenet_v2(g: Graph, x: Value) -> Value:
-    """Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design" (2018), table 5, 1x."""
+    """Adds ShuffleNet-v2 (1x) with input `x` to the graph; returns the class scores. Ma et al., "ShuffleNet V2:
+    Practical Guidelines for Efficient CNN Architecture Design" (2018), table 5.
+    """
     x = op.relu(g, op.conv(g, x, "conv1.0", g.channels(24), op.Window(3, 2, 1), norm=True))
     x = op.max_pool(g, x, 3, 2, 1)
     for stage, (width, count) in enumerate(((116, 4), (232, 8), (464, 4)), start=2):

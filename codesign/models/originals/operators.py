@@ -15,7 +15,7 @@ from .graph import BIAS_DEVIATION, Graph
 from .values import Value
 
 FOREVER = np.iinfo(np.int64).max
-"""The end of a slice that extends to the end of the axis."""
+"""The end index of a slice that extends to the end of the axis."""
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def conv(
 
 
 def conv_transpose(g: Graph, x: Value, name: str, out: int, kernel: int, stride: int) -> Value:
-    """ConvTranspose2d without padding."""
+    """Adds ConvTranspose2d without padding, with `out` output channels, to the graph."""
     batch, depth, rows, columns = x.shape
     with g.scope(name):
         # (kernel / stride)^2 taps of every channel contribute to each output.
@@ -129,7 +129,7 @@ def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Val
 
 
 def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
-    """The product of two activations."""
+    """Adds MatMul, the product of two activations, to the graph."""
     *lead, rows, depth = a.shape
     assert b.shape[:-1] == (*lead, depth)
     g.macs += math.prod(a.shape) * b.shape[-1]
@@ -153,7 +153,7 @@ def batch_norm(g: Graph, x: Value, name: str) -> Value:
 
 
 def layer_norm(g: Graph, x: Value, name: str, epsilon: float) -> Value:
-    """LayerNorm over the last axis."""
+    """Adds LayerNorm over the last axis to the graph."""
     with g.scope(name):
         count = (x.shape[-1],)
         parts = [g.weight("weight", count, BIAS_DEVIATION, mean=1.0), g.weight("bias", count, BIAS_DEVIATION)]
@@ -164,39 +164,39 @@ def layer_norm(g: Graph, x: Value, name: str, epsilon: float) -> Value:
 
 
 def relu(g: Graph, x: Value) -> Value:
-    """ReLU."""
+    """Adds ReLU of `x` to the graph."""
     return g.node("Relu", [x], x.shape, power=0.5 * x.power)
 
 
 def relu6(g: Graph, x: Value) -> Value:
-    """ReLU6: Clip."""
+    """Adds ReLU6 of `x` to the graph, as a Clip."""
     bounds = [g.constant(bound, np.float32) for bound in (0.0, 6.0)]
     return g.node("Clip", [x, *bounds], x.shape, power=0.5 * x.power)
 
 
 def hard_swish(g: Graph, x: Value) -> Value:
-    """Hardswish."""
+    """Adds Hardswish of `x` to the graph."""
     return g.node("HardSwish", [x], x.shape, power=0.34 * x.power)
 
 
 def hard_sigmoid(g: Graph, x: Value) -> Value:
-    """Hardsigmoid, whose slope is 1/6."""
+    """Adds Hardsigmoid of `x`, whose slope is 1/6, to the graph."""
     return g.node("HardSigmoid", [x], x.shape, power=0.28, alpha=1 / 6, beta=0.5)
 
 
 def sigmoid(g: Graph, x: Value) -> Value:
-    """Sigmoid."""
+    """Adds Sigmoid of `x` to the graph."""
     return g.node("Sigmoid", [x], x.shape, power=0.29)
 
 
 def silu(g: Graph, x: Value) -> Value:
-    """SiLU: Sigmoid and Mul."""
+    """Adds SiLU of `x` to the graph, as Sigmoid and Mul."""
     gate = sigmoid(g, x)
     return g.node("Mul", [x, gate], x.shape, power=0.36 * x.power)
 
 
 def gelu(g: Graph, x: Value) -> Value:
-    """GELU with the error function: five nodes."""
+    """Adds GELU of `x` with the error function to the graph: five nodes."""
     root, one, half = (g.constant(value, np.float32) for value in (math.sqrt(2), 1.0, 0.5))
     y = g.node("Erf", [g.node("Div", [x, root], x.shape)], x.shape)
     y = g.node("Mul", [x, g.node("Add", [y, one], x.shape)], x.shape)
@@ -204,7 +204,7 @@ def gelu(g: Graph, x: Value) -> Value:
 
 
 def softmax(g: Graph, x: Value) -> Value:
-    """Softmax over the last axis."""
+    """Adds Softmax of `x` over the last axis to the graph."""
     return g.node("Softmax", [x], x.shape, power=1 / x.shape[-1], axis=-1)
 
 
@@ -216,17 +216,17 @@ def _broadcast(a: Value, b: Value) -> tuple[int, ...]:
 
 
 def add(g: Graph, a: Value, b: Value) -> Value:
-    """a + b."""
+    """Adds a + b to the graph."""
     return g.node("Add", [a, b], _broadcast(a, b), power=a.power + b.power)
 
 
 def multiply(g: Graph, a: Value, b: Value) -> Value:
-    """a * b."""
+    """Adds a * b to the graph."""
     return g.node("Mul", [a, b], _broadcast(a, b), power=a.power * b.power)
 
 
 def scaled(g: Graph, x: Value, factor: float) -> Value:
-    """x times a number."""
+    """Adds `x` times the number `factor` to the graph."""
     return multiply(g, x, g.constant(factor, np.float32))
 
 
@@ -234,7 +234,7 @@ def scaled(g: Graph, x: Value, factor: float) -> Value:
 
 
 def max_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0, *, up: bool = False) -> Value:
-    """MaxPool2d; `up` is its ceil_mode."""
+    """Adds MaxPool2d to the graph; `up` is PyTorch's ceil_mode."""
     rows, columns = (windows(size, kernel, stride, padding, up=up) for size in x.size)
     return g.node(
         "MaxPool",
@@ -249,7 +249,7 @@ def max_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0, *, 
 
 
 def average_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0) -> Value:
-    """AvgPool2d; its means include the padding."""
+    """Adds AvgPool2d, whose means include the padding, to the graph."""
     rows, columns = (windows(size, kernel, stride, padding) for size in x.size)
     return g.node(
         "AveragePool",
@@ -265,7 +265,7 @@ def average_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0)
 
 
 def global_pool(g: Graph, x: Value) -> Value:
-    """AdaptiveAvgPool2d(1)."""
+    """Adds AdaptiveAvgPool2d(1) to the graph: the mean over all positions of a channel."""
     return g.node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1), power=x.power)
 
 
@@ -278,7 +278,7 @@ def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
 
 
 def mean(g: Graph, x: Value, axes: Sequence[int]) -> Value:
-    """x.mean(axes)."""
+    """Adds PyTorch's x.mean(axes) to the graph."""
     gone = {axis % len(x.shape) for axis in axes}
     shape = [extent for axis, extent in enumerate(x.shape) if axis not in gone]
     return g.node("ReduceMean", [x], shape, power=x.power, axes=list(axes), keepdims=0)
@@ -288,24 +288,24 @@ def mean(g: Graph, x: Value, axes: Sequence[int]) -> Value:
 
 
 def flatten(g: Graph, x: Value) -> Value:
-    """x.flatten(1)."""
+    """Adds PyTorch's x.flatten(1) to the graph."""
     shape = (x.shape[0], math.prod(x.shape[1:]))
     return g.node("Flatten", [x], shape, power=x.power, axis=1)
 
 
 def reshape(g: Graph, x: Value, shape: Sequence[int]) -> Value:
-    """x.reshape(shape); all sizes of `shape` are given."""
+    """Adds PyTorch's x.reshape(shape) to the graph; `shape` has all sizes, no -1."""
     assert math.prod(shape) == math.prod(x.shape), (x, shape)
     return g.node("Reshape", [x, g.constant(shape)], shape, power=x.power, integer=x.integer)
 
 
 def transpose(g: Graph, x: Value, *axes: int) -> Value:
-    """x.permute(axes)."""
+    """Adds PyTorch's x.permute(axes) to the graph."""
     return g.node("Transpose", [x], [x.shape[axis] for axis in axes], power=x.power, perm=list(axes))
 
 
 def concat(g: Graph, xs: Sequence[Value], axis: int) -> Value:
-    """torch.cat(xs, axis)."""
+    """Adds torch.cat(xs, axis) to the graph."""
     shape = list(xs[0].shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
     power = sum(x.power * x.shape[axis] for x in xs) / shape[axis]
@@ -313,26 +313,26 @@ def concat(g: Graph, xs: Sequence[Value], axis: int) -> Value:
 
 
 def split(g: Graph, x: Value, sizes: Sequence[int], axis: int) -> list[Value]:
-    """x.split(sizes, axis)."""
+    """Adds PyTorch's x.split(sizes, axis) to the graph; returns the parts."""
     shapes = [[*x.shape[:axis], size, *x.shape[axis + 1 :]] for size in sizes]
     return g.node_of_many("Split", [x, g.constant(sizes)], shapes, power=x.power, axis=axis)
 
 
 def unbind(g: Graph, x: Value) -> list[Value]:
-    """x.unbind(0): a Split, and a Squeeze for each part."""
+    """Adds PyTorch's x.unbind(0) to the graph: a Split, and a Squeeze for each part; returns the parts."""
     parts = split(g, x, [1] * x.shape[0], 0)
     axis = g.constant([0])
     return [g.node("Squeeze", [part, axis], x.shape[1:], power=x.power) for part in parts]
 
 
 def select(g: Graph, x: Value, axis: int, place: int) -> Value:
-    """x.select(axis, place): Gather."""
+    """Adds PyTorch's x.select(axis, place) to the graph, as a Gather."""
     shape = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return g.node("Gather", [x, g.constant(place)], shape, power=x.power, axis=axis, integer=x.integer)
 
 
 def slice_axis(g: Graph, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
-    """x[start:end:step] along an axis."""
+    """Adds x[start:end:step] along the axis `axis` to the graph."""
     shape = list(x.shape)
     shape[axis] = len(range(*slice(start, end, step).indices(x.shape[axis])))
     bounds = [g.constant([value]) for value in (start, end, axis, step)]
@@ -341,14 +341,16 @@ def slice_axis(g: Graph, x: Value, axis: int, start: int, end: int, step: int = 
 
 
 def pad(g: Graph, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    """F.pad with zeros; adds a node even if there is nothing to pad."""
+    """Adds PyTorch's F.pad with zeros to the graph, even if there is nothing to pad. `before`, `after`: numbers of pads
+    by axis.
+    """
     shape = [extent + a + b for extent, a, b in zip(x.shape, before, after, strict=True)]
     amounts = [g.constant([*before, *after]), g.constant(0.0, np.float32)]
     return g.node("Pad", [x, *amounts], shape, power=x.power, mode="constant")
 
 
 def resize(g: Graph, x: Value, size: tuple[int, int]) -> Value:
-    """F.interpolate(x, size, mode="bilinear", align_corners=False)."""
+    """Adds PyTorch's F.interpolate(x, size, mode="bilinear", align_corners=False) to the graph."""
     sizes = g.constant([*x.shape[:2], *size])
     return g.node(
         "Resize",

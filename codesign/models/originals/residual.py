@@ -11,17 +11,23 @@ from .values import Value
 
 
 def resnet50(g: Graph, x: Value) -> Value:
-    """He et al., "Deep Residual Learning for Image Recognition" (2015), table 1."""
+    """Adds ResNet-50 with input `x` to the graph; returns the class scores. He et al., "Deep Residual Learning for
+    Image Recognition" (2015), table 1.
+    """
     return _resnet(g, x)
 
 
 def wide_resnet50(g: Graph, x: Value) -> Value:
-    """Zagoruyko and Komodakis, "Wide Residual Networks" (2016): the 3x3 convolutions have twice the channels."""
+    """Adds Wide ResNet-50-2 with input `x` to the graph; returns the class scores. Zagoruyko and Komodakis, "Wide
+    Residual Networks" (2016): the 3x3 convolutions have twice the channels of ResNet-50.
+    """
     return _resnet(g, x, base_width=128)
 
 
 def resnext50(g: Graph, x: Value) -> Value:
-    """Xie et al., "Aggregated Residual Transformations for Deep Neural Networks" (2016), 32 groups of 4 channels."""
+    """Adds ResNeXt-50 (32 groups of 4 channels) with input `x` to the graph; returns the class scores. Xie et al.,
+    "Aggregated Residual Transformations for Deep Neural Networks" (2016).
+    """
     return _resnet(g, x, groups=32, base_width=4)
 
 
@@ -50,8 +56,8 @@ def _resnet(g: Graph, x: Value, groups: int = 1, base_width: int = 64) -> Value:
 
 
 def regnet_y_400mf(g: Graph, x: Value) -> Value:
-    """Radosavovic et al., "Designing Network Design Spaces" (2020), RegNetY-400MF: groups of 8 channels,
-    squeeze-and-excitation.
+    """Adds RegNetY-400MF (groups of 8 channels, squeeze-and-excitation) with input `x` to the graph; returns the class
+    scores. Radosavovic et al., "Designing Network Design Spaces" (2020).
     """
     x = op.relu(g, op.conv(g, x, "stem.0", g.channels(32), op.Window(3, 2, 1), norm=True))
     for stage, (width, blocks) in enumerate(((48, 1), (104, 3), (208, 6), (440, 6)), start=1):

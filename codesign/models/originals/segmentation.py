@@ -18,7 +18,9 @@ EIGHTH = 4
 
 
 def lraspp(g: Graph, x: Value) -> Value:
-    """Howard et al., "Searching for MobileNetV3" (2019), figure 10: lraspp_mobilenet_v3_large."""
+    """Adds LR-ASPP over MobileNet-v3-Large (torchvision's lraspp_mobilenet_v3_large) with input `x` to the graph;
+    returns the class scores of each pixel. Howard et al., "Searching for MobileNetV3" (2019), figure 10.
+    """
     features = mobilenet_v3_features(g, x, DILATED, "backbone")
     low, high = features[EIGHTH], features[-1]
     with g.scope("classifier"):
@@ -33,8 +35,10 @@ def lraspp(g: Graph, x: Value) -> Value:
 
 
 def deeplabv3(g: Graph, x: Value) -> Value:
-    """Chen et al., "Rethinking Atrous Convolution for Semantic Image Segmentation" (2017), without the auxiliary
-    classifier: deeplabv3_mobilenet_v3_large."""
+    """Adds DeepLab-v3 over MobileNet-v3-Large (torchvision's deeplabv3_mobilenet_v3_large), without the auxiliary
+    classifier, with input `x` to the graph; returns the class scores of each pixel. Chen et al., "Rethinking Atrous
+    Convolution for Semantic Image Segmentation" (2017).
+    """
     high = mobilenet_v3_features(g, x, DILATED, "backbone")[-1]
     inside = g.channels(256)
     with g.scope("classifier"):

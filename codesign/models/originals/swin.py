@@ -15,7 +15,9 @@ FORBIDDEN = -100.0
 
 
 def swin_t(g: Graph, x: Value) -> Value:
-    """Liu et al., "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows" (2021)."""
+    """Adds Swin-T with input `x` to the graph; returns the class scores. Liu et al., "Swin Transformer: Hierarchical
+    Vision Transformer using Shifted Windows" (2021).
+    """
     depth = g.channels(32)
     with g.scope("features.0"):
         y = op.conv(g, x, "0", 3 * depth, op.Window(4, 4))
@@ -106,8 +108,8 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """Numbers added to the scores of each window, [windows, 49, 49]: 0 between positions of one region of the image,
-    else FORBIDDEN.
+    """Numbers added to the attention scores of each window, [windows, 49, 49]: 0 between two positions that are in the
+    same region of the unshifted image, else FORBIDDEN.
     """
     regions = np.zeros((rows, columns), np.int64)
     for axis, (extent, shift) in enumerate(zip((rows, columns), shifts, strict=True)):

@@ -17,12 +17,16 @@ EMBEDDING_DEVIATION = 0.3
 
 
 def vit_tiny(g: Graph, x: Value) -> Value:
-    """Dosovitskiy et al., "An Image is Worth 16x16 Words" (2020), in the tiny size: vit_tiny_patch16_224."""
+    """Adds ViT-Tiny (timm's vit_tiny_patch16_224) with input `x` to the graph; returns the class scores. Dosovitskiy et
+    al., "An Image is Worth 16x16 Words" (2020).
+    """
     return _vit(g, x, heads=3)
 
 
 def deit_small(g: Graph, x: Value) -> Value:
-    """Touvron et al., "Training data-efficient image transformers" (2020), table 1: deit_small_patch16_224."""
+    """Adds DeiT-Small (timm's deit_small_patch16_224) with input `x` to the graph; returns the class scores. Touvron et
+    al., "Training data-efficient image transformers" (2020), table 1.
+    """
     return _vit(g, x, heads=6)
 
 
@@ -79,7 +83,9 @@ def mlp(g: Graph, x: Value, name: str, inside: int) -> Value:
 
 
 def mixer(g: Graph, x: Value) -> Value:
-    """Tolstikhin et al., "MLP-Mixer: An all-MLP Architecture for Vision" (2021), table 1, S/16: mixer_s16_224."""
+    """Adds Mixer-S/16 (timm's mixer_s16_224) with input `x` to the graph; returns the class scores. Tolstikhin et al.,
+    "MLP-Mixer: An all-MLP Architecture for Vision" (2021), table 1.
+    """
     width = g.channels(512)
     y = _patches(g, x, "stem.proj", width)
     for block in range(g.repeats(8)):

@@ -19,7 +19,7 @@ from .writer import LEAST, Rows, Size, Writer, floats
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 EPSILON = 1e-12
 LAST = 2**31 - 1
-"""The end of a slice that extends to the end of the axis."""
+"""The end index of a slice that extends to the end of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +162,8 @@ def _types(w: Writer, width: int) -> str:
 
 
 def _positions(w: Writer, sequence: Size, width: int) -> str:
-    """The embeddings of the first `sequence` positions, gathered as exporters do: by a constant of indices or, if the
-    number of tokens is a symbol, by its first part.
+    """Adds the embeddings of the first `sequence` positions, gathered as exporters do: by a constant list of indices
+    or, if the number of tokens is symbolic, by the first part of that list. Returns the name of the output.
     """
     table = w.weight("positions.weight", POSITIONS, width)
     places = np.arange(POSITIONS if sequence is None else sequence)[None]
@@ -182,7 +182,9 @@ def _attention(
     heads: int,
     size: int,
 ) -> str:
-    """Attention: softmax of scaled and masked products of queries and keys, times values; then the heads are joined."""
+    """Adds attention: softmax of scaled and masked products of queries and keys, times values; then the heads are
+    joined. `parts`: names of queries, keys and values. Returns the name of the output.
+    """
     query = w.heads(f"{name}.query", parts[0], rows, heads, size)
     key = w.heads(f"{name}.key", parts[1], rows, heads, size, last=True)
     value = w.heads(f"{name}.value", parts[2], rows, heads, size)
@@ -195,7 +197,7 @@ def _attention(
 
 
 def _gelu(w: Writer, name: str, data: str) -> str:
-    """x / 2 * (1 + erf(x / sqrt 2)), node by node."""
+    """Adds GELU node by node: x / 2 * (1 + erf(x / sqrt 2)). Returns the name of the output."""
     scaled = w.node("Div", f"{name}.scaled", [data, w.number(float(np.sqrt(2.0)))])
     share = w.node("Add", f"{name}.share", [w.node("Erf", f"{name}.erf", [scaled]), w.number(1.0)])
     return w.node("Mul", name, [w.node("Mul", f"{name}.twice", [data, share]), w.number(0.5)])

@@ -117,7 +117,9 @@ def with_logits(
     inputs: Ends,
     outputs: Ends,
 ) -> onnx.ModelProto:
-    """Adds the logits, products with the embeddings of all words, and returns the finished model."""
+    """Adds the logits, which are the products of `data` (the last hidden states) with the embeddings `words` of all
+    words, and returns the finished model. `sizes`: (width, size of the vocabulary).
+    """
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)
     w.reshape("logits", logits, (*rows, sizes[1]))
@@ -131,7 +133,9 @@ def _gemm(w: Writer, name: str, data: str, rows: Rows, depth: int, columns: int)
 
 
 def _gelu(w: Writer, name: str, data: str) -> str:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))), node by node."""
+    """Adds GELU in the tanh form, node by node: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))). Returns the
+    name of the output.
+    """
     cube = w.node("Pow", f"{name}.cube", [data, w.number(3.0)])
     small = w.node("Mul", f"{name}.small", [cube, w.number(0.044715)])
     inner = w.node("Add", f"{name}.inner", [data, small])

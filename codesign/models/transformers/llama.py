@@ -115,7 +115,9 @@ def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str,
 
 
 def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
-    """Cosines and sines of each position's angles, [batch, 1, sequence, size]; equal for both halves of a head."""
+    """Adds the cosines and sines of each position's rotary angles, [batch, 1, sequence, size], equal for both halves of
+    a head; returns their names.
+    """
     batch, sequence = rows
     steps = THETA ** -(np.arange(0, size, 2) / size)
     places = w.node("Cast", "turns.places", ["position_ids"], to=TensorProto.FLOAT)
@@ -128,7 +130,9 @@ def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
 
 
 def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) -> str:
-    """Rotary positions: data * cosine + r * sine, where r is (-high, low) for the halves (low, high) of data."""
+    """Adds rotary positions: data * cosine + r * sine, where r is (-high, low) for the halves (low, high) of `data`.
+    Returns the name of the output. `turns`: names of the cosines and sines.
+    """
     halves = (
         w.node("Slice", f"{name}.{part}", [data, *map(w.numbers, ([start], [end], [3]))])
         for part, start, end in (("low", 0, size // 2), ("high", size // 2, size))
@@ -152,7 +156,9 @@ def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int]
 
 
 def _rms_norm(w: Writer, name: str, data: str, size: int) -> str:
-    """x / sqrt(mean of x**2 + epsilon) * weight, node by node."""
+    """Adds RMS normalization node by node: x / sqrt(mean of x**2 + epsilon) * weight. Returns the name of
+    the output.
+    """
     squares = w.node("Pow", f"{name}.squares", [data, w.number(2.0)])
     mean = w.node("ReduceMean", f"{name}.mean", [squares], axes=[-1])
     root = w.node("Sqrt", f"{name}.root", [w.node("Add", f"{name}.shifted", [mean, w.number(EPSILON)])])

@@ -53,8 +53,8 @@ NAMES = tuple(TABLE)
 
 
 def _known(tokens: Size) -> int:
-    """`tokens`. Raises UserError if it is None (a symbol), because a decode step would attend to padding after the
-    cached tokens.
+    """Returns `tokens`, the number of cached tokens of a decode step. Raises UserError if it is None (symbolic),
+    because the step would attend to padding after the cached tokens.
     """
     if tokens is None:
         raise UserError("a decode step keeps a fixed number of tokens; leave --symbolic out")

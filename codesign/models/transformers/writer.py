@@ -23,10 +23,10 @@ SEQUENCE = "sequence"
 """Symbol for the number of tokens, used if that number is None."""
 Size = int | None
 Rows = tuple[int, Size]
-"""(batch, number of tokens)."""
+"""The pair (batch size, number of tokens)."""
 End = tuple[int, tuple[Size, ...]]
 Ends = Mapping[str, End]
-"""Inputs or outputs: for each tensor name, ONNX's number of the element type, and the shape."""
+"""Inputs or outputs of a model by tensor name: (ONNX's number of the element type, shape)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,19 +60,23 @@ class Writer:
         return self.graph.node(operator, name, inputs, name, **attributes)
 
     def linear(self, name: str, data: str, depth: int, columns: int, *, bias: bool = True) -> str:
-        """data @ weight + bias: MatMul and Add."""
+        """Adds data @ weight + bias, as MatMul and Add; returns the name of the output. The weight is [depth,
+        columns].
+        """
         product = self.node(
             "MatMul", f"{name}.product", [data, self.weight(f"{name}.weight", depth, columns)]
         )
         return self.node("Add", name, [self.weight(f"{name}.bias", columns), product]) if bias else product
 
     def layer_norm(self, name: str, data: str, size: int, epsilon: float) -> str:
-        """LayerNormalization of the last dimension."""
+        """Adds LayerNormalization over the last dimension, of `size` elements; returns the name of the output."""
         scale, shift = self.weight(f"{name}.weight", size, mean=1.0), self.weight(f"{name}.bias", size)
         return self.node("LayerNormalization", name, [data, scale, shift], axis=-1, epsilon=epsilon)
 
     def reshape(self, name: str, data: str, shape: Sequence[Size]) -> str:
-        """Reshapes to `shape`, of which one size may be None: it follows from the others."""
+        """Adds a Reshape to `shape`, of which one size may be None (it follows from the others); returns the name of
+        the output.
+        """
         return self.node(
             "Reshape", name, [data, self.numbers([-1 if size is None else size for size in shape])]
         )
@@ -85,8 +89,8 @@ class Writer:
         return "tokens"
 
     def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
-        """Slices a constant to its first `count` elements along each of `axes`. `count` is the name of a tensor, int64
-        [1]; the constant must be long enough for each value of it.
+        """Adds a Slice of a constant to its first `count` elements along each of `axes`; returns its name. `count` is
+        the name of an int64 [1] tensor; the constant must be at least as long as any value of `count`.
         """
         for axis in axes:
             begin, where = self.numbers([0]), self.numbers([axis])

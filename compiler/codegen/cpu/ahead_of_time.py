@@ -1,4 +1,5 @@
-"""Kernels compiled ahead of time: a static library for any processor, with its C header (`one_object`: one object).
+"""Kernels compiled ahead of time into a static library for any processor, with its C header. `one_object` makes a
+single object file instead.
 
 The code of a static library is generated on background threads while the next kernels are still being lowered: lowering
 runs in Python, code generation in LLVM, so two cores do them at the same time. With more cores, or when lowering has
@@ -38,8 +39,10 @@ class ObjectCode:
 
 
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
-    """The functions of an object or library `name`; raises ValueError for names that C does not allow or that occur
-    twice.
+    """The names of the modules' functions, after checks. `name`: name of the object or library that will contain them.
+
+    Raises ValueError without modules, for names that C does not allow, and for functions whose names are equal except
+    for capitals.
     """
     functions = [module.function for module in modules]
     if not functions:
@@ -54,7 +57,9 @@ def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
 def object_bytes(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
 ) -> bytes:
-    """The modules as one relocatable object. Raises TargetError, whose message contains `name`, as in `emit_object`."""
+    """Compiles the modules to one relocatable object file; only the functions in `exported` are visible outside. Raises
+    the TargetError of `emit_object`, whose message contains `name`.
+    """
     machine = target_machine(target, jit=False)
     data = object_of(modules, machine, exported)
     needed = read_symbols(data).undefined - WASM_BY_LINKER
@@ -105,7 +110,8 @@ class LibraryInProgress:
         self._worker.end(wait=not isinstance(error, CodeGenerationError))
 
     def add(self, module: Module, node: str | None = None) -> None:
-        """Adds a module with a unique function; `node`: its name in messages (None: the function's).
+        """Adds a module whose function name is unique in the library. `node`: name of the graph node in error messages
+        (None: the function's name).
 
         Raises the errors of `finish` as soon as they are known.
         """
@@ -153,7 +159,7 @@ class LibraryInProgress:
 
 
 def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -> ObjectCode:
-    """A static library from the modules, which `lower` made for `target`, each with a unique `function`.
+    """Builds a static library from the modules, which `lower` made for `target`; each has a unique `function` name.
 
     Raises the errors of `LibraryInProgress.finish`.
     """
@@ -164,7 +170,9 @@ def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -
 
 
 def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
-    """The object of a batch of (module, node name); an error names the first module that causes it."""
+    """Compiles a batch of (module, node name) to one object file; an error names the first node whose module
+    causes it.
+    """
     modules = [module for module, _ in batch]
     try:
         return _bytes(modules, target, batch[0][1])

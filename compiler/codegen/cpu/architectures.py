@@ -20,7 +20,7 @@ WITHOUT_VECTORS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """An architecture among LLVM's targets. `cpu`, `features`: defaults of code generation.
+    """A processor architecture, with LLVM's name for it. `cpu`, `features`: defaults of code generation.
 
     `queries`: lists of features that `vectors_of` tests. `floats`: the feature that float arithmetic requires.
     """
@@ -62,12 +62,12 @@ ARCHITECTURES = (
     ),
     Architecture(name="wasm32", cpu="generic", queries=("+simd128",)),
 )
-"""The supported architectures, with LLVM's names for the targets of triples; all are little-endian."""
+"""The supported architectures, all little-endian; `name` is LLVM's name of the architecture."""
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
-    """The vector unit of a processor; `has`: for each query of its architecture whether the processor has the features
-    (missing: no).
+    """The vector unit of a processor. `has`: for each query of the architecture, whether the processor has the
+    features; a missing query counts as False.
     """
 
     def all_of(*features: str) -> bool:

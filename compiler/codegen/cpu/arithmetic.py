@@ -1,9 +1,10 @@
-"""Arithmetic of the IR as LLVM instructions on values: wrapping integers, NaN in extremes, conversions; and quantized
-arithmetic.
+"""Arithmetic of the IR as LLVM instructions: integers that wrap, minimum and maximum that propagate NaN, conversions,
+quantized arithmetic.
 
-Quantized arithmetic is vector code, equal to `vdla.isa.arithmetic` in every bit: stages A and B, and QuantizeLinear.
-Each of its functions ends in `Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping
-after it, and the clamped value is small enough to be rounded by one addition.
+Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization (stage A), addition or
+multiplication of two quantized values (stage B), and QuantizeLinear. Each of its functions ends in
+`Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
+is small enough to be rounded by one addition.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .text import Block, Value, constant, type_text
 
 
 def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
-    """The lesser or greater of x and y; NaN if either is NaN."""
+    """The minimum (`op` "min") or maximum of x and y; NaN if either is NaN. `second_is_number`: y is known not to be
+    NaN, which saves a comparison.
+    """
     if not x.dtype.is_float:
         sign = "u" if x.dtype.is_unsigned else "s"
         condition = block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
@@ -90,7 +93,7 @@ def convert(block: Block, value: Value, dtype: DType) -> Value:
 
 
 def suffix(dtype: DType, lanes: int) -> str:
-    """The spelling of a type in the names of LLVM's intrinsics."""
+    """The suffix for a type in the names of LLVM's intrinsics, such as "v8f32"."""
     scalar = {"float": "f32", "double": "f64"}.get(type_text(dtype), type_text(dtype))
     return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
@@ -109,9 +112,9 @@ def comparison(op: str, dtype: DType) -> str:
 
 
 _OF_OPERATORS = frozenset({"rescale", "combine_add", "combine_multiply"})
-"""Functions on quantized values that `quantized_operators` has: operators other than sums of products."""
+"""Names of the quantized functions that `quantized_operators` emits: operators other than sums of products."""
 Known = int | float | None
-"""An argument's value if it is a constant at emission, else None."""
+"""The value of a function's argument if it is constant when the code is emitted, else None."""
 
 
 def call_quantized(
@@ -121,7 +124,8 @@ def call_quantized(
     arguments: Sequence[Value],
     known: Sequence[Known],
 ) -> Value | None:
-    """The value of a function on quantized values (`vdla.compiler.te.functions`); None for other functions.
+    """Emits a call of the quantized function `name` (`vdla.compiler.te.functions`) and returns its value; None if
+    `name` is no quantized function.
 
     Raises LoweringError if a zero point, limit or `unsigned` is not constant.
     """
@@ -156,22 +160,24 @@ class Quantized:
         self.known = known
 
     def float32_from_bits(self) -> Value:
-        """The float32 of an int32's bits."""
+        """Reinterprets the bits of the int32 argument as a float32."""
         return self.cast("bitcast", self.arguments[0], DType.FLOAT32)
 
     def requantize(self) -> Value:
-        """The function requantize(sum, scale, zero point, low, high)."""
+        """Emits the function requantize(sum, scale, zero point, low, high), the requantization of an int32 sum to 8
+        bits.
+        """
         total, scale = self.arguments[:2]
         return self.scaled(total, scale, self.whole(2), self.whole(3), self.whole(4))
 
     def quantize(self) -> Value:
-        """The function quantize(real value, scale, zero point); any result for NaN."""
+        """Emits the function quantize(real value, scale, zero point). Its result for NaN is unspecified."""
         quotient = self.block.binary("fdiv", self.arguments[0], self.arguments[1])
         return self.saturate(quotient, self.whole(2), INT8_LOW, INT8_HIGH)
 
     def scaled(self, total: Value, scale: Value, zero_point: int, low: int, high: int) -> Value:
-        """Stage A on an int32 `total`: rounds total * scale half to even, adds the zero point, clamps to low ..
-        high.
+        """Requantizes the int32 `total`: rounds total * scale half to even, adds the zero point, clamps to low
+        .. high.
         """
         product = self.block.binary("fmul", self.to_float(total), scale)
         return self.saturate(product, zero_point, low, high)
@@ -191,13 +197,13 @@ class Quantized:
         return convert(self.block, value, DType.FLOAT32)
 
     def cast(self, word: str, value: Value, dtype: DType) -> Value:
-        """One conversion instruction."""
+        """Converts `value` to `dtype` by one LLVM instruction, whose opcode is `word`."""
         return self.block.define(
             f"{word} {value.typed} to {type_text(dtype, value.lanes)}", dtype, value.lanes
         )
 
     def whole(self, position: int) -> int:
-        """The value of a constant argument."""
+        """The integer value of the argument at `position`. Raises LoweringError if the argument is not constant."""
         value = self.known[position]
         if value is None:
             raise LoweringError(f"argument {position} of {self.name} must be a constant on this target")

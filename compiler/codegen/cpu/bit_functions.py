@@ -38,8 +38,8 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
 
 
 def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
-    """Quotient rounded toward zero, or remainder; 0 for divisor 0, as in numpy, where the instruction would stop the
-    process.
+    """Integer quotient rounded toward zero, or its remainder; 0 for divisor 0, as in numpy. (The machine instruction
+    would stop the process.)
     """
     dtype, lanes = x.dtype, x.lanes
     zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)

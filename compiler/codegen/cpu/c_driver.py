@@ -1,4 +1,4 @@
-"""A C program that runs one compiled kernel on files."""
+"""Generates a C program that runs one compiled kernel on arrays in files."""
 
 from __future__ import annotations
 

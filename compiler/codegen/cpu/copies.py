@@ -60,10 +60,10 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A place among the loops of an expansion.
+    """The position inside the loop nest that replaces a copy.
 
-    `offsets`: offset along each dimension of the copy (None: no loop yet). `name`: name of the innermost loop or
-    statement. `ranges`: ranges of the variables of the loops around.
+    `offsets`: offset along each dimension of the copy (None: no loop over that dimension yet). `name`: name of the
+    innermost loop or statement. `ranges`: ranges of the variables of the enclosing loops.
     """
 
     offsets: tuple[Expr | None, ...]
@@ -97,12 +97,12 @@ class _Expansion:
             self.of = [*single, *self.of]
 
     def run(self, stem: str) -> Stmt:
-        """The loops, whose names begin with `stem`."""
+        """Builds the loops that replace the copy; their names begin with `stem`."""
         return self.dimension(0, _Place(offsets=(None,) * len(self.extents), name=stem, ranges=self.ranges))
 
     def dimension(self, d: int, at: _Place) -> Stmt:
-        """The loops over dimension `d` of the box and the dimensions inside it, for elements that are inside the source
-        so far.
+        """Loops over dimension `d` of the box and all inner dimensions, for elements whose outer indices are inside the
+        source. Elements outside along `d` get the pad value.
         """
         if d == len(self.extents):
             return self.move(at)
@@ -150,8 +150,8 @@ class _Expansion:
         return self.vectors(extent, at, lambda element, *rest: body(start + element, *rest), few=few)
 
     def vectors(self, extent: Expr, at: _Place, body: Callable[..., Stmt], *, few: bool = False) -> Stmt:
-        """A loop over `extent` neighbours in vectors with a remainder; `body(element, ranges[, suffix])` makes the
-        statement of each.
+        """A loop over `extent` adjacent elements in whole vectors, and a second loop for the remainder. `body(element,
+        ranges[, suffix])` makes the statement for one element.
 
         `few`: `extent` is known to be less than a vector, though its expression may not show it.
         """
@@ -224,7 +224,7 @@ class _Expansion:
 
 
 def _within(start: Expr, extent: Expr, size: int, ranges: Ranges) -> bool:
-    """Whether a dimension of a box provably lies inside its buffer."""
+    """Whether indices `start` .. `start` + `extent` - 1 provably lie inside a buffer dimension of `size`."""
     low = form_interval(linear_form(start), ranges).low
     high = form_interval(linear_form(start).plus(linear_form(extent)), ranges).high
     return low is not None and low >= 0 and high is not None and high <= size

@@ -36,11 +36,15 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 
 
 def undecided(variables: Mapping[str, Any]) -> None:
-    """Returns None: the function of an expression that loads, calls, converts, or computes in floats."""
+    """Always returns None: the folding function for an expression that loads, calls, converts, or computes
+    in floats.
+    """
 
 
 def decided(expr: Expr) -> Decided:
-    """The function of an expression; `undecided` if no values of variables determine the expression."""
+    """The folding function of an expression (see `Decided`); `undecided` if loop variables alone never determine the
+    expression's value.
+    """
     match expr:
         case Const(value=value):
             return lambda variables: value

@@ -122,7 +122,7 @@ class _Double:
         return self.block.binary(instruction, a, constant(b, DType.INT64, a.lanes))
 
     def whole(self, x: Value) -> Value:
-        """A float64 that is a whole number as int64; 0 for NaN."""
+        """Converts a float64 that holds a whole number to int64; NaN becomes 0."""
         to = type_text(DType.INT64, x.lanes)
         kind = ("i64", "f64") if x.lanes == 1 else (f"v{x.lanes}i64", f"v{x.lanes}f64")
         text = self.block.call(to, f"llvm.fptosi.sat.{kind[0]}.{kind[1]}", (x.type, x.text))
@@ -139,7 +139,9 @@ class _Double:
     # Angles
 
     def turned(self, x: Value) -> tuple[Value, Value]:
-        """x minus n times pi / 2, and n, the number of the nearest multiple; |x| below 2**31, NaN for infinities."""
+        """Range reduction: returns x - n * pi / 2 and the integer n, for the nearest multiple. |x| must be below 2**31;
+        infinities give NaN.
+        """
         n = self.intrinsic("roundeven", self.multiply(x, 2 / math.pi))
         for part in QUARTER_TURN:
             x = self.subtract(x, self.multiply(n, part))

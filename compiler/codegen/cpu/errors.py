@@ -12,7 +12,7 @@ class LoweringError(CodeError):
 
 
 class TargetError(UserError):
-    """A CPU, named by the user, that does not exist or that this machine is not."""
+    """The user named a CPU that does not exist, or whose code this machine cannot run."""
 
 
 class UnknownNameError(TargetError):

@@ -46,7 +46,9 @@ class VectorLoop:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
-    """A linear form: its atoms, each with coefficient and folding function (`decided`), and its constant."""
+    """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions that
+    are no sums), each with its coefficient and its folding function (`decided`).
+    """
 
     atoms: tuple[tuple[Expr, int, Decided], ...]
     constant: int
@@ -77,7 +79,9 @@ class ExpressionEmitter:
         return self.decided(expr)[1](self.variables)
 
     def decided(self, expr: Expr) -> tuple[DType, Decided]:
-        """The type of an expression and its folding function."""
+        """The type of an expression, and its folding function, which computes the value from known loop variables
+        (`decided.decided`).
+        """
         # Cached by id; the cache holds the expression, so that its id stays unique.
         held = self.functions.get(id(expr))
         if held is None:
@@ -145,18 +149,22 @@ class ExpressionEmitter:
         return self.sum(terms, offset)
 
     def terms(self, weighted: Mapping[Expr, int]) -> tuple[dict[Expr, int], int]:
-        """A weighted sum of index expressions as atoms with coefficients, and a constant, which includes the known
-        atoms.
+        """Flattens a weighted sum of index expressions into a coefficient for each unknown atom (a subexpression that
+        is no sum) and a constant, which includes the atoms with known values.
         """
         return self.folded(self.prepared(weighted_sum(weighted)))
 
     def prepared(self, form: LinearForm) -> PreparedForm:
-        """A linear form with the folding functions of its atoms."""
+        """A linear form whose atoms (subexpressions that are no sums) have their folding functions, which is faster to
+        evaluate repeatedly.
+        """
         atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
-        """The unknown atoms of a form with their coefficients, and a constant that includes the known atoms."""
+        """Evaluates a linear form with the known loop variables: returns its unknown atoms with their coefficients, and
+        a constant that includes the known atoms.
+        """
         total: dict[Expr, int] = {}
         offset = form.constant
         split = False
@@ -182,8 +190,8 @@ class ExpressionEmitter:
         return {atom: c for atom, c in total.items() if c}, offset
 
     def sum(self, terms: Mapping[Expr, int], offset: int) -> Value:
-        """The int64 value of a weighted sum; variables of outer loops are added first, so that invariant parts are
-        hoisted.
+        """Emits the int64 value of a sum of `terms` (atom: coefficient) and `offset`. Variables of outer loops are
+        added first, so that loop-invariant parts can be hoisted.
         """
         atoms: Iterable[Expr] = terms
         if len(terms) > 1:
@@ -204,7 +212,7 @@ class ExpressionEmitter:
         return self.block.binary(f"add{within}", total, constant(offset, DType.INT64)) if offset else total
 
     def atom(self, atom: Expr) -> Value:
-        """The value of an index expression that is not a sum."""
+        """Emits the value of an index expression that is not a sum, such as a variable, quotient or load."""
         match atom:
             case Binary(op="*", a=a, b=b):
                 return self.block.binary("mul", self.expr(a), self.expr(b))
@@ -250,7 +258,7 @@ class ExpressionEmitter:
         return self.load_from(storage, self.place(storage, indices))
 
     def load_from(self, storage: Storage, place: Place) -> Value:
-        """The value at a place: one element, or one for each lane."""
+        """Loads the value at `place` in `storage`: one element, or one for each lane."""
         block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(place)):
             text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
@@ -282,7 +290,7 @@ class ExpressionEmitter:
         self.store_at(storage, self.place(storage, indices), value)
 
     def store_at(self, storage: Storage, place: Place, value: Value) -> None:
-        """Writes one element at a place, or one for each active lane."""
+        """Stores `value` at `place` in `storage`: one element, or one for each active lane."""
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
@@ -318,7 +326,9 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, place: Place) -> int:
-        """Lanes of an access to a stack slot that `Slots` can forward; 0 for other accesses."""
+        """The number of elements of an access to a stack slot, if `Slots` can forward stores to it (its place is
+        constant); 0 otherwise.
+        """
         if place.variables or place.terms or place.varying:
             return 0
         if place.stride == 0 and not self.guarded:
@@ -328,7 +338,7 @@ class ExpressionEmitter:
         return self.vector.lanes
 
     def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
-        """The place of an access; known variables are folded into its offset."""
+        """The place that `indices` access in `storage`; known variables are folded into its offset."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
@@ -360,7 +370,7 @@ class ExpressionEmitter:
         return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """The cached form of an access: its indices and their sum."""
+        """The cached decomposition of an access into its indices and the linear sum of their offsets."""
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))
         variables = tuple([(atom.name, c) for atom, c in form.terms.items() if isinstance(atom, Var)])
@@ -371,8 +381,8 @@ class ExpressionEmitter:
         return self.point(storage, self.place(storage, indices))[0]
 
     def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
-        """Pointer to the first element of an access, stride from lane to lane, and further offsets of the lanes (None:
-        none).
+        """How to address an access: pointer to its first element, stride in elements from lane to lane, and additional
+        offsets of the lanes (None: none).
         """
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
         offsets = self.sum(place.varying, 0) if place.varying else None
@@ -398,7 +408,7 @@ class ExpressionEmitter:
         return self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}")
 
     def varies(self, expr: Expr) -> bool:
-        """Whether an expression differs between lanes."""
+        """Whether the value of an expression differs between the lanes of the enclosing vectorized loop."""
         vector = self.vector
         if vector is None:
             return False
@@ -430,8 +440,8 @@ class Place:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """The indices of an access, and their sum: loop `variables` and a `constant`; if it has other terms, the form
-    `whole`.
+    """Cached address computation of an access: its indices, and the element offset as `constant` plus loop `variables`
+    with coefficients. `whole`: the offset as a general linear form if it has other terms, else None.
     """
 
     indices: tuple[Expr, ...]

@@ -1,4 +1,4 @@
-"""Hardware instructions for tensorization: what each computes, and its emission."""
+"""Hardware instructions for tensorization: the semantics of each, and the emission of its LLVM code."""
 
 from __future__ import annotations
 

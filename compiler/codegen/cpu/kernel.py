@@ -119,7 +119,9 @@ class BoundKernel:
         self._pointers[parameter] = address
 
     def run_in_turn(self) -> None:
-        """Runs the kernel; the caller must hold the pool, if there is one."""
+        """Runs the kernel. If it has a thread pool, the caller must already be inside `Pool.turn`, which excludes other
+        threads.
+        """
         self._function(*self._arguments)
 
 
@@ -130,8 +132,8 @@ def build(
     *,
     blocks: bool = True,
 ) -> Kernel:
-    """Compiles a scheduled program to a kernel for this machine (`target`: a lower level of it); `blocks` as in
-    `module.lower`.
+    """Compiles a scheduled program to a kernel for this machine. `target`: code generation for fewer features than this
+    machine has (None: for all of them). `blocks`: as in `module.lower`.
 
     With a `worker`, the worker generates the code while the caller continues. Raises TargetError for a target that this
     machine cannot run.
@@ -151,7 +153,7 @@ def build(
 
 
 def kernel_of(program: Program, target: CpuTarget, module: Module, code: MachineCode) -> Kernel:
-    """A kernel whose code exists already."""
+    """Wraps existing machine code, compiled from `module`, as the kernel of `program`."""
     return Kernel(
         program=program, target=target, module=module, generated=lambda: code, outputs=module.outputs
     )

@@ -80,7 +80,7 @@ MOST_AHEAD = 64 << 20
 class Constants:
     """Memory for the constants of one network, or of several networks that share them, contiguous on huge pages.
 
-    An array keeps the block of memory that it is in alive.
+    Each returned array keeps the memory block that contains it alive.
     """
 
     def __init__(self) -> None:

@@ -40,13 +40,14 @@ class Module:
 def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks: bool = True) -> Module:
     """The module of a scheduled program.
 
-    The function, called `function`, takes `(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses
-    of the parameters in their order (a written one overlaps no other); `workspace_bytes` and, for each worker,
-    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
-    worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and returns
-    when they are done (null: one after the other, here). Long sums are added up in `blocks` (`passes.sum_in_blocks`),
-    otherwise in the program's order. Raises VerifyError if the program breaks a rule of the IR, so that no access can
-    leave its buffer; raises LoweringError if this target has no code for it.
+    Its function, called `function`, takes `(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: the
+    addresses of the parameters in their order (a written array overlaps no other array); `workspace_bytes` of memory,
+    and `scratch_bytes` for each worker, both aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64
+    chunk, i64 worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers
+    and returns when they are done (null: chunks run one after the other on the calling thread). With `blocks`, long
+    sums are added up in blocks (`passes.sum_in_blocks`), otherwise in the program's order. Raises VerifyError if the
+    program breaks a rule of the IR, so that no access can leave its buffer; raises LoweringError if this target has no
+    code for the program.
     """
     program = expand_copies(program, target)
     if blocks and any(isinstance(node, Reduce) and node.buffer.dtype.is_float for node in walk(program.body)):

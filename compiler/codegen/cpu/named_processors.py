@@ -15,7 +15,9 @@ from .errors import TargetError, UnknownNameError
 
 
 def architecture_of(triple: str) -> Architecture:
-    """The architecture of a triple. Raises TargetError for an architecture, or a form of objects, without code."""
+    """The architecture of a target triple. Raises TargetError for an architecture or object file format that is not
+    supported.
+    """
     initialise()
     try:
         name = llvm.Target.from_triple(triple).name
@@ -41,8 +43,8 @@ def architecture_of(triple: str) -> Architecture:
 
 
 def query_features(triple: str, cpu: str, features: str, architecture: Architecture) -> dict[str, bool]:
-    """LLVM's answers to the architecture's queries. Raises TargetError for processors and features that LLVM does not
-    know.
+    """For each feature query of the architecture, LLVM's answer whether the processor has the features. Raises
+    TargetError for processors and features that LLVM does not know.
     """
     queries = [q for q in (architecture.floats, *architecture.queries) if q]
     result = _ask(triple, cpu, features, *queries)

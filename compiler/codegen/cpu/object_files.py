@@ -20,7 +20,7 @@ _SYMBOL_TABLE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """Names that an object defines globally (ELF only) and names that it uses without defining them."""
+    """The global symbols that an object defines (ELF only), and the symbols that it uses but does not define."""
 
     defined: frozenset[str]
     undefined: frozenset[str]

@@ -1,6 +1,6 @@
-"""Operators on quantized values other than sums of products, as LLVM instructions: another scale, sums, products.
+"""LLVM code for operators on quantized values other than sums of products: rescaling, addition, multiplication.
 
-Like those of `arithmetic.Quantized`, the instructions are equal to `vdla.isa.arithmetic` in every bit.
+Like the code of `arithmetic.Quantized`, it is bit-exact to `vdla.isa.arithmetic`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from .text import Value, constant, type_text
 
 
 class QuantizedOperator(Quantized):
-    """One call of the function of an operator: its arguments, and the block into which its code is emitted."""
+    """One call of `rescale`, `combine_add` or `combine_multiply`: its arguments, and the block into which its code is
+    emitted.
+    """
 
     def value(self) -> Value:
-        """The value of the call."""
+        """Emits the called function and returns its result."""
         functions = {
             "rescale": self.rescale,
             "combine_add": self.combine_add,
@@ -25,7 +27,7 @@ class QuantizedOperator(Quantized):
         return functions[self.name]()
 
     def rescale(self) -> Value:
-        """The function rescale(value, its zero point, ratio, zero point, low, high)."""
+        """Emits the function rescale(value, zero point of the value, ratio, zero point of the result, low, high)."""
         difference = self.less(self.arguments[0], self.whole(1))
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
@@ -50,7 +52,7 @@ class QuantizedOperator(Quantized):
         return self.saturate(total, -shift, self.whole(7), self.whole(8))
 
     def less(self, value: Value, zero_point: int) -> Value:
-        """An int8 value minus a constant, as int32."""
+        """Subtracts the constant `zero_point` from a quantized 8-bit value; the result is int32."""
         wide = convert(self.block, value, DType.INT32)
         return self.block.binary("sub", wide, constant(zero_point, DType.INT32)) if zero_point else wide
 
@@ -66,8 +68,8 @@ class QuantizedOperator(Quantized):
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """`fused_multiply_add` on processors without the instruction: an exact product and a sum rounded to odd, in
-        float64.
+        """`fused_multiply_add` for processors without an FMA instruction: in float64, an exact product and a sum
+        rounded to odd.
 
         The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """

@@ -1,4 +1,6 @@
-"""Choices between two values by a condition that is known at run time: instructions that select, or branches."""
+"""Selects (choices between two values by a condition) whose condition is known only at run time: select instructions,
+or branches.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def selected(values: ExpressionEmitter, expr: Select) -> Value:
-    """The value of a Select whose condition is not known. A side with loads is evaluated only where it is chosen,
-    unless the condition performs the same loads.
+    """The value of a Select whose condition is unknown at emission. An operand that contains loads is evaluated only
+    where the condition chooses it, unless the condition performs the same loads.
     """
     condition = values.expr(expr.condition)
     loads = _loaded(expr.then) | _loaded(expr.otherwise)

@@ -1,4 +1,6 @@
-"""A sequence of kernels as one function. Its arrays are the caller's, in an arena, or part of the object."""
+"""A sequence of kernels as one function. Each array is passed by the caller, is in an arena between kernels, or is a
+constant inside the object.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +60,12 @@ def sequence(
     target: CpuTarget,
     function: str,
 ) -> Module:
-    """A module whose `function` runs `calls` in their order, with the arguments of every kernel (see `lower`).
+    """A module whose `function` runs `calls` in their order, with the same signature as every kernel (see `lower`).
 
-    Its parameters are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
-    Constants are stored in this machine's byte order, little-endian. Pass it to `emit_object` together with the
-    kernels' modules, each once. Raises ValueError for a place that does not fit its parameter, that is written though
-    constant, or that overlaps another place of the same call of which one is written.
+    Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
+    Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the
+    kernels' modules, each once. Raises ValueError if a place does not fit its parameter, if a kernel writes a constant,
+    or if a written place overlaps another place of the same call.
     """
     lists = _Lists(parameters, arena_bytes, constants)
     room = -(-arena_bytes // ALIGNMENT) * ALIGNMENT
@@ -127,7 +129,9 @@ def _constant(array: np.ndarray) -> str:
 
 
 class _Lists:
-    """The arrays that calls may use, by kind, and checks of the places that calls give their parameters."""
+    """The arrays that a sequence's calls may refer to (the caller's, the arena, constants), with their positions and
+    checks.
+    """
 
     def __init__(
         self, parameters: Sequence[Buffer], arena_bytes: int, constants: Mapping[str, np.ndarray]

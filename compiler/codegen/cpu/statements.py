@@ -40,8 +40,8 @@ class Workspace:
 
 @dataclass(slots=True)
 class Functions:
-    """Parts of a module in addition to its main function: the bodies of parallel loops, and the workspace of one
-    worker.
+    """Parts of a module besides its main function: functions with the bodies of parallel loops, and the layout of one
+    worker's workspace.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -195,7 +195,9 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def transposed(self, loop: For, count: int) -> bool:
-        """Emits an unrolled loop as a transposition if its body moves elements so; False, without code, otherwise."""
+        """If the body of an unrolled loop of `count` iterations moves elements as a transposition, emits it so and
+        returns True; else emits nothing and returns False.
+        """
         match loop.body:
             case For(kind="vectorize", body=Assign(value=Load() | Select()) as move) as inner:
                 return transposed_move(self.values, loop, inner, move, count)

@@ -1,4 +1,6 @@
-"""Accesses of a vectorized loop to elements at small equal distances, by accesses to the whole range and shuffles."""
+"""Strided accesses of a vectorized loop with small strides: loads or stores of the whole range of elements, and
+shuffles.
+"""
 
 from __future__ import annotations
 

@@ -133,11 +133,13 @@ class Block:
         return f"{prefix}{self._count}"
 
     def define(self, instruction: str, dtype: DType, lanes: int = 1) -> Value:
-        """`instruction`'s result as a value."""
+        """Emits `instruction` and returns its result as a value."""
         return Value(self.assign(instruction), dtype, lanes)
 
     def assign(self, instruction: str) -> str:
-        """The name of the result of `instruction`, for results that are no `Value` (pointers, aggregates)."""
+        """Emits `instruction` and returns the name of its result, for results that are no `Value` (pointers,
+        aggregates).
+        """
         name = self._known.get(instruction)
         if name is None:
             self._count += 1
@@ -148,8 +150,8 @@ class Block:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """The result of an LLVM function, given the type and text of each argument; "" for a function that returns
-        void.
+        """Emits a call of an LLVM function with the type and text of each argument; returns the name of the result, ""
+        for a function that returns void.
         """
         self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
         text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
@@ -159,7 +161,9 @@ class Block:
         return self.assign(text)
 
     def noted(self, key: Hashable) -> str | None:
-        """The name of the result noted under `key`, if it is defined on every path to this place; else None."""
+        """The name of the result recorded under `key`, if it is defined on every path to the current block;
+        else None.
+        """
         return self._known.get(key)
 
     def note(self, key: Hashable, name: str) -> None:
@@ -262,7 +266,9 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Values of `lanes` elements in a stack slot, by first element; `unsaved`: values that are not in memory yet."""
+    """Known contents of one stack slot, in values of `lanes` elements, by first element; `unsaved`: values that are not
+    stored in memory yet.
+    """
 
     dtype: DType
     lanes: int

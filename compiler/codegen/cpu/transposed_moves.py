@@ -1,4 +1,6 @@
-"""Transposed moves: rows and columns of tiles exchanged between source and destination, through registers."""
+"""Moves that transpose a tile: its rows in the source are its columns in the destination, exchanged through
+registers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ MOST_SIDE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """An address that increases by `rows` and `columns` elements along the loops of a tile, from `start` on."""
+    """The address of a tile's element: from `start` + `offset` on it increases by `rows` elements per iteration of the
+    outer loop and by `columns` per iteration of the inner one.
+    """
 
     storage: Storage
     start: dict[Expr, int]
@@ -34,12 +38,12 @@ class _Access:
 
 
 def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Assign, rows: int) -> bool:
-    """Emits the `move` in a vectorized loop in an unrolled loop of `rows` iterations as a transposition; False, without
-    code, if they do not transpose.
+    """Emits the assignment `move`, nested in a vectorized loop in an unrolled loop of `rows` iterations, as a
+    transposition. Returns False, without code, if it is no transposition.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
     stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers.
-    Columns for which a condition is false get the constant on its other side.
+    Where the move has a condition, columns for which it is false get the constant on its other side.
     """
     if values.vector is not None or values.mask is not None or not 1 < rows <= MOST_SIDE:
         return False
@@ -85,8 +89,8 @@ def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Ass
 
 
 def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
-    """The load that is moved, its condition (None: always) and the constant otherwise; None for expressions of other
-    forms.
+    """Decomposes a moved value into a load, its condition (None: unconditional) and the constant used where the
+    condition is false. None for other forms of expressions.
     """
     match value:
         case Load():
@@ -117,7 +121,9 @@ def _columns_read(
 def _access(
     values: ExpressionEmitter, outer: For, inner: For, rows: int, name: str, indices: tuple[Expr, ...]
 ) -> _Access | None:
-    """The access as a sum in which each of the two loops has one coefficient; None if it is no such sum."""
+    """The address of an access, split into a part that the two loops do not change and a constant coefficient for each
+    loop; None if there is no such split.
+    """
     storage = values.storages[name]
     ranges = {loop.name: loop_range(loop.extent) for loop in (outer, inner)}
     weighted: dict[Expr, int] = {}
@@ -132,7 +138,7 @@ def _access(
 
 
 def _pointer(values: ExpressionEmitter, access: _Access) -> str:
-    """The address of a tile's first element."""
+    """The address of the first element that `access` touches in a tile."""
     pointer, dtype = access.storage.pointer, access.storage.buffer.dtype
     if access.start:
         start = values.sum(access.start, 0)

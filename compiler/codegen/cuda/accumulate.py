@@ -18,14 +18,15 @@ def accumulate(
 ) -> Stmt:
     """`loop` with its sums and maxima in registers, written to memory once after the loop.
 
-    rewrite:
+        rewrite:
         for k in range(64):                               alloc s: float32[1] @ register
             Y[i] += X[k] first k == 0                ->   s[0] = 0
                                                           for k in range(64): s[0] += X[k]
                                                           Y[i] = s[0]
-    Applied to Reduces to device or shared memory whose element is the same in all loops in `loop`, is touched by no
-    other statement in it, and is certainly updated. `fresh` makes a buffer's name from another name. Returns the same
-    object if there are no such Reduces.
+
+    Applied to Reduces to device or shared memory whose element is the same in all iterations of the loops inside
+    `loop`, is accessed by no other statement in `loop`, and is certainly updated. `fresh` makes a new buffer name from
+    another name. Returns the same object if there are no such Reduces.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)
@@ -55,8 +56,8 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """The initial value of the register of a sum or maximum, and the `first` predicate that its updates still need
-    (None: none).
+    """The initial value of the register that accumulates a sum or maximum, and the `first` predicate that updates of
+    the register still need (None: no predicate).
     """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
@@ -90,7 +91,9 @@ def _zeros(condition: Expr) -> set[str] | None:
 
 
 def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
-    """All Reduces outside of loops over threads, each with the loops around it, outermost first."""
+    """All Reduces in `statement` that are not inside loops over threads, each with its enclosing loops, outermost
+    first.
+    """
     match statement:
         case Reduce():
             return [(path, statement)]

@@ -1,4 +1,5 @@
-"""Addresses of one phase, as arrays: the elements that an access touches, and the thread that touches each.
+"""Addresses as arrays, for the detection of races: the elements that an access touches between two barriers, and the
+thread that touches each.
 
 Loops over blocks, and loops that all threads run together, have given values; loops over threads, and loops inside
 these, become axes of arrays, ragged axes with a mask.
@@ -37,11 +38,13 @@ class Touched:
 def touched(
     access: Access, values: Mapping[str, int], axes: Mapping[str, int], collective: bool = False
 ) -> Touched:
-    """The elements that an access touches while the loops in `values` have these values; all other loops around it run.
+    """The elements that an access touches while the loops in `values` have the given values and all other enclosing
+    loops run.
 
-    The owner of an element is the number of a point of `axes`, the first axis fastest. `axes`: extents by name, of
-    loops over blocks, or of "thread.x" and so on for a block's threads. `collective`: all threads along thread.x count
-    as the first one. Raises LoweringError if there are too many elements to list.
+    The owner of an element is the thread or block that touches it, as the number of a point of `axes`, the first axis
+    fastest. `axes`: extents by name, of loops over blocks, or of "thread.x" and so on for a block's threads.
+    `collective`: all threads along thread.x count as the first one. Raises LoweringError if there are too many elements
+    to list.
     """
     inner = [loop for loop in access.loops if loop.name not in values]
     ranges: dict[str, Interval | Expr] = {n: Interval(v, v) for n, v in values.items()}

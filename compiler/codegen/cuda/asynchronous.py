@@ -1,5 +1,5 @@
-"""The execution of a block from beginning to end: phases in order, split at barriers, and asynchronous copies in
-flight.
+"""Abstract execution of a thread block from beginning to end: phases (code that each thread runs by itself) in order,
+split at barriers, and the asynchronous copies in flight.
 
 Loops that all threads execute together are run here with their actual numbers of iterations, without computing values.
 Groups of asynchronous copies are counted as in hardware (PTX ISA, "cp.async.wait_group"): a copy belongs to the group
@@ -24,17 +24,17 @@ MOST_STEPS = 200_000
 
 
 class RaceError(LoweringError):
-    """Threads or blocks of a kernel touch one element without an order, or an asynchronous copy has no order or
-    no end.
+    """A data race: threads or blocks of a kernel access one element without synchronization, or an asynchronous copy is
+    not ordered with other accesses or never waited for.
     """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """A phase, or a copy of a whole block, with its accesses to the checked buffers.
+    """A phase (code that each thread runs by itself) or a copy by the whole block (`collective`), with its accesses to
+    the checked buffers.
 
-    `collective`: a copy of the whole block. `uniform`: expressions of the loops around it that determine the elements
-    it touches.
+    `uniform`: expressions of the enclosing loops' variables that determine which elements the task touches.
     """
 
     number: int
@@ -45,8 +45,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A task at one iteration of the loops around it. Runs that touch equal elements (equal `task` and `uniform`)
-    compare equal.
+    """One execution of a task, at given values of the enclosing loops. Runs with equal `task` and `uniform` touch equal
+    elements and compare equal.
     """
 
     task: Task
@@ -56,8 +56,8 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """The asynchronous copies of a run in flight: issued before step `start` of a span, waited for at its step `end`
-    (None: issued before the span, waited for after it).
+    """The asynchronous copies that a run issued, while in flight in one span: issued before step `start` (None: before
+    the span), waited for at step `end` (None: after the span).
     """
 
     run: Run
@@ -67,7 +67,7 @@ class Flight:
 
 @dataclass(slots=True)
 class Span:
-    """The execution between two barriers: runs in order, and the asynchronous copies in flight meanwhile."""
+    """The execution of a block between two barriers: runs in order, and the asynchronous copies in flight meanwhile."""
 
     runs: list[Run] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Span:
 
 
 def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) -> list[Span]:
-    """The execution of a block, split at barriers; `values`: values of the loops around the kernel's body.
+    """The execution of a block, split at barriers. `values`: values of the loops around the kernel's body.
 
     `tasks`: from `tasks_of`. Raises RaceError if copies are still in flight at the end, or belong to no group.
     """
@@ -114,8 +114,8 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
-    """Expressions over the variables in `names` only; together with all other variables their values determine
-    `expr`.
+    """The part of `expr` that depends on the variables in `names`, as a list of expressions of these variables only.
+    Their values, together with all other variables, determine `expr`.
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

@@ -41,7 +41,7 @@ MOST_BOX = 256
 "cuTensorMapEncodeTiled").
 """
 STEP = 16
-"""Bytes of which the rows of a box, and the strides of an array, must be multiples ("cuTensorMapEncodeTiled")."""
+"""The rows of a box, and the strides of an array, must be multiples of this many bytes ("cuTensorMapEncodeTiled")."""
 CAPABILITY = (9, 0)
 """Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
@@ -99,7 +99,7 @@ NAMES = frozenset(
         *(f"copy_bulk_{d}d" for d in range(1, MOST_DIMENSIONS + 1)),
     }
 )
-"""All names that the definitions define."""
+"""All identifiers that the device functions of bulk copies define."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +260,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Updates `needed` with the number of groups whose mbarriers are not free yet."""
+        """Updates `needed`, the largest number of groups whose mbarriers were in use at once."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ASYNCHRONOUS_BYTES = (4, 8, 16)
 """Sizes in bytes that one asynchronous copy of a thread may have (PTX ISA, "cp.async")."""
 _UNROLLED = 16
-"""Most moves of a copy for which its loops are unrolled."""
+"""The loops of a copy are unrolled if a thread makes at most this many moves."""
 _ONE = Const(1)
 
 
@@ -144,7 +144,9 @@ class _Move:
             self.nest(loops, depth + 1, unrolled, offsets, lanes)
 
     def contiguous(self, run: _Dimension) -> bool:
-        """Whether neighbours along a dimension are adjacent in both buffers, as elements of one type."""
+        """Whether elements adjacent along dimension `run` of the box are adjacent in memory in both source and
+        destination, and both have one element type.
+        """
         same = self.copy.source.buffer.dtype is self.copy.destination.buffer.dtype
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
@@ -163,8 +165,8 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether each move of `lanes` elements is entirely inside or outside the source, or can be cut at the source's
-        end.
+        """Whether each move of `lanes` elements is entirely inside or entirely outside the source, or can be truncated
+        at the source's end.
         """
         if self.copy.pad is None:
             return True
@@ -235,8 +237,9 @@ class _Move:
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
-        """Emits one asynchronous move of `lanes` elements: elements after the `left` of the source's row (None: all
-        are read), and all elements unless the conditions `inside` hold, become zeros.
+        """Emits one asynchronous copy of `lanes` elements from `source` to `target`. Unless all conditions `inside`
+        hold, it writes zeros only; elements beyond the `left` elements that remain in the source's row are zeros, too
+        (`left` None: all are read).
         """
         values, size = self.values, lanes * self.element_bytes
         count = integer(values.dialect, size)
@@ -253,8 +256,8 @@ class _Move:
         self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
 
     def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
-        """The conditions for a move to be inside the source; and, if the move may be cut, the number of elements left
-        in its row.
+        """Conditions for a move of `lanes` elements at source indices `of` to be inside the source; and, if the move
+        may be cut at the end of the source's row, the number of elements left in the row (else None).
         """
         conditions: list[Text] = []
         left: Text | None = None

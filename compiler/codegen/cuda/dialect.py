@@ -1,7 +1,7 @@
 """Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernel declarations.
 
 All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). `functions.CUDA`
-is CUDA C++; a target gives its own (`GpuTarget.dialect`).
+is CUDA C++; other targets return their dialect from `GpuTarget.dialect`.
 """
 
 from __future__ import annotations

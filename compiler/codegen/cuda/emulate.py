@@ -44,10 +44,10 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """A program in kernel form with its barriers (from `prepare`), as a program for `codegen.cpu.kernel.build`.
+    """Converts a program in kernel form with barriers (from `prepare`) into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order of `turns.in_turn`; if the verifier cannot follow this order in the guards of ragged
-    pieces, in the order of `turns.last_first`, which is affine.
+    Threads run in the order of `turns.in_turn`; if the verifier cannot follow this order in the guards of ragged tiles,
+    in the order of `turns.last_first`, which is affine.
     """
     program = inline_intrinsics(program)
     result = _in_order(program, in_turn)
@@ -116,7 +116,9 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body without allocations at block level, and with phases that make each thread's own memory undefined."""
+        """The body without its block-level allocations, which are collected in `allocated`; a phase that fills each
+        thread's own memory with poison stands in place of a thread's allocation.
+        """
         match node:
             case For() if is_thread_loop(node):
                 return node
@@ -187,7 +189,8 @@ class _Block:
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
     def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
-        """Loops in which all threads run in turn, out of order; each executes the items of every branch.
+        """Loops in which all threads run one after the other, out of order; each thread executes the items of every
+        branch.
 
         A branch is (variable and extent of a loop of at most one iteration around its items, or None; items).
         """
@@ -216,7 +219,9 @@ class _Block:
         return seq(nest(loops, body), *behind)
 
     def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
-        """The items without the waits that may be done after all threads, and these waits; none if not `last`."""
+        """Splits `items` into statements to run thread by thread, and waits for asynchronous copies that may instead
+        run once, after all threads. Without `last` no wait is moved.
+        """
         waits: list[Wait] = []
         kept: list[Stmt] = []
         names = {b.name for b in self.shadows.late}
@@ -235,7 +240,7 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase with no other work between its barriers: its loops over threads, in reverse order."""
+        """A phase that is the only work between two barriers: its loops over threads, in reverse order."""
         assert isinstance(node, For)
         phase = phase_at(node)
         values: dict[str, Expr] = {}

@@ -196,7 +196,7 @@ class ExpressionEmitter:
         return self.dialect.type_of(dtype)
 
     def vector(self, dtype: DType, count: int) -> str:
-        """The name of the type of `count` neighbours that one access takes."""
+        """The name of the C type of a vector of `count` adjacent elements, which one memory access reads or writes."""
         given = {"type": self.type_of(dtype), "count": count}
         name = self.dialect.vector.format(**given)
         if self.dialect.vector_definition:

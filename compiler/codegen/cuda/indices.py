@@ -127,7 +127,9 @@ def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
 
 
 def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
-    """Conditions that together mean that the form `gap` is above 0; empty if that is provable."""
+    """Conditions, all of which must hold, for the linear form `gap` to be above 0; empty if that is provable at compile
+    time.
+    """
     low = form_interval(gap, values.ranges).low
     if low is not None and low > 0:
         return []
@@ -149,7 +151,7 @@ def _is_zero(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
-    """The text of the atom of one term: a variable or an opaque part."""
+    """The text of an atom, the non-constant factor of one term: a variable, or a subexpression that is no sum."""
     match atom:
         case Var(name=name):
             return Index(Text(values.variables[name]), _leaves_32_bits(values, atom))
@@ -213,7 +215,9 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest magnitude of an atom; None if it is not bounded."""
+    """The greatest magnitude of an atom (a subexpression that is no sum) over all loop iterations; None if it is not
+    bounded.
+    """
     held = interval(atom, values.ranges)
     return None if held.low is None or held.high is None else max(abs(held.low), abs(held.high))
 
@@ -224,6 +228,8 @@ def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:
-    """Nesting depth of the innermost loop whose variable occurs in an atom; -1 if there is none."""
+    """Nesting depth of the innermost loop whose variable occurs in an atom (a subexpression that is no sum); -1 if
+    there is none.
+    """
     order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
     return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

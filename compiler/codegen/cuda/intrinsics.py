@@ -1,4 +1,4 @@
-"""Instructions for tensorization: the computation that each declares, and its emission.
+"""Instructions for tensorization: the semantics that each declares, and its emission as C++.
 
 An instruction of one thread is in a phase like any other statement. An instruction of a warp, or of a warpgroup of four
 warps, is in a loop over thread.y without a loop over thread.x around it: the threads along x execute it together.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Leaf = Assign | Reduce | Copy | Intrinsic
 
 SHORT = 12
-"""Most characters of a quotient or remainder that is repeated at every use instead of getting a variable."""
+"""Most characters of a quotient's or remainder's text that may be repeated at every use; longer ones get a variable."""
 
 
 def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
@@ -49,7 +49,8 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
 
 
 def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
-    """The quotients and remainders that were emitted several times and are longer than a name, inner ones first.
+    """The quotients and remainders that were emitted several times and whose text exceeds SHORT characters, inner ones
+    first.
 
     Only divisions that can be computed before the statement and read no memory.
     """

@@ -79,7 +79,8 @@ def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, in
 
 
 def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
-    """The conditions under which a variable that is less than `bound` is less than `extent`; empty if that is provable.
+    """The conditions for a loop variable, known to be less than `bound`, to be less than `extent`; empty if that is
+    provable.
 
     Sets the variable's range to values below the extent.
     """

@@ -89,11 +89,13 @@ class GpuTarget:
 
     @property
     def float32_lanes(self) -> int:
-        """Multiply-adds of float32 of a multiprocessor per clock cycle."""
+        """Float32 multiply-adds of one multiprocessor per clock cycle."""
         return self.architecture.float32_lanes
 
     def peak(self, precision: Precision = "float32") -> float:
-        """Operations per second of dense products at `clock`, where a multiply-add counts as two operations."""
+        """Peak throughput of dense matrix products at `clock`, in operations per second; a multiply-add counts as two
+        operations.
+        """
         if precision == "float32":
             rate = self.float32_lanes
         else:

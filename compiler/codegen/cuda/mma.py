@@ -1,8 +1,8 @@
-"""Declarations, for `tensorize`, of the operations of a warp's tensor cores and of the moves of fragments.
+"""Declarations, for `tensorize`, of the operations of a warp's tensor cores and of the loads and stores of fragments.
 
-All operations work on fragments (see `mma_fragments`), by whole warps: a use is inside loops over warps (thread.y,
-thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the order in which sums
-are rounded.
+All operations work on fragments (see `mma_fragments`), by whole warps: each use of an operation is inside loops over
+warps (thread.y, thread.z), but in no loop over lanes. Products of the factors are exact; the hardware determines the
+order in which sums are rounded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Order = Literal["rows", "columns"]
 
 
 def sum_type(factor: DType) -> DType:
-    """The type in which products of factors of a type are summed."""
+    """The type in which products of factors of type `factor` are summed."""
     return DType.INT32 if factor.is_integer else DType.FLOAT32
 
 

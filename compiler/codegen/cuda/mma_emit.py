@@ -124,7 +124,9 @@ def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
-    """The text of an element as bits of a register; `part`: its place among the elements of the register."""
+    """The text of an element as bits at its position in a 32-bit register. `part`: number of the element in the
+    register, the lowest bits first.
+    """
     if dtype is TF32:
         kernel.values.used.add("round_tf32")
         return f"__float_as_uint(round_tf32({element}))"
@@ -156,7 +158,7 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """A context in which `LANE` is the thread's coordinate along x, below `lanes`."""
+    """A context in which the variable `LANE` in addresses means the thread's coordinate along x, below `lanes`."""
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:
         self.lanes = lanes
@@ -174,7 +176,9 @@ class _lanes:
 
 
 def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
-    """The indices of the element at (`row`, `column`) of a matrix in a buffer's last two dimensions."""
+    """The buffer indices of the element at (`row`, `column`) of the matrix in `region`, whose last two dimensions are
+    the matrix.
+    """
     *lead, top, left = region.starts
     return (*lead, top + row, left + column)
 

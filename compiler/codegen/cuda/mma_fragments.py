@@ -40,7 +40,9 @@ def depth_of(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One matrix in a warp's registers: each lane has `registers` registers, each with `packed` elements of `dtype`."""
+    """One matrix in the registers of a warp or warpgroup: each lane has `registers` registers, each with `packed`
+    elements of `dtype`.
+    """
 
     scope: str
     dtype: DType
@@ -66,7 +68,7 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Number of elements in a register: elements adjacent along the depth of a factor; for sums 1."""
+        """Number of elements in one 32-bit register: for factors, elements adjacent along the depth; for sums 1."""
         return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
 
     @property

@@ -19,7 +19,7 @@ PTX_TYPES = {
     DType.INT8: "s8",
     DType.UINT8: "u8",
 }
-"""Types of factors in PTX."""
+"""PTX's names for the types of the factors of an `mma`."""
 _MMA = """\
 __device__ __forceinline__ void {name}({total}* c, const unsigned* a, const unsigned* b) {{
     asm volatile("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{a}.{b}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, "

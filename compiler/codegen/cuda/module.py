@@ -122,7 +122,7 @@ def lower(program: Program, target: GpuTarget, *, name: str = "kernel") -> CudaM
 
 
 class _Outline:
-    """The walk over a program at host level."""
+    """Visits the host-level statements of a program and collects its kernels' texts and their launches."""
 
     def __init__(self, target: GpuTarget, name: str, program: Program) -> None:
         # A legal identifier of the language. If there are several kernels, the name of each is this one and a number.
@@ -219,7 +219,7 @@ class _Outline:
         return WorkspaceArgument(offset=offset)
 
     def write(self, kernel: Kernel) -> _Written:
-        """Writes the text of a kernel."""
+        """Generates the text of a kernel."""
         shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
         number = len(self.texts)
         function = f"{self.name}_{number}" if self.many else self.name

@@ -1,6 +1,6 @@
 """NVRTC: compiles CUDA C++ to machine code or PTX on any machine, with the packages of the extra `cuda`.
 
-It is called through cuda.bindings, because cuda.core can produce PTX only with a driver.
+NVRTC is called through cuda.bindings, because cuda.core can produce PTX only with a driver.
 """
 
 from __future__ import annotations

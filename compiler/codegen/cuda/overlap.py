@@ -1,13 +1,13 @@
 """overlap: finds loops in which products of warpgroups may stay in flight from one iteration to the next.
 
-A product that is waited for at once leaves the tensor cores idle until the next one is issued. In a loop
+A product that is waited for at once leaves the tensor cores idle until the next product is issued. In a loop
 
     for k:  wait; barrier; issue copies (k); products (k)
 
 the wait for products may move to the next iteration, before its barrier, and exclude the newest group. Products of
-iteration k - 1 are then in flight while threads meet at the barrier and issue copies, and those of iteration k follow
-without a gap. The program's meaning is that products complete in order; the change is correct if, until then, no
-statement accesses their sums or writes their inputs.
+iteration k - 1 are then in flight while threads meet at the barrier and issue copies, and the products of iteration k
+follow without a gap. In the program's semantics products complete in order; the change is correct if no statement
+accesses the sums of products in flight or writes their inputs.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
 
 
 def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For, ...], before: int) -> bool:
-    """Whether an access provably shares no element with the accesses `read` of `before` iterations earlier."""
+    """Whether an access in one iteration of `loop` provably shares no element with the accesses `read` in the iteration
+    `before` iterations earlier. `around`: the loops around `loop`.
+    """
     common = {outer.name for outer in around}
     now = _without_guards(access)
     for other in read:

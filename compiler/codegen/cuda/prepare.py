@@ -31,9 +31,10 @@ from .wgmma_emit import has_products
 
 
 def sum_in_threads(program: Program) -> Program:
-    """The program with long sums of a thread cut into blocks.
+    """The program with long sums inside one thread cut into blocks.
 
-    Sums of whole tiles stay unchanged, because blocks would need twice their registers.
+    Sums of whole tiles (warp or warpgroup instructions) stay unchanged, because blocks would need twice their
+    registers.
     """
     return sum_in_blocks(program, within=is_thread_loop)
 

@@ -2,8 +2,8 @@
 
 The check is independent of the analysis that inserts barriers: a block's execution is followed (`asynchronous.spans`)
 and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations with
-equal slots and extents touch equal elements and are compared once. Only blocks that differ in slots or extents are
-followed; that different blocks share no element is proven by affine forms, or by listing as well.
+equal buffer copies and loop extents touch equal elements and are compared once. Of blocks that are equal in this sense
+only one is followed; that different blocks share no element is proven by affine forms, or by listing as well.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Most different blocks whose execution is followed."""
+"""Most blocks, all different from each other, whose execution is followed."""
 MOST_ITERATIONS = 1 << 22
-"""Most iterations of host and block loops among which different blocks are searched."""
+"""Most iterations of host and block loops that are searched for blocks that differ from each other."""
 
 
 def check_races(program: Program) -> None:
@@ -115,7 +115,7 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
 
 
 def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
-    """All pairs of accesses of which one writes; a writing access is also paired with itself."""
+    """All pairs of accesses of which at least one writes; a writing access is also paired with itself."""
     distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
     return [
         (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
@@ -135,7 +135,9 @@ def _extents(kernel: Kernel) -> list[int]:
 
 
 def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
-    """The values of the loops on the host, for all their iterations."""
+    """The values of the host's loop variables in each iteration. Raises LoweringError, which names the kernel `name`,
+    for more than MOST_BLOCKS iterations.
+    """
     found: list[dict[str, int]] = [{}]
     for loop in loops:
         found = [{**v, loop.name: i} for v in found for i in range(int(evaluate(loop.extent, v)))]
@@ -171,7 +173,9 @@ def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -
 
 
 def _once(access: Access, outer: Sequence[str]) -> bool:
-    """Whether the phase of an access runs once in a block; `outer`: the loops around its kernel's body."""
+    """Whether the phase of an access runs once in a block, in no loop inside the kernel. `outer`: names of the loops
+    around the kernel's body.
+    """
     inside = [loop for loop in access.loops if loop.name not in outer]
     return bool(inside) and is_thread_loop(inside[0])
 
@@ -231,7 +235,9 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
 
 
 def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
-    """Values of the loops around a kernel's body for one block of each kind; blocks of a kind have equal accesses."""
+    """Groups the blocks of a kernel into kinds with equal accesses; returns for one block of each kind the values of
+    the loops around the kernel's body.
+    """
     names = [loop.name for loop in kernel.around]
     parts: dict[Expr, None] = {}
 

@@ -52,10 +52,11 @@ def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
 
 
 class Shadows:
-    """The asynchronous copies of a block in flight, by the buffers that they fill.
+    """The asynchronous copies in flight in an emulated block, by the buffers that they fill.
 
-    A buffer's shadow holds the copied data; its stamps give group and thread of each element's copy: 0 is none, and
-    thread n of a group g of `count` threads has g * count + n + 1, groups counted from 1.
+    A buffer's shadow holds the copied data until a wait. A stamp for each element identifies group and thread of its
+    copy: 0 means no copy, and thread n of group g has the stamp g * count + n + 1, with `count` threads and groups
+    counted from 1.
     """
 
     def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
@@ -90,17 +91,19 @@ class Shadows:
         return [fill(b, self.names, Const(0, b.dtype)) for b in zeros]
 
     def commit(self, places: Mapping[str, Expr]) -> Stmt:
-        """Commits one more group of copies of the thread at `places`."""
+        """A statement that commits one more group of copies of the thread with coordinates `places`."""
         at = self.place(places)
         value = binary("+", self.committed[at], Const(1, DType.INT32))
         return Assign.to("commit", self.committed[at], value)
 
     def place(self, places: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Indices of the element of `committed` that belongs to the thread at `places`."""
+        """Indices into the buffer `committed` (number of committed groups by thread) of the thread with coordinates
+        `places`.
+        """
         return tuple([places.get(axis, _ZERO) for axis in self.axes]) or (_ZERO,)
 
     def number(self, places: Mapping[str, Expr]) -> Expr:
-        """The number, within its block, of the thread at `places`."""
+        """The number, within its block, of the thread with coordinates `places`."""
         number: Expr = _ZERO
         for axis in self.axes:
             number = binary("+", binary("*", number, self.threads[axis]), places.get(axis, _ZERO))
@@ -159,8 +162,8 @@ class Shadows:
         return nest(loops, Assign.to(name, buffer[tuple(indices)], value))
 
     def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
-        """Moves completed copies from the shadows to their buffers: the copies of the thread at `places` (None: of all
-        threads).
+        """Statements at a wait that move completed copies from the shadows to their buffers: the copies of the thread
+        with coordinates `places` (None: of all threads).
         """
         where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
         done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))

@@ -22,8 +22,8 @@ _WORD = "unsigned long long"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a buffer: its C identifier, its first byte, and whether other buffers use its bytes before or after
-    its lifetime.
+    """The place of a buffer in shared memory: its C identifier, its byte offset, and whether other buffers use the same
+    bytes before or after its lifetime (`reused`).
     """
 
     buffer: Buffer
@@ -34,10 +34,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlan:
-    """The places of all buffers by name, their alignment, and the bytes that they take together.
+    """The places of all shared-memory buffers by name, their alignment, and the bytes that they take together.
 
-    They are followed by `groups` mbarriers, one for each group of bulk copies in flight; `arrived`: C identifier of the
-    mbarriers.
+    The buffers are followed by `groups` mbarriers, one for each group of bulk copies in flight; `arrived`: C identifier
+    of the mbarriers.
     """
 
     places: dict[str, Place]

@@ -31,7 +31,9 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One access of a run, at step `step` of a span; with a `flight`, at any time until the copy's wait."""
+    """One access that a run makes at step `step` of a span. With a `flight`, an access of an asynchronous copy, which
+    may happen at any time until the copy's wait.
+    """
 
     step: int
     run: Run
@@ -87,7 +89,9 @@ class SpanChecker:
         return held
 
     def plain(self, events: Sequence[_Event]) -> None:
-        """Checks synchronous accesses, which each thread executes in program order."""
+        """Raises RaceError if synchronous accesses to one buffer in different threads race; each thread executes its
+        own in program order.
+        """
         writes = [e for e in events if e.access.write]
         if not writes:
             return
@@ -177,7 +181,9 @@ class SpanChecker:
         )
 
     def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Checks shared buffers with disjoint lifetimes that occupy the same bytes."""
+        """Raises RaceError if accesses to two shared buffers that occupy the same bytes (their lifetimes are disjoint)
+        have no barrier between them.
+        """
         if self.count == 1:
             return
         for a, b in combinations(events, 2):
@@ -206,6 +212,8 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """Text with the iterations of the loops that all threads run together; empty if there are none."""
+    """Text for messages: iteration numbers of the loops that all threads run together at this run; empty if there are
+    none.
+    """
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

@@ -56,7 +56,9 @@ LONG_NAME = 20
 
 
 def coordinate(text: str, axis: str) -> str:
-    """`text` of a dialect (`Dialect.thread` or `block`) for a coordinate along an axis."""
+    """The C text for the thread's or block's coordinate along `axis`, made from the template `text` (`Dialect.thread`
+    or `Dialect.block`).
+    """
     return text.format(axis=axis, number=AXES.index(axis))
 
 
@@ -102,7 +104,7 @@ class KernelEmitter:
         self._thread_copies = self.asynchronous and (has_thread_copies(kernel.body) or not shared.groups)
 
     def finish(self) -> None:
-        """Aligns the register arrays that are accessed as vectors."""
+        """Adds alignment to the declarations of the register arrays that are accessed as vectors."""
         for line, name in self._declared:
             if name in self.aligned:
                 text = self.source.lines[line]
@@ -306,7 +308,7 @@ class KernelEmitter:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A scope of variables and ranges: declarations inside end with the `with` block."""
+        """A `with` context that restores loop ranges and C variables at its end."""
         saved = dict(self.values.ranges), dict(self.values.variables)
         try:
             yield
@@ -320,7 +322,7 @@ def _touches_shared(phase: Stmt) -> bool:
 
 
 def _title(body: Stmt) -> str:
-    """The names of the statements in a phase, in program order."""
+    """The names of the statements in a phase, in program order, for a comment."""
     named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
     return _printable(", ".join(dict.fromkeys(named))) or "nothing"
 

@@ -88,7 +88,9 @@ def in_shared_memory(buffer: Buffer, name: str) -> Storage:
 
 
 def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
-    """The storage of a thread's own part of a buffer; the dimensions in `distribution` are coordinates of threads."""
+    """The storage of one thread's part of a buffer. `distribution`: for each dimension the thread axis over which it is
+    distributed, or None (argument None: no dimension is).
+    """
     held = distribution if distribution is not None else (None,) * len(buffer.shape)
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])
     strides = tuple([0 if axis else s for s, axis in zip(row_major(shape), held, strict=True)])

@@ -25,8 +25,8 @@ MODEL_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Unit roundoffs: of the conversion from float32 to an input type, and of a sum. `cut`: sums are rounded toward
-    zero.
+    """Unit roundoffs of a precision: `inputs`, of the conversion from float32 to the input type, and `sums`, of an
+    addition. `cut`: sums are rounded toward zero.
     """
 
     inputs: float

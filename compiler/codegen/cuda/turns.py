@@ -1,4 +1,4 @@
-"""Pieces of a block's body between barriers, which are emulated one after the other.
+"""Cuts a block's body at its barriers into pieces, which are emulated one after the other.
 
 A loop that contains barriers forms one piece with the statements before and after it: the end of an iteration and the
 beginning of the next iteration are between the same barriers.
@@ -20,15 +20,15 @@ from ...ir.visit import walk
 
 @dataclass(slots=True)
 class Turn:
-    """Statements between two barriers, executed for each thread separately, then waits for all threads together."""
+    """Statements between two barriers, to be executed for each thread separately; waits for all threads come last."""
 
     items: list[Stmt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Rotated:
-    """A loop with barriers in its body: the statements before, between (`parts`) and after the barriers, and the
-    statements around the loop.
+    """A loop with barriers in its body. `parts`: statements of the body, split at the barriers. `before`, `behind`:
+    statements before and after the loop, up to the nearest barriers.
     """
 
     loop: For
@@ -39,7 +39,7 @@ class Rotated:
 
 @dataclass(slots=True)
 class Nested:
-    """A loop around pieces."""
+    """A loop whose body contains loops with barriers, as pieces."""
 
     loop: For
     pieces: list[Piece]
@@ -49,7 +49,7 @@ Piece = Turn | Rotated | Nested
 
 
 class Cut:
-    """A walk over a block's body that cuts it into pieces at its barriers."""
+    """Visits a block's body and cuts it into pieces at its barriers."""
 
     def __init__(self) -> None:
         turn = Turn()
@@ -57,7 +57,7 @@ class Cut:
         self.open = turn.items
 
     def barrier(self) -> None:
-        """Begins another turn: a barrier ends the current one."""
+        """Ends the current turn (the statements between two barriers) and begins the next one."""
         turn = Turn()
         self.pieces.append(turn)
         self.open = turn.items
@@ -107,18 +107,19 @@ def _parts(body: Stmt) -> list[list[Stmt]] | None:
 
 
 Order = Callable[[Var, int], Expr]
-"""A function of a variable and the number of threads: the thread that is emulated at the place that the
-variable gives.
+"""An order in which threads are emulated: a function of a position variable and the number of threads that returns the
+thread at this position.
 """
 
 
 def last_first(var: Var, count: int) -> Expr:
-    """The thread of an axis at place `var` if threads run in reverse order."""
+    """The thread along an axis that is emulated at position `var` of `count` if threads run in reverse order."""
     return Const(count - 1) - var
 
 
 def in_turn(var: Var, count: int) -> Expr:
-    """The thread of an axis at place `var`, in an order of all threads that exposes missing barriers.
+    """The thread along an axis that is emulated at position `var` of `count`, in an order of all threads that exposes
+    missing barriers.
 
     If threads t read results of t + h (steps of a tree), some t is before its t + h; if t + h reads results of t
     (scans), some t + h is before its t; and thread 0, whose result others often read, is about in the middle. The order

@@ -65,7 +65,7 @@ def _straight(statement: Stmt) -> list[Assign | Reduce] | None:
 
 
 class _Vectors:
-    """The accesses of one loop that become vectors."""
+    """The memory accesses of one vectorized loop that become vector loads and stores."""
 
     def __init__(self, kernel: KernelEmitter, var: Var, count: int, leaves: list[Assign | Reduce]) -> None:
         self.kernel, self.values = kernel, kernel.values
@@ -90,7 +90,7 @@ class _Vectors:
         return bool(self.loads or self.stores)
 
     def find_loads(self, expr: Expr, written: set[str]) -> None:
-        """Finds the loads of an expression that are evaluated in any case."""
+        """Finds the loads in an expression that are evaluated unconditionally."""
         match expr:
             case Select(condition=condition):
                 self.find_loads(condition, written)
@@ -106,8 +106,8 @@ class _Vectors:
             self.find_loads(operand, written)
 
     def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether an access takes `count` adjacent elements, from a multiple of `count` on, and the hardware has
-        accesses of this size.
+        """Whether an access in all iterations of the loop takes adjacent elements, beginning at a multiple of the
+        number of iterations, and the hardware has accesses of this size.
         """
         storage = self.values.storages.get(buffer.name)
         # Buffers of the body itself belong to the thread.
@@ -148,7 +148,7 @@ class _Vectors:
             self.kernel.source.line(f"*{pointer} = {name};")
 
     def declare(self, buffer: Buffer, own: Buffer) -> tuple[str, str]:
-        """The type and name of a vector for elements of `buffer`, held in `own`."""
+        """The C type and name of a vector that holds elements of `buffer`; `own` is its register buffer."""
         name = self.kernel.names.make(f"{buffer.name}.vector")
         self.values.storages[own.name] = Storage(
             buffer=own,

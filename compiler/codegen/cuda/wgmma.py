@@ -24,7 +24,9 @@ from .mma import FACTORS, TF32, Order, sum_type
 from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""Types of factors that may be in either order, and may be core matrices."""
+"""The 16-bit types: only factors of these types may be stored in either order ("rows" or "columns"), or as core
+matrices.
+"""
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
 """Lines of a core matrix, and 16-bit elements of a line."""
@@ -182,8 +184,8 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """A factor's buffer of core matrices, and the indices of the element at coordinates that are split into multiples
-    of 8 and remainders.
+    """A buffer for a wgmma factor stored as core matrices, and the indices of one of its elements; `data` and `depth`
+    are its coordinates, split into (multiple of 8, remainder).
     """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
@@ -205,7 +207,9 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """The index of an element among a factor's rows or columns, the loops over these, and the load of the element."""
+    """For a wgmma factor in swizzled rows: the element's index among rows (of A) or columns (of B), the loops over this
+    index, and the load of the element at depth `k`.
+    """
     if along_depth:
         i = Var(data)
         held = Buffer(name=name, shape=(size, depth_of(dtype)), dtype=dtype, scope="shared")

@@ -78,7 +78,7 @@ FUNCTIONS = {
 
 
 NAMES = frozenset({*FUNCTIONS, "wait_products"})
-"""Names that the definitions define."""
+"""All identifiers that the device functions of warpgroup products define."""
 
 
 def is_product(node: object) -> bool:
@@ -100,7 +100,7 @@ def only_products(body: Stmt) -> list[Intrinsic]:
 
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
-    """A context around the text of a phase: if the phase contains only products, they form one group."""
+    """A `with` context around the text of a phase: if the phase contains only products, they form one group."""
     uses = only_products(body)
     if not uses:
         yield
@@ -187,7 +187,7 @@ __device__ __forceinline__ void {declaration.name}({sums}* c, unsigned long long
 
 
 def _orders(declaration: IntrinsicDeclaration) -> tuple[str, str]:
-    """The orders of both factors, "rows" or "columns", which the declaration's name (from `wgmma.wgmma`) contains."""
+    """The storage orders of factors A and B ("rows" or "columns"), parsed from the declaration's name."""
     a, b = declaration.name.removesuffix(SWIZZLED).split("_")[-2:]
     return a, b
 
@@ -204,7 +204,9 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Emits code that keeps the compiler from moving uses of the sums, which it assumes complete, before the wait."""
+    """Emits code that keeps the compiler from moving uses of the sums before the wait. The compiler assumes that sums
+    are complete when a product is issued.
+    """
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
         storage = kernel.values.storages[name]

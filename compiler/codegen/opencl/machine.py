@@ -52,7 +52,7 @@ class OpenClTarget(GpuTarget):
 
     @property
     def float32_lanes(self) -> int:
-        """One lane for each thread of a warp, for estimates: OpenCL does not report a device's lanes."""
+        """One multiply-add for each thread of a warp, as an estimate: OpenCL does not report a device's lanes."""
         return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
@@ -106,8 +106,8 @@ def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -
 def of_device(
     target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
 ) -> OpenClTarget:
-    """The target that `text` describes (parsed: `target`), for a device with the given properties. Limits that `text`
-    does not set are the device's own, but at most 1,024 work-items and 48 KiB.
+    """The target for a device with the given properties. `target` is the parsed form of the user's `text`. Limits that
+    `text` does not set are the device's own, but at most 1,024 work-items and 48 KiB.
     """
     given = {word.partition("=")[0] for word in text.split()}
     work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))

@@ -1,4 +1,4 @@
-"""The ALU's operations as loop IR bodies, and the fill of accumulators with pads."""
+"""Loop IR semantics of the ALU's operations, and of the fill of accumulators with pad values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The chain memory: the spans of vectors that stores write there, and the stores of pads around a tensor there."""
+"""The chain memory, which holds tensors between chained layers on the chip: address spans of stores to it, and stores
+of the pads around a tensor in it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,17 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The span of `size` bytes at byte `address` of the chain memory, in the array's numbers of input vectors."""
+    """The span of `size` bytes at byte `address` of the chain memory, in units of input vectors, which the array
+    numbers from `Config.chain_base` on.
+    """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """Runs of pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory.
+    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory.
 
-    Each run is (first output vector, rows, vectors of a row, distance of the rows). Pads at the end of a plane and at
+    Each run is (first output vector, rows, vectors in a row, distance of the rows). Pads at the end of a plane and at
     the beginning of the next plane are one row.
     """
     vectors = Blocks.of(config).outputs
@@ -47,8 +51,8 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Adds the stores of a tensor's pads, spread evenly after the stores at `positions`; clamping produces the pad
-    value.
+    """Adds the stores of a tensor's pads, spread evenly after the stores at `positions`. Equal low and high clamping
+    limits produce the pad value.
 
     `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
     they wait for no other data.

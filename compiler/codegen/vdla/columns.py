@@ -1,4 +1,4 @@
-"""Columns: the values of one quantity in many iterations, or for many instructions.
+"""Columns: arrays that hold one quantity for many loop iterations, or for many instructions.
 
 Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if all its
 values are equal, or an int64 array with one value for each row (iteration or instruction). Operands of intrinsics and
@@ -34,7 +34,7 @@ def pick(column: Column, rows: NDArray[Any]) -> Column:
 
 
 def item(column: Column, row: int) -> int:
-    """The value of a column in one row."""
+    """The value of a column in row `row`."""
     return int(column[row]) if isinstance(column, np.ndarray) else column
 
 
@@ -98,7 +98,7 @@ def group_rows(columns: Iterable[Column], count: int) -> Groups:
 
 
 KERNEL = ""
-"""Name of a loop around all other loops: over kernels that differ only in the addresses of their buffers."""
+"""Name of the variable of an outermost loop over kernels that differ only in the addresses of their buffers."""
 Environment: TypeAlias = Mapping[str, Any]
 """Values of loop variables, by name: an int, or an int64 array with one value for each iteration."""
 Evaluator: TypeAlias = Callable[[Environment], Any]
@@ -140,7 +140,7 @@ def evaluator(expr: Expr) -> Evaluator:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """Many iterations, a row for each: the values of loop variables by name, and the iteration's `position`.
+    """Many loop iterations, a row for each: the values of the loop variables by name, and the iteration's `position`.
 
     Positions number all iterations of all statements of a layer in program order, with gaps: sorting by position puts
     the instructions of different statements in order, whenever they were emitted.
@@ -173,7 +173,7 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The environment of `first_of_kernels`, with the variable of the loop over kernels only."""
+        """The loop variables' values for `first_of_kernels`: only the variable of the loop over kernels."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
@@ -196,12 +196,13 @@ class Iterations:
 
 
 class Access:
-    """One operand: its start and extents, and the strides, in elements, of its leading dimensions.
+    """The addresses of one operand: start and extents of its region, and the strides, in elements, of its leading
+    dimensions.
 
-    In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer. In DRAM,
-    addresses count elements from the buffer's address. `least`: smallest sizes, last dimension first, that strides
-    assume for the innermost dimensions, even where the buffer is smaller (rows of a weight tile). `slots`: first
-    element of each copy, for each kernel. A buffer without slots begins at element `begin`.
+    In a scratchpad, addresses are element numbers and the first dimension selects the copy of the buffer (double
+    buffering). In DRAM, addresses count elements from the buffer's address. `least`: smallest sizes, last dimension
+    first, that strides assume for the innermost dimensions, even where the buffer is smaller (rows of a weight tile).
+    `slots`: for each kernel the first element of each copy. A buffer without slots begins at element `begin`.
     """
 
     def __init__(
@@ -239,14 +240,14 @@ class Access:
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
-        """First element of the copy of the buffer that an iteration uses."""
+        """For each iteration, the first scratchpad element of the copy of the buffer that the iteration uses."""
         if self.slots is None or self._copy is None:
             return self._begin
         first = self.slots[environment[KERNEL], self._copy(environment)]
         return first if isinstance(first, np.ndarray) else int(first)
 
     def offset(self, environment: Environment) -> Column:
-        """Element number of the region's start within the buffer's copy."""
+        """For each iteration, where the accessed region starts within the buffer's copy, in elements."""
         total: Column = self._least
         for name, factor in self._variables.items():
             total = total + environment[name] * factor
@@ -255,13 +256,15 @@ class Access:
         return total
 
     def slope(self, loop: str) -> int | None:
-        """Number of elements by which the start moves in one iteration of a loop; None if it is not constant."""
+        """Number of elements by which the access moves in one iteration of `loop`; None if the number is not
+        constant.
+        """
         if any(loop in variables_in(atom) for atom, _ in self._others):
             return None
         return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
-        """Number of elements by which the start moves in one iteration of a loop; 0 if `loop` is None."""
+        """Number of elements by which the access moves in one iteration of `loop`, a column; 0 if `loop` is None."""
         if loop is None:
             return 0
         if (slope := self.slope(loop)) is not None:

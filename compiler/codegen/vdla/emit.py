@@ -48,7 +48,8 @@ class EmissionError(Exception):
 class Emission:
     """The program under construction: its instructions so far, and the state that carries over from layer to layer.
 
-    `activations`: the byte range of DRAM that stores write. `granule`: bytes of one unit in spans of DRAM.
+    `activations`: the byte range of DRAM that stores write. `granule`: unit, in bytes, in which accesses to DRAM are
+    compared for dependences.
     """
 
     config: Config
@@ -87,8 +88,8 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The DRAM span of `size` bytes at `address`; empty for constants, which no instruction writes, and for 0
-        bytes.
+        """The DRAM span of `size` bytes at `address`, for dependence tracking; empty for 0 bytes, and for constants,
+        which no instruction writes.
         """
         low, high = self.activations
         first = (address - low) // self.granule
@@ -101,10 +102,10 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Loops that become loop counts of instructions: (variable, extent), outermost first, and the statement `leaf`
-    inside.
+    """A nest of loops that becomes loop counts of instructions: (variable, extent) of each, outermost first, and the
+    statement `leaf` inside.
 
-    `positions`: distance in program order of neighbouring iterations of each loop.
+    `positions`: for each loop the distance, in program order, of neighbouring iterations.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -133,9 +134,9 @@ class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
     `addresses`: for each kernel the places of its parameters; the kernels differ in DRAM addresses only. `weights`:
-    used parts of weight tiles (extension `fold`). Pads of output tensors in the chain memory are stored after the
-    first store, unless they are there already; pads of the tensors `ahead`, which the next layer writes, are stored
-    between stores.
+    used parts of weight tiles (extension `fold`). Output tensors in the chain memory get their pads after the layer's
+    first store, unless the pads are there already. `ahead`: tensors that the next layer writes; their pads are stored
+    between this layer's stores.
     """
 
     def __init__(
@@ -166,8 +167,8 @@ class LayerEmitter:
         self.tables_loaded: set[str] = set()
 
     def run(self, kept: EmissionCache | None = None, key: Hashable | None = None) -> None:
-        """Emits all kernels. `kept`: cache of drafts, used if `key` is given; addresses and slots are added to
-        the key.
+        """Emits all kernels. `kept`: cache of emitted instructions, used if `key` (program and machine) is given;
+        addresses and scratchpad slots are added to the key.
         """
         if kept is None or key is None:
             found = self._write()
@@ -180,8 +181,8 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
-        """The part of the cache key besides program and machine: slots, addresses, units of DRAM spans, used parts of
-        weight tiles, and pads.
+        """The part of the cache key besides program and machine: scratchpad slots, addresses, granule of DRAM accesses,
+        used parts of weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),
@@ -196,7 +197,9 @@ class LayerEmitter:
         )
 
     def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
-        """The tensors whose pads the chain memory does not hold yet. Records that it now holds them."""
+        """The tensors whose pads the chain memory does not hold yet, among `tensors`. Records that it now
+        holds them.
+        """
         return tuple(
             [(buffer, place) for buffer, place in tensors if not self.emission.pads.write(place, buffer)]
         )
@@ -247,7 +250,7 @@ class LayerEmitter:
         return Access(region, self.slots, element_dimensions, least, start)
 
     def varying(self, name: str) -> bool:
-        """Whether the extent of loop `name` differs from iteration to iteration of the loops around it."""
+        """Whether the extent of loop `name` varies with the iterations of its enclosing loops."""
         return name in self._varying
 
     def dram(self, buffer: Buffer, environment: Environment) -> Column:
@@ -268,7 +271,9 @@ class LayerEmitter:
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """The number of positions of a statement in program order; each loop counts with its largest extent."""
+        """The number of positions that a statement takes in program order (see `Iterations`); each loop counts with its
+        largest extent.
+        """
         match statement:
             case Seq(statements=statements):
                 count = sum(self._count_positions(item, ranges) for item in statements)

@@ -45,14 +45,16 @@ _MODE = {mode.name: mode for mode in MODES}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The role of each loop of a chain, the same for every tile: counted, unrolled into micro-ops, or repeated.
+    """The role of each loop of a chain, the same for every tile: counted by the instruction, unrolled into micro-ops,
+    or repeated.
 
     `counted`: at most two data-parallel loops, the instruction's loop counts. `unrolled`: loops that become micro-ops;
-    the `reducing` ones occur in the `first` predicate. `repeated`: loops with an instruction for each iteration:
-    data-parallel loops that would make the sequence too long, and loops whose steps differ between tiles, as in a ring.
-    `operands`: accumulator, input, weight. `factors`: steps of each operand's address along the counted loops.
-    `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps that begin with a row of pads
-    which the array still holds. `parts`: parts of weight tiles, for GEMM with extension `fold`.
+    the `reducing` loops among them occur in the `first` predicate. `repeated`: loops with an instruction for each
+    iteration: data-parallel loops that would make the micro-op sequence too long, and loops whose address steps differ
+    between tiles, as in a ring buffer. `operands`: accumulator, input, weight. `factors`: steps of each operand's
+    address along the counted loops. `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps
+    that begin with a row of pads which the array still holds. `parts`: parts of weight tiles, for GEMM with extension
+    `fold`.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -68,7 +70,9 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the instructions of the sums of all tiles: at most two for each position of the repeated loops."""
+    """Emits the instructions of the sums of all tiles: at most two for each iteration of the repeated loops (see
+    `Plan`).
+    """
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
     inner = around.fixed(chain.names)
@@ -114,8 +118,8 @@ def _emit_sums(
     inner: Iterations,
     mode: ArrayMode,
 ) -> None:
-    """Emits the instructions of all positions: for each, one whose micro-ops overwrite sums, and one whose micro-ops
-    add.
+    """Emits at most two instructions for each iteration of the repeated loops: one whose micro-ops overwrite sums, and
+    one whose micro-ops add to them.
     """
     config = emitter.config
     row = mode.tile_weights(config)
@@ -296,8 +300,8 @@ def _factors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """The micro-op sequence of each position: its `number` in the layer and its `length`; the first `overwriting`
-    micro-ops start a sum.
+    """For each iteration of the repeated loops its micro-op sequence: `number` in the layer, `length`, and how many
+    micro-ops are `overwriting`, that is, start a sum (these come first).
 
     `reach`: largest index of each operand.
     """
@@ -316,8 +320,8 @@ def _sequences(
     inside: Column,
     inner: Iterations,
 ) -> _Sequences:
-    """The sequence of each position. Positions with equal `extents` of the unrolled loops and equal first row share a
-    sequence.
+    """The micro-op sequence of each iteration in `inner`. Iterations share a sequence if the unrolled loops have equal
+    `extents`, and the weights begin at an equal row `inside` their tile.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))
@@ -340,8 +344,8 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one position: their words, how many start a sum (these come first), and the largest index of each
-    operand.
+    """Micro-ops of one iteration of the repeated loops: their words, how many start a sum (these come first), and the
+    largest index of each operand.
 
     Weight indices start at `first_row`.
     """

@@ -25,7 +25,7 @@ _MAX_PAD = 15
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """One dimension of a copy, in elements: extent (pads included), stride in the scratchpad (`to`) and in DRAM
-    (`origin`), pads.
+    (`origin`), and numbers of pads.
     """
 
     extent: int
@@ -42,8 +42,8 @@ class _Axis:
 class _Transfer(NamedTuple):
     """One load instruction of a box, in elements.
 
-    `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. Then rows, columns, distance of
-    the rows in DRAM, and pads.
+    `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. The other fields: rows, columns,
+    distance of the rows in DRAM, and pads.
     """
 
     target: int
@@ -62,10 +62,10 @@ class _Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The extents of copies, as columns. A dimension has an extent in the scratchpad, and (extent, pads before, pads
-    after) in DRAM.
+    """The extents of many copies, as columns (one row for each copy). `to`: extent of each dimension in the scratchpad.
+    `origin`: (extent in DRAM, pads before, pads after) of each dimension.
 
-    Boxes of equal extents take the same transfers, wherever they begin.
+    Boxes of equal extents need the same transfers, wherever they begin.
     """
 
     to: tuple[Column, ...]
@@ -75,7 +75,7 @@ class _Box:
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
     """Emits a copy from DRAM to a scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
 
-    Programs have whole weight tiles; a machine's tiles may be consecutive parts of them.
+    Programs copy whole weight tiles; on a machine that folds, a whole tile is several consecutive machine tiles.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -137,7 +137,7 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
 
 
 def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]:
-    """Columns of the fields of transfers: row i of a column belongs to transfer `table[place[i]]`."""
+    """The transfers' fields as columns: row i of each column belongs to the transfer `table[place[i]]`."""
     values = np.array(table, dtype=np.int64).T
     same = (values == values[:, :1]).all(axis=1)
     return {
@@ -170,7 +170,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
 
 
 def _merge(axes: list[_Axis]) -> list[_Axis]:
-    """The axes, with neighbours merged that are contiguous in scratchpad and DRAM and have no pads."""
+    """The axes, where neighbouring axes become one if they are contiguous in scratchpad and DRAM and have no pads."""
     merged: list[_Axis] = []
     for axis in axes:
         if merged:

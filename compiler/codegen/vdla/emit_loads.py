@@ -1,4 +1,6 @@
-"""Emission of loads that copy no box: patches of an image, and accumulators filled with a constant."""
+"""Emission of two kinds of loads that are no plain copies of boxes: patches of an image, and accumulators filled with a
+constant.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the instructions of one tile of rows for each iteration.
+    """Emits the instructions of softmax or normalization (ROWS, STORE.POST) for one tile of rows in each iteration of
+    `around`.
 
     The store unit executes in order, so all tiles share row entries and parameters. Tiles whose result stays on the
     chip are contiguous in the chain memory.

@@ -23,9 +23,11 @@ _FLAGS = ("combine", "operand", "multiply", "swap", "unsigned", "table")
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """Loops that become rows or columns of a store, outermost first, with `extent` iterations in all.
+    """One or several nested loops that together become the rows or the columns of a store; `names` outermost first,
+    `extent` iterations in all.
 
-    `steps`: address steps of an iteration: output, accumulators (one for each row of a window), parameters, operand.
+    `steps`: address steps of one iteration, for output, accumulators (one for each row of a window), parameters,
+    operand.
     """
 
     names: tuple[str, ...]
@@ -33,7 +35,9 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """This dimension and `inner` merged into one; None unless each step of this one begins where `inner` ends."""
+        """This dimension and `inner` merged into one; None unless one step of this dimension equals `inner.extent`
+        steps of `inner` for every operand.
+        """
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
         return _Dimension((*self.names, *inner.names), self.extent * inner.extent, inner.steps)
@@ -70,7 +74,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
 
 
 def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
-    """The loops as dimensions, contiguous neighbours merged."""
+    """The nested `loops`, outermost first, with contiguous neighbours merged into one dimension."""
     found: list[_Dimension] = []
     for loop in loops:
         both = found[-1].around(loop) if found else None
@@ -82,8 +86,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """The dimensions that become columns (contiguous in DRAM) and rows (the longest remaining one), chosen among
-    dimensions whose parameter entry moves by 0 or 1 in each iteration.
+    """Chooses the dimensions that become the store's columns (contiguous in DRAM) and its rows (the longest remaining
+    dimension), among dimensions whose parameter entry moves by 0 or 1 in each iteration.
 
     `parameters`: index, in `steps`, of the step of the parameter entry.
     """
@@ -180,10 +184,10 @@ def _emit_stores(
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
-    """Fields of register OPERAND if the operand's strides differ from the output's; else empty. Rows of the output are
-    `stride` apart.
+    """Fields of register OPERAND if the second operand's strides differ from the output's; else empty. `stride`:
+    distance of the output's rows.
 
-    `place`: index of the operand's step in `steps`.
+    `place`: index, in `steps`, of the second operand's step.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)
@@ -213,8 +217,8 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """The operands of a post-processing: output, accumulators (one, or one for each row of a window), parameters,
-    operand.
+    """The operands of a post-processing: output, accumulators (one, or one for each row of a window), parameters, and
+    second operand (None without one).
     """
     by_formal = {
         formal.name: emitter.access(operand)
@@ -256,7 +260,9 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of a window of accumulators: the operand's last two leading extents."""
+    """Rows and columns of a pooling window over accumulators: the last two leading extents of the accumulator operand;
+    (1, 1) without a window.
+    """
     if len(accumulator.extents) < 2:
         return 1, 1
     rows, columns = (extent(inner.values) for extent in accumulator.extents[-2:])

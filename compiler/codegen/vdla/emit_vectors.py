@@ -70,13 +70,13 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _first(around: Iterations, names: list[str]) -> Environment:
-    """The environment of the first iteration of `around`, with the loops `names` at 0."""
+    """Loop variables' values in the first iteration of `around`, with the loops `names` at 0."""
     return {name: item(value, 0) for name, value in around.fixed(names).values.items()}
 
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
-    """The number of innermost loops, at most two, that an instruction can count: all address steps constant and not
-    negative.
+    """The number of innermost loops, at most two, that become loop counts of one instruction: their address steps must
+    be constant and not negative.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):

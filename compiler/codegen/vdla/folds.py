@@ -1,10 +1,10 @@
-"""Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that hold
-weights.
+"""Weights for arrays that fold (extension `fold`): the value of register FOLD, and the parts of weight tiles that
+contain weights, not only padding.
 
-Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps,
-each with a part of the inputs for a part of the lanes (isa/README.md); register FOLD selects the shape of the parts.
-For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of empty parts are
-left out.
+Programs have whole tiles, [block_out][block_in]. A machine that folds multiplies a tile in `Config.tile_parts` steps;
+each step covers some of the tile's inputs for some of its lanes (isa/README.md). Register FOLD selects the shape of
+these parts. For each kernel's weights the shape is chosen with the fewest parts that contain a weight. Operations of
+empty parts are left out.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ WEIGHTS = "W"
 """The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are no weights."""
+"""Packing functions of weights that GEMM multiplies. Other constants have a row for each lane (depthwise weights), or
+are no weights.
+"""
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
-    """Whole tiles [..., block_out, block_in] rearranged to the machine's [..., tile_parts, columns, block_in] for
-    `shape` of FOLD.
+    """Rearranges whole tiles [..., block_out, block_in] to the machine's [..., tile_parts, columns, block_in], for
+    value `shape` of register FOLD.
 
     With shape 0 the memory layout is that of whole tiles.
     """
@@ -51,8 +53,8 @@ def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """The form whose tiles are folded to `shape`. Equal arguments give the same object, since `Constant.same` compares
-    identities.
+    """The packing function `form`, followed by folding its tiles to `shape`. Equal arguments give the same object,
+    since `Constant.same` compares identities.
     """
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
@@ -90,7 +92,7 @@ class FoldedWeights:
 
     @property
     def key(self) -> Hashable:
-        """Cache key of emission: shape and used parts."""
+        """The part of the emission cache's key that depends on folding: shape and used parts."""
         return self.shape, self.used.shape, self.used.tobytes()
 
 
@@ -109,9 +111,9 @@ def _fewest_parts(
 
 
 class PartsOfTiles:
-    """The parts of weight tiles that the operations of a chain take: all, or only those that hold weights.
+    """The parts of weight tiles that a chain's GEMM operations multiply: all parts, or only parts that contain weights.
 
-    `shape`: value of register FOLD. `named`: loops whose iterations may take different parts.
+    `shape`: value of register FOLD. `named`: loops whose iterations may multiply different parts.
     """
 
     def __init__(
@@ -124,8 +126,8 @@ class PartsOfTiles:
     ) -> None:
         """`leaf`: a GEMM inside the loops `around`.
 
-        All parts are taken if its tiles are not the kernel's `weights`, or if weights have a zero point, with which
-        zeros contribute to the sum.
+        All parts are multiplied if the GEMM's tiles are not the kernel's `weights`, or if the weights have a zero
+        point, with which stored zeros contribute to the sum.
         """
         region = leaf.operands[2]
         loads = [
@@ -166,11 +168,12 @@ class PartsOfTiles:
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """Micro-ops for the used parts of tiles, from micro-ops for whole tiles with `indices` (dst, src, tile).
+        """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
+        tiles.
 
-        Returns the new indices, and for each new micro-op whether it belongs to an overwriting instruction (`starting`:
-        the same for the given ones). That instruction overwrites sums with its first part of the inputs and adds the
-        other parts.
+        Returns the new indices, and for each new micro-op whether it belongs to the overwriting instruction; `starting`
+        is the same for the given micro-ops. The overwriting instruction overwrites sums with its first part of the
+        inputs and adds the other parts.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices
@@ -179,10 +182,10 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The used parts of each operation's tile, bool [n, parts].
+        """Which parts of each operation's tile are used: bool [n, parts].
 
-        A `starting` operation also takes the first part of all lanes for which any tile has weights, since it must
-        begin their sums.
+        An operation in `starting`, which begins sums, also uses the first part of all lanes for which any tile has
+        weights, so that all their sums are begun.
         """
         count = len(starting)
         if self._used is None:
@@ -200,9 +203,10 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """Index, in the weights, of the tile that `region` of a scratchpad holds: an expression for each dimension.
+    """The index, in the weights, of the tile at `region` of a scratchpad, which `load` filled: an expression for each
+    dimension.
 
-    None if it depends on loops that are not in `around`, for example if parts are loaded one after the other.
+    None if the index depends on loops that are not in `around`, for example if parts are loaded one after the other.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

@@ -56,11 +56,11 @@ def post(
     *,
     chained: bool = False,
 ) -> IntrinsicDeclaration:
-    """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, with a combination, operand int8[B,
-    co].
+    """The intrinsic of STORE.POST for one output vector: out int8[B, co] from acc, par int32[2, co] and, with a
+    combination, operand int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
-    or sum). `chained`: out is in the chain memory. With a table, int8[256] is one more operand.
+    or sum). `chained`: out is in the chain memory. With a look-up table, the table int8[256] is an additional operand.
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)

@@ -1,5 +1,5 @@
-"""Linking of lowered layers into one program: places every tensor in DRAM, emits, orders instructions by tokens,
-encodes.
+"""Linking of lowered layers into one program: assigns a DRAM address to every tensor, emits instructions, orders them
+by tokens, and encodes them.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ def link(
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    `chained`: places of the tensors that are in the chain memory instead of DRAM. `inside`: for a tensor inside
-    another, (name of the other, byte offset). `kept`: cache of emitted drafts, read and extended.
+    `chained`: places of the tensors that are in the chain memory instead of DRAM. `inside`: for each tensor stored
+    within another tensor, (name of the other tensor, byte offset). `kept`: cache of emitted instructions, read and
+    extended.
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -234,7 +235,7 @@ def _alike(
     places: Sequence[Mapping[str, Place]],
     weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
-    """(first, end) of each run of consecutive kernels that differ only in DRAM addresses; `end` is exclusive."""
+    """Yields (first, end) of each run of consecutive kernels that differ only in DRAM addresses; `end` is exclusive."""
 
     def kind(number: int) -> Hashable | None:
         of = places[number]

@@ -22,12 +22,14 @@ from .placement import ChainBuffer, DramBuffer, Place
 OUTPUT = "Y"
 """The name of the parameter that operators write (`te.ops`)."""
 ACTIVATIONS = frozenset("XRY")
-"""The names of an operator's parameters that are tensors of a network; the others are constants."""
+"""Names of an operator's parameters that are activations: input X, second operand R, output Y. All other parameters are
+constants.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """A program of one kernel: `instructions`, uint64 (n, words); memory `image`, uint8; byte addresses of its
+    """A program of one kernel: `instructions`, uint64 (n, words); memory `image`, uint8; byte addresses of the kernel's
     parameters.
 
     Addresses of the `chained` parameters are in the chain memory, others in DRAM.
@@ -50,8 +52,8 @@ def link_alone(
     """The program that runs one lowered kernel once.
 
     `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters are
-    aligned as in `link`, constants first; parameters in the chain memory are adjacent there. `margins`: pads of an
-    output there. `weights`: folding of the kernel's weights (None: all parts of tiles are used).
+    aligned as in `link`, constants first; parameters in the chain memory are adjacent. `margins`: pads around an output
+    in the chain memory. `weights`: folding of the kernel's weights (None: all parts of tiles are used).
 
     The image contains micro-ops, and zeros otherwise: timing depends on no data, so the program takes as many cycles as
     a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's buffers do not

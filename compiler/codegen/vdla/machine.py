@@ -19,8 +19,8 @@ from ...ir.quick_init import quick_init
 from .columns import Column, Rows
 
 DRAM = "dram"
-"""The memory of activations in spans. Constants in DRAM are never written, so their reads need no order and have no
-span.
+"""Name of the memory in spans that are activations in DRAM. Constants in DRAM are never written, so reads of them need
+no order and have no span.
 """
 
 
@@ -57,7 +57,7 @@ TIMING_FIELDS = (
     "clock_mhz",
     "memory",
 )
-"""The configuration fields that no kernel reads once its knobs are chosen: they change cycles, never instructions."""
+"""Configuration fields that influence cycles but never the instructions of a kernel with given knobs."""
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +81,8 @@ def kernel_fields(config: Config) -> Config:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
-    """For each instruction a half-open range `low` .. `high` of one memory; empty where `low` is not below `high`.
+    """For each of many instructions a half-open range `low` .. `high` of one memory; empty where `low` is not below
+    `high`.
 
     Units: vectors, tiles or entries of scratchpads; granules of activation memory in DRAM.
     """

@@ -1,7 +1,7 @@
 """Choice of the pads in the chain memory that are written one layer early, when the store unit may be idle.
 
 A layer that expands channels keeps the store unit as busy as the array, so pads of its outputs would take additional
-time. The layer before it, which reduces channels, stores little.
+time. The preceding layer, which reduces channels, stores little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .link import LoweredLayer
 
 Padded = tuple[Buffer, ChainBuffer]
-"""A tensor in the chain memory, and its place."""
+"""A tensor in the chain memory (a kernel's buffer), and its place."""
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:

@@ -28,8 +28,8 @@ class PlacementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DramBuffer:
-    """A parameter of a layer in DRAM: its byte address, and whether it is an activation, which the program may
-    write.
+    """A parameter of a layer in DRAM: its byte address, and whether it is an activation (which the program may write)
+    or a constant.
     """
 
     address: int
@@ -123,7 +123,7 @@ class Scratchpads:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Micro-ops `first` .. `last` - 1 of a page: the place of a sequence."""
+    """The place of a micro-op sequence: micro-ops `first` .. `last` - 1 of a page."""
 
     page: int
     first: int
@@ -168,8 +168,8 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """Contents of the store unit's tables at this point of the program: for each table entry, the DRAM entry loaded
-    into it.
+    """Contents of the store unit's tables (parameters, look-up tables) at this point of the program: for each table
+    entry, the DRAM entry loaded into it.
     """
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
@@ -194,15 +194,16 @@ class StoreTables:
 
 
 class ChainPads:
-    """The tensors whose pads are in the chain memory at this point of the program."""
+    """The tensors whose pads have been written to the chain memory and are still there at this point of the program."""
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the pads of a tensor that is written now are there already, from an equal tensor at this place.
+        """Whether the chain memory already has the pads of the tensor `buffer` at `place`, from an equal tensor written
+        there before.
 
-        Records its pads as written, and pads of overlapping tensors as overwritten.
+        Records the tensor's pads as written, and pads of overlapping tensors as overwritten.
         """
         span = (place.address, place.address + prod(buffer.shape))
         if self._padded.get(span) == (place, buffer.shape):

@@ -1,5 +1,5 @@
-"""Program order: drafts of a layer's chains become numbered instructions, except CONFIGs and table loads that change
-nothing.
+"""Program order: drafts (instructions without numbers) of a layer's chains become numbered instructions, except for
+CONFIGs and table loads that change nothing.
 
 A cache keeps drafts for kernels at equal addresses on machines that differ only in fields that kernels do not read.
 """
@@ -49,8 +49,8 @@ def put_in_order(
     sequences: Sequence[NDArray[np.unsignedinteger]],
     group: int,
 ) -> None:
-    """Appends a layer's drafts to a program, with a load of a micro-op page wherever `sequences` exceed the current
-    page.
+    """Appends a layer's drafts to a program, in order of position. Inserts a load of a micro-op page wherever the
+    sequences exceed the current page.
 
     `sequences`: the micro-op words of each sequence.
     """
@@ -105,8 +105,8 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register: the places of its CONFIGs, and for each place whether the CONFIG changes the register
-    (bool).
+    """For each register: the positions in program order of its CONFIGs (`places`), and for each whether the CONFIG
+    changes the register (bool).
     """
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
@@ -128,8 +128,8 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """For one of the store unit's tables: the places of its loads, and for each place whether the load changes the
-    table (bool).
+    """For one of the store unit's tables: the positions in program order of its loads (`places`), and for each whether
+    the load changes the table (bool).
     """
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
@@ -150,8 +150,9 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """The places of instructions whose micro-op sequence begins a new page; and for every place the index, in its page,
-    of the first micro-op of the instruction's sequence.
+    """Places the micro-op sequences of a layer into pages. Returns the positions in program order of the instructions
+    whose sequence begins a new page, and for every position the index, in its page, of the first micro-op of the
+    instruction's sequence.
     """
     users = [
         (mine, draft.sequence)
@@ -202,8 +203,8 @@ class Drafts:
 
 
 class EmissionCache:
-    """Least-recently-used cache of drafts with at most `most` rows (instructions). Key: kernel, operand addresses,
-    machine.
+    """Least-recently-used cache of drafts with at most `most` rows (instructions). Key: kernel, operand addresses, the
+    configuration fields that kernels read.
     """
 
     def __init__(self, most: int = 400_000) -> None:

@@ -1,5 +1,5 @@
-"""Emission of depthwise products: rows of weights, and sweeps, an order of TAPS micro-ops in which the array still
-holds the rows before the row that an operation reads.
+"""Emission of depthwise products: rows of weights, and sweeps. A sweep is an order of TAPS micro-ops in which the array
+still holds all rows of a window except the row that an operation reads.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from .emit import LayerEmitter
 
 PAD = -1
-"""Placeholder that stands for every source in a row of pads."""
+"""Placeholder index for all sources that are in a row of pads."""
 
 
 class PartedRows:
-    """Access to `rows` of weights by the row numbers of a sweep: first row of the group, plus the index of the part of
-    an input vector (parts have block_out lanes) in which the region of `data` starts.
+    """Access to `rows` of weights by a sweep's row numbers: first row of the group, plus the number of the part of an
+    input vector in which the region of `data` starts (a part has block_out lanes).
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -50,11 +50,11 @@ class PartedRows:
         self._lane, self._lanes_of = evaluator(lane), free_vars(lane)
 
     def base(self, environment: Environment) -> Column:
-        """First tile of the copy of the buffer that an iteration uses."""
+        """For each iteration, the first weight tile of the copy of the buffer that the iteration uses."""
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
-        """Number of the row within the copy of the buffer."""
+        """For each iteration, the number of the accessed row within the buffer's copy."""
         row = self._rows.offset(environment)
         return row - row % self._group + self._lane(environment) // self._narrow
 
@@ -98,8 +98,8 @@ class PaddedRows:
     ) -> PaddedRows | None:
         """The pad rows given by a sweep's attributes "above", "below" and "rows".
 
-        None without these attributes, and if one of the loops `down` the rows is not `unrolled` into the micro-op
-        sequence.
+        None without these attributes, and if one of the loops that move down the rows (`down`) is not `unrolled` into
+        the micro-op sequence.
         """
         if "rows" not in attributes:
             return None
@@ -150,8 +150,8 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """Each sum with the sources that its operations must read: its sources except leading ones that the array still
-    holds.
+    """For each sum, the sources that its operations must read: all sources of the sum except leading ones that the
+    array still holds.
 
     Sources in `alike` count as PAD. `held`: the last sources that were read, updated in place.
     """
@@ -194,7 +194,9 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights in units of a tile's rows (each as long as the shorter vector) instead of tiles."""
+    """Access to depthwise weights by rows instead of tiles; a row is as long as the shorter of an input vector and an
+    output vector.
+    """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
     if parts == 1:
@@ -211,5 +213,5 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights in units of the rows of whole tiles."""
+    """Access to depthwise weights by rows of whole tiles instead of tiles."""
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

@@ -24,8 +24,8 @@ _UNITS = len(Unit)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Edges of the order, one row for each, ordered by target: operation `source` must end before operation `target`
-    begins.
+    """Dependences between operations, one row for each, ordered by target: operation `source` must end before operation
+    `target` begins.
 
     Both are numbers in program order. `queue` indexes `TOKEN_QUEUES`.
     """
@@ -88,7 +88,7 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
 
 
 def order(touched: Touches, *, token_queue_depth: int) -> Edges:
-    """The edges with which every execution gives the results of program order.
+    """The dependences that must be enforced so that every execution gives the results of program order.
 
     If program order would ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), every
     edge starts at the latest possible producer instead, which needs one token at a time and hides less latency.
@@ -136,11 +136,11 @@ def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
 
 @compiled()
 def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-untyped-def]
-    """Fills `edges` with (queue, source, target) rows and returns their number.
+    """Computes the dependences between units; fills `edges` with (queue, source, target) rows and returns their number.
 
     `spans`: units, first, low, high and writes of `Touches`. `last` = (written, read), each (units, size): the last
-    operation of each unit that wrote or read each piece. `ended`, (operations, units): the last operation of each unit
-    that is known to have ended when an operation has ended.
+    operation of each unit that wrote or read each piece. `ended`, (operations, units): for each operation, the last
+    operation of each unit that has ended for certain when it has ended.
     """
     units, first, low, high, writes = spans
     written, read = last

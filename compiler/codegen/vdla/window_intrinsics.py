@@ -42,7 +42,9 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
 
 
 def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
-    """The intrinsic `depthwise` of TAPS positions: instruction TAPS."""
+    """The intrinsic of instruction TAPS: `depthwise` with as many positions as the instruction multiplies (constant
+    TAPS).
+    """
     return depthwise(config, scope, TAPS)
 
 

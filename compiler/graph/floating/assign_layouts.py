@@ -59,8 +59,8 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """The graph so far. `versions`: for each (tensor, block), the tensor that holds the same elements in that
-    layout.
+    """The new graph under construction. `versions`: for each (tensor, block), the tensor that holds the same elements
+    in that layout.
     """
 
     graph: Graph
@@ -70,8 +70,8 @@ class State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def in_blocks(self, name: str, block: int) -> str:
-        """The name of tensor `name` in blocks of `block`; if there is no such version yet, adds the constant or the
-        node that makes it.
+        """The name of a tensor with the elements of tensor `name` in blocks of `block`. If there is none yet, adds a
+        packed constant or a node that changes the layout.
         """
         tensor = self.tensors[name]
         if tensor.block == block:
@@ -91,7 +91,7 @@ class State:
         return version.name
 
     def emit(self, node: Node, inputs: tuple[str, ...], block: int) -> None:
-        """Adds the node with these inputs; `block` is the block size of its output."""
+        """Adds `node` with the given `inputs`, and its output in blocks of `block`."""
         self.tensors[node.output] = replace(self.tensors[node.output], block=block)
         self.nodes.append(replace(node, inputs=inputs))
 
@@ -140,8 +140,8 @@ def _place_convolution(state: State, node: Node, operator: Convolution, lanes: i
 def with_operands(
     state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs`, in which each tensor that `body` reads is replaced by its version that matches an output in blocks of
-    `block`.
+    """`inputs` with each tensor that `body` reads replaced by a version of the tensor whose layout can be read together
+    with an output in blocks of `block`.
     """
     placed = list(inputs)
     output = state.tensors[node.output]

@@ -98,7 +98,9 @@ def _joined_producer(
     producers: Mapping[str, Node],
     position: Mapping[str, int],
 ) -> tuple[Node, Node] | None:
-    """An element-wise node fused with the producer of an argument, and that producer; None if no producer fuses."""
+    """(fused node, producer): an element-wise node fused with the producer of one of its arguments; None if no producer
+    can be fused.
+    """
     if not isinstance(node.operator, Elementwise):
         return None
     # Latest producer first: an Add of two convolutions joins the later one, so the earlier result waits less
@@ -137,8 +139,9 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """A node fused with the element-wise producer of one of its inputs, which only the node reads, and that producer;
-    None if there is no such producer."""
+    """(fused node, producer): the node fused with the element-wise producer of one of its inputs that no other node
+    reads; None if there is no such producer.
+    """
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
         if before is None or not isinstance(before.operator, Elementwise):
@@ -151,7 +154,9 @@ def _joined_reader(
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
-    """Rule: repeats one element-wise node in each of its readers if its inputs are no more data than its result."""
+    """Rule: copies one element-wise node into each of its readers, if the node's inputs are no more data than its
+    result.
+    """
     uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:
         if not isinstance(before.operator, Elementwise) or not _is_cheap(graph, before):

@@ -40,7 +40,9 @@ def expression_size(expr: Expr) -> int:
 
 
 def with_result(graph: Graph, before: Node, node: Node) -> Node | None:
-    """`before` with the element-wise `node` as the last step on its result; None if the two cannot be fused."""
+    """The node `before` extended by the element-wise `node` as the last step on its result; None if the two cannot be
+    fused.
+    """
     operator = node.operator
     assert isinstance(operator, Elementwise)
     shape = graph.tensors[node.output].shape
@@ -70,7 +72,7 @@ def with_result(graph: Graph, before: Node, node: Node) -> Node | None:
 
 
 def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
-    """`node` computing the element-wise `before` itself instead of reading its result; None if the two cannot
+    """`node` with the computation of the element-wise `before` in place of reading its result; None if the two cannot
     be fused.
     """
     assert isinstance(before.operator, Elementwise)
@@ -221,9 +223,10 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
 
 
 def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
-    """Whether a node may compute the element-wise `before` instead of reading its data, whose shape is `shape`.
+    """Whether a node may compute the element-wise `before` itself instead of reading its result, of shape `shape`, from
+    memory.
 
-    It may if it reads each element about once, in loops along which the inputs of `before` broadcast.
+    The node may if it reads each element about once, in loops along which the inputs of `before` broadcast.
     """
     assert isinstance(before.operator, Elementwise)
     match node.operator:

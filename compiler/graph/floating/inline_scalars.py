@@ -64,8 +64,8 @@ def _inlined(graph: Graph, node: Node) -> Node:
 
 
 def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) -> Node:
-    """The node without inputs that its body does not read. Zeros that give the result its shape are added to
-    `constants`.
+    """The node without the inputs that its expression does not read. If the remaining inputs do not broadcast to the
+    result's shape, an input of zeros with this shape is added to the node and to `constants`.
     """
     if not isinstance(node.operator, Elementwise):
         return node

@@ -42,8 +42,8 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """State of the walk over nodes. `places`: for each placed tensor, the concatenation's result and the byte offset in
-    it.
+    """State of the walk over nodes. `places`: for each tensor that is computed directly in a concatenation's result,
+    this result and the byte offset in it.
     """
 
     graph: Graph

@@ -93,9 +93,11 @@ def _strides(shape: Shape) -> Shape:
 def _before_view(
     graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[Graph, list[Node], Node] | None:
-    """The graph with new tensors, the nodes that compute `node` in the shape of the view's source, and a view of it.
+    """Moves an element-wise `node` before a view that it reads: the graph with new tensors, the nodes that compute
+    `node` in the shape of the view's source, and a view of their result in the old shape.
 
-    None if an input of `node` cannot be read in that shape."""
+    None if an input of `node` cannot be read in that shape.
+    """
     source = views[view]
     full, shape = graph.tensors[view].shape, graph.tensors[source].shape
     inputs: list[str] = []

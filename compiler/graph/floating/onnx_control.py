@@ -131,7 +131,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of the tensor or constant behind an input; fails if no node computes it."""
+    """Name of the tensor or constant that input `index` stands for; raises an error if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 

@@ -1,4 +1,6 @@
-"""Operators as formulas of simpler ONNX operators, where ONNX defines no function or one that does not serve."""
+"""Operators written as formulas of simpler ONNX operators, where ONNX defines no function body or one that is not
+usable here.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ def has_variables(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def is_in_16_bits(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether each step of a softmax is to be rounded to 16 bits, as runtimes do that compute in 16 bits: if its input
-    is a 16-bit float and the model's opset at least 13.
+    """Whether a softmax rounds the result of each of its steps to 16 bits, as runtimes do that compute in 16 bits: if
+    its input is a 16-bit float and the model's opset is at least 13.
     """
     return context.half_type(node) is not None and context.opset >= 13
 
 
 def softmax_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of Softmax and LogSoftmax along one axis, for 16-bit floats: each step is rounded."""
+    """Adds the ONNX nodes that compute Softmax and LogSoftmax along one axis, for 16-bit floats: each step is
+    rounded.
+    """
     axes = s.axes(s.node.integer("axis", -1))
     x = s.input(0)
     distance = s.add("Sub", x, s.add("ReduceMax", x, axes, keepdims=1))
@@ -38,7 +42,7 @@ def softmax_steps(s: FloatSteps) -> None:
 
 
 def lp_normalization_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of LpNormalization: x / norm along one axis, 0 where the norm is 0."""
+    """Adds the ONNX nodes that compute LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     p = s.node.integer("p", 2)
     if p not in (1, 2):
         s.refuse(f"has p = {p}", "there are 1 and 2")
@@ -49,12 +53,12 @@ def lp_normalization_steps(s: FloatSteps) -> None:
 
 
 def mean_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of Mean: the sum of all inputs over their number."""
+    """Adds the ONNX nodes that compute Mean: the sum of all inputs over their number."""
     s.done(s.add("Div", s.add("Sum", *s.node.inputs), s.like(len(s.node.inputs))))
 
 
 def batch_normalization_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of BatchNormalization in inference form, for parameters that are no constants."""
+    """Adds the ONNX nodes that compute BatchNormalization in inference form, for parameters that are no constants."""
     if any(s.node.outputs[1:]) or s.node.integer("training_mode", 0):
         s.refuse("is in training mode", "export the model for inference")
     column = s.constant([-1, *[1] * (len(s.shape(0)) - 2)], np.int64)
@@ -66,7 +70,7 @@ def batch_normalization_steps(s: FloatSteps) -> None:
 
 
 def instance_normalization_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of InstanceNormalization, for scale and bias that are no constants."""
+    """Adds the ONNX nodes that compute InstanceNormalization, for scale and bias that are no constants."""
     rank = len(s.shape(0))
     axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
     scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
@@ -77,7 +81,9 @@ def instance_normalization_steps(s: FloatSteps) -> None:
 
 
 def local_response_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
+    """Adds the ONNX nodes that compute LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels)
+    ** beta.
+    """
     size, rank = s.node.integer("size", 1), len(s.shape(0))
     if rank < 2:
         s.refuse(f"sums {size} channels of a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
@@ -99,7 +105,9 @@ def local_response_steps(s: FloatSteps) -> None:
 
 
 def reverse_sequence_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of ReverseSequence: the first `length` elements of each batch entry in reverse order."""
+    """Adds the ONNX nodes that compute ReverseSequence: the first `length` elements of each batch entry in reverse
+    order.
+    """
     shape, time, batch = s.shape(0), s.node.integer("time_axis", 0), s.node.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
         s.refuse(f"has time axis {time} and batch axis {batch}", "these are 0 and 1")

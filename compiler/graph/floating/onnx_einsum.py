@@ -13,7 +13,7 @@ from ..onnx_steps import FloatSteps
 
 
 def einsum_steps(s: FloatSteps) -> None:
-    """The ONNX nodes that compute an Einsum."""
+    """Adds the ONNX nodes that compute an Einsum."""
     terms, result = _read(s.context, s.node, [s.shape(i) for i in range(len(s.node.inputs))])
     sizes: dict[str, int] = {}
     names: list[str] = []

@@ -13,8 +13,9 @@ MOST_ELEMENTS = 2**24
 
 
 def dft_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and
-    the one-sided inverse to real numbers."""
+    """Adds the ONNX nodes that compute a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts):
+    forward, and the one-sided inverse to real numbers.
+    """
     shape = s.shape(0)
     axis = int(s.number(2, "axis", -2)) if s.context.opset >= 20 else s.node.integer("axis", 1)
     if len(shape) < 2 or shape[-1] not in (1, 2) or not -len(shape) <= axis < len(shape):
@@ -49,7 +50,9 @@ def dft_steps(s: FloatSteps) -> None:
 
 
 def stft_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of an STFT: DFTs of windowed frames of a signal [batch, samples, 1] or [batch, samples, 2]."""
+    """Adds the ONNX nodes that compute an STFT: DFTs of windowed frames of a signal [batch, samples, 1] or [batch,
+    samples, 2].
+    """
     shape, half = s.shape(0), bool(s.node.integer("onesided", 1))
     step = int(s.number(1, "frame step", 0))
     known = len(s.shape(2)) == 1 if s.input(2) else False

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines as a function of others: a node becomes the nodes of the function's body.
+"""Operators that ONNX defines by a function body of other operators: a node is replaced by the nodes of this body.
 
 The body's nodes are named NODE/OPERATOR_i, its tensors NODE/NAME, so that messages name the model's node.
 """
@@ -22,13 +22,13 @@ REDEFINED = frozenset(
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether an input behind the first is no constant, and ONNX defines the operator as a function."""
+    """Whether an input after the first is not constant, and ONNX defines the operator by a function body."""
     variables = (node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs)))
     return any(variables) and function_body(context, node) is not None
 
 
 def function_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of an operator that ONNX defines as a function."""
+    """Adds the ONNX nodes that compute an operator that ONNX defines as a function."""
     s.nodes += function_body(s.context, s.node) or []
 
 

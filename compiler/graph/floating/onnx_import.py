@@ -96,7 +96,9 @@ def import_float_model(
 
 
 def _stand_in(context: GraphContext, types: Mapping[str, str], name: str) -> bool:
-    """Adds a tensor for the output of a refused node, so that the walk goes on; False if type or shape are unknown."""
+    """Declares a tensor for the output of a refused node, so that the import continues with later nodes; returns False
+    if type or shape are unknown.
+    """
     shape, dtype = context.static_shapes.get(name), types.get(name)
     if shape is None or dtype not in TYPES:
         return False
@@ -158,7 +160,9 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
 
 
 def expand(context: GraphContext, node: OnnxNode) -> bool:
-    """Imports the nodes of an operator's definition, or of a subgraph; returns whether the node has some."""
+    """Imports other ONNX nodes in place of `node`: the function body of an operator of another domain, or the subgraph
+    of If, Loop or Scan. Returns False for a node that is neither, which stays to be imported.
+    """
     if not means_standard(node.domain, node.op_type):
         contributed = rows_of(node.domain, node.op_type, "contributed")
         body = contributed[0](context, node) if contributed else _function_body(context, node)
@@ -173,7 +177,9 @@ def expand(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def fold(context: GraphContext, node: OnnxNode) -> bool:
-    """Evaluates a node of constants; returns whether it did."""
+    """Evaluates a node all of whose inputs are constants; its outputs become constants. Returns False for any other
+    node, and for a node that ONNX's reference implementation cannot evaluate correctly.
+    """
     known = all(context.resolve(name) in context.constants for name in node.inputs if name)
     if not known or reference_is_mistaken(node, context.opset):
         return False
@@ -191,7 +197,9 @@ def fold(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def import_operator(context: GraphContext, node: OnnxNode) -> None:
-    """Adds the operators of a node; integers held in float32 tensors keep their dtype."""
+    """Adds the graph operators of an ONNX node. If the node only moves integers that float32 tensors hold, its outputs
+    are marked with the same integer dtype.
+    """
     integers = ""
     if context.quantized:
         from .onnx_quantization import with_integers
@@ -228,7 +236,9 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext, None]) -> None:
-    """Imports a node of an operator on images (N, C, H, W); data (N, C, L) become images of one row."""
+    """Imports a node of an operator on images (N, C, H, W) by `importer`; data (N, C, L) are first reshaped to images
+    of one row.
+    """
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
         return
@@ -245,7 +255,9 @@ def _function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a node has no template, because its weight is not constant or it has more than two spatial dimensions."""
+    """Whether no kernel template covers a node, because its weight is not constant or it has more than two spatial
+    dimensions.
+    """
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True
     return len(context.tensor(node, 0).shape) > 4
@@ -267,7 +279,9 @@ HELD = STRUCTURE | frozenset(
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     )
 )
-"""Operators that take element types without arithmetic (`DType.is_code`)."""
+"""Operators that accept tensors of element types without arithmetic (`DType.is_code`: 8 bits and less, stored as
+codes), since they only move elements.
+"""
 SUPPORTED = (
     f"{', '.join(sorted(operators('float', *GRAPHS, 'steps', 'contributed', 'control')))}, "
     "whatever ONNX defines as a function of these, and whatever has constant inputs"

@@ -1,7 +1,7 @@
-"""Products and convolutions of 8-bit integers, and of weights of fewer bits, by float32 operators.
+"""Products and convolutions of 8-bit integers, and products with weights of fewer bits, computed by float32 operators.
 
-Sums of integers are exact in float32 up to 2**24, in any order. If a sum may exceed it, the depth is cut into parts
-whose sums do not; the sums of the parts are added as int32.
+Sums of integers are exact in float32 up to 2**24, in any order. If a sum may exceed this bound, the depth is cut into
+ranges whose sums do not; the sums of the ranges are added as int32.
 """
 
 from __future__ import annotations
@@ -21,23 +21,29 @@ from ..onnx_window_attributes import read_windows
 EXACT = 2**24
 """Largest magnitude up to which float32 represents every integer."""
 WINOGRAD = (3, 3)
-"""Kernel size that targets may compute by Winograd's method, which is not exact: it transforms to fractions."""
+"""Kernel size of convolutions that targets may compute by Winograd's method. Its results are not exact, because the
+transformed weights are fractions.
+"""
 
 
 def integer_product_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MatMulInteger: the int32 product of integers less their zero points."""
+    """Adds the ONNX nodes that compute MatMulInteger: the int32 product of integers minus their zero points."""
     s.done(_integer_product(s, (0, 1), (2, 3)))
 
 
 def scaled_product_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MatMulIntegerToFloat: the int32 product times both scales, plus a bias, in float32."""
+    """Adds the ONNX nodes that compute MatMulIntegerToFloat: the int32 product times both scales, plus a bias, in
+    float32.
+    """
     total = s.add("Cast", _integer_product(s, (0, 1), (4, 5)), to=TensorProto.FLOAT)
     scaled = s.add("Mul", total, s.add("Mul", s.input(2), s.input(3)))
     s.done(s.add("Add", scaled, s.input(6)) if s.input(6) else scaled)
 
 
 def dynamic_product_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
+    """Adds the ONNX nodes that compute DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then
+    MatMulIntegerToFloat.
+    """
     quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
     data = s.add("Sub", *(s.add("Cast", name, to=TensorProto.FLOAT) for name in (quantized, zero_point)))
     total = _summed(s, data, 255, 1, 3)
@@ -46,7 +52,9 @@ def dynamic_product_steps(s: FloatSteps) -> None:
 
 
 def integer_convolution_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of ConvInteger: the int32 convolution of integers less their zero points; padding adds zero."""
+    """Adds the ONNX nodes that compute ConvInteger: the int32 convolution of integers minus their zero points; padding
+    adds zero.
+    """
     data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
     weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
     attributes = (
@@ -70,7 +78,9 @@ def integer_convolution_steps(s: FloatSteps) -> None:
 
 
 def narrow_product_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for each block."""
+    """Adds the ONNX nodes that compute MatMulNBits: weights of 2, 4 or 8 bits, packed along the depth, with a scale for
+    each block.
+    """
     bits, block = s.node.integer("bits", 4), s.node.integer("block_size", 0)
     depth, columns = s.node.integer("K", 0), s.node.integer("N", 0)
     if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
@@ -101,7 +111,9 @@ def narrow_product_steps(s: FloatSteps) -> None:
 
 
 def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
-    """Zero points [columns, blocks], float32: the input, packed (uint8) or plain; without it 2**(bits - 1)."""
+    """Zero points [columns, blocks] as float32: the node's input, packed (uint8) or not; 2**(bits - 1) if the input is
+    left out.
+    """
     given = context.array(node, 3, "zero point")
     if given is None or not given.size:
         return np.full((columns, blocks), 2 ** (bits - 1), np.float32)
@@ -119,13 +131,17 @@ def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int, int]) -> str:
-    """Name of the int32 product of inputs `factors` less zero points `points` (the data: one, or one for each row)."""
+    """Name of the int32 product of the inputs numbered `factors`, each minus its zero point (inputs numbered `points`).
+    The data's zero points are one number, or one for each row.
+    """
     data = _distances(s, factors[0], points[0], (-1, 1))
     return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
 def _summed(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
-    """Name of the int32 product of `data` (integers up to `size`) by input `index` less its zero points by column."""
+    """Name of the int32 product of `data` and input `index`. `data`: integers of magnitude up to `size`, zero point
+    subtracted. The zero points of input `index`, one for each column, are input `point`, and are subtracted first.
+    """
     weight = _distances(s, index, point, (-1,))
     shape = s.shape(index)
     sizes = np.moveaxis(np.broadcast_to(_sizes(s, index, point), shape), -2 if len(shape) > 1 else 0, -1)
@@ -149,7 +165,7 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
 
 
 def _distances(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """Name of an input less its zero point, in float32; a vector of zero points is reshaped to `column` first."""
+    """Name of an input minus its zero point, in float32; a vector of zero points is reshaped to `column` first."""
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):
         return number
@@ -162,12 +178,12 @@ def _distances(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -
 
 
 def _size(s: FloatSteps, index: int, point: int) -> int:
-    """Largest magnitude of an 8-bit input less its zero point."""
+    """Largest magnitude of an 8-bit input minus its zero point."""
     return 255 if s.input(point) or s.context.tensor(s.node, index).dtype is not DType.INT8 else 128
 
 
 def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
-    """Upper bounds of the magnitudes of an input's elements less their zero points; exact for constants."""
+    """Upper bounds on the magnitudes of an input's elements minus their zero points; exact for constants."""
     context, node = s.context, s.node
     assert isinstance(context, GraphContext)
     known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]
@@ -184,7 +200,9 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
 
 
 def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Ranges of the depth in each of which no sum of products of `sizes` [sums, depth] and `size` exceeds `EXACT`."""
+    """Ranges (first, last) of the depth such that float32 sums over one range are exact: no sum of `size` * `sizes`,
+    [sums, depth], exceeds `EXACT`.
+    """
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]
     totals = np.concatenate([np.zeros((len(sizes), 1)), np.cumsum(sizes, axis=1)], axis=1)
@@ -197,8 +215,9 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes with which a 3 x 3 convolution of images of `sizes` takes weights with a fourth column of zeros,
-    so that no target computes it by Winograd's method."""
+    """The attributes of a 3 x 3 convolution over images of `sizes` for weights extended by a fourth column of zeros, so
+    that no target computes it by Winograd's method.
+    """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]
     others = {name: value for name, value in node.attributes.items() if name != "auto_pad"}

@@ -14,7 +14,9 @@ from .onnx_logic import element_type
 
 
 def import_known(context: GraphContext, node: OnnxNode) -> None:
-    """Fails for the first input that is no constant; a node of constants is evaluated before it gets here."""
+    """Raises an error for the first input of the node that is not a constant. (A node with constant inputs only is
+    evaluated earlier and never imported.)
+    """
     schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
     for index in range(len(node.inputs)):
         context.array(node, index, schema.inputs[index].name.replace("_", " "))
@@ -22,7 +24,9 @@ def import_known(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_eye(context: GraphContext, node: OnnxNode) -> None:
-    """Imports EyeLike: a constant of the input's shape, and its dtype unless the attribute `dtype` is given."""
+    """Imports EyeLike as a constant of the input's shape; its dtype is the attribute `dtype` or, by default, the
+    input's.
+    """
     shape = context.input_shape(node)
     if len(shape) != 2:
         context.refuse(node, f"has an input of shape {shape}", "give it a matrix")
@@ -32,7 +36,9 @@ def import_eye(context: GraphContext, node: OnnxNode) -> None:
 
 
 def tile_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of a Tile with constant repeats: each axis is split into (1, size) and the 1 expanded."""
+    """Adds the ONNX nodes that compute a Tile with constant repeats: each axis is split into (1, size) and the 1
+    expanded.
+    """
     shape, repeats = s.shape(0), s.array(1, "repeats")
     if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():
         s.refuse(f"repeats {shape} by {repeats}", "give a number for each axis")

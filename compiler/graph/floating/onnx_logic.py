@@ -107,7 +107,7 @@ def _where(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _alike(context: GraphContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
-    """The dtype that all tensors share; fails if they differ."""
+    """The dtype that all `tensors` have; raises an error if their dtypes differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
         context.refuse(node, f"works on {' and '.join(types)}")

@@ -18,7 +18,9 @@ from ..operators import Computed, Dense, Elementwise, MatrixProduct, Permute
 
 
 def import_matmul(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MatMul. By a constant matrix it is a Dense node, with all dimensions of the data but the last as rows."""
+    """Imports MatMul. A product with a constant matrix becomes a Dense node whose rows are all dimensions of the data
+    but the last.
+    """
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
         _import_plain_product(context, node)
         return
@@ -41,7 +43,7 @@ def import_matmul(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _import_plain_product(context: GraphContext, node: OnnxNode) -> None:
-    """Imports MatMul of integers or float64, which no template has."""
+    """Imports a MatMul of integers or float64, for which there is no kernel template."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
         context.refuse(node, f"multiplies {a.dtype} by {b.dtype}")

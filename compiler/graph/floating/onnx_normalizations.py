@@ -1,8 +1,8 @@
-"""Normalizations of a float model, by mean and variance of the data; as several ONNX nodes where no kernel computes the
-node whole.
+"""Normalizations of a float model by the mean and variance of the data; a normalization for which no kernel exists
+becomes several ONNX nodes.
 
-ONNX's own functions compute the variance as the mean of squares less the squared mean, which cancels: for data around
-300 with a standard deviation of 1 the results are 4% off.
+ONNX's own function bodies compute the variance as the mean of squares minus the squared mean, which cancels: for data
+around 300 with a standard deviation of 1 the results are 4% off.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_instance_normalization(context: GraphContext, node: OnnxNode) -> None:
-    """Imports InstanceNormalization over all dimensions behind (N, C), with constant scale and bias per channel."""
+    """Imports InstanceNormalization over all dimensions after (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
         context.fail(node, f"normalizes a tensor of shape {data.shape}", "give it (N, C, ...)")
@@ -74,7 +74,9 @@ def is_more(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def layer_normalization_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of a LayerNormalization whose scale or bias is no constant, or whose mean or deviation is used."""
+    """Adds the ONNX nodes that compute a LayerNormalization whose scale or bias is no constant, or whose mean or
+    deviation is used.
+    """
     shape = s.shape(0)
     axis = one_axis(s.context, s.node, shape, -1)
     check_stash_type(s.context, s.node)
@@ -96,7 +98,9 @@ def layer_normalization_steps(s: FloatSteps) -> None:
 
 
 def group_normalization_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of GroupNormalization: InstanceNormalization with groups as channels, then scale and bias."""
+    """Adds the ONNX nodes that compute GroupNormalization: InstanceNormalization with groups as channels, then scale
+    and bias.
+    """
     shape, groups = s.shape(0), s.node.integer("num_groups", 0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
         s.refuse(f"has {groups} groups for a tensor of shape {shape}")
@@ -115,7 +119,9 @@ def group_normalization_steps(s: FloatSteps) -> None:
 
 
 def mean_variance_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given axes."""
+    """Adds the ONNX nodes that compute MeanVarianceNormalization: (x - mean) / (deviation + epsilon) over the given
+    axes.
+    """
     _, distance, variance = _moments(s, s.input(0), s.axes(*s.node.integers("axes", (0, 2, 3))))
     s.done(s.add("Div", distance, s.add("Add", s.add("Sqrt", variance), s.like(MEAN_VARIANCE_EPSILON))))
 

@@ -1,5 +1,6 @@
-"""Windows of a float model that no template has: any number of dimensions, weights that are no constants, pools with
-indices or of integers, MaxUnpool, Col2Im and GridSample."""
+"""Windowed operators of a float model without a kernel template: any number of dimensions, weights that are not
+constant, pools with indices or of integers, MaxUnpool, Col2Im and GridSample.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from .onnx_pointwise import add_elementwise
 
 
 def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a Conv without a template: any number of dimensions, any weights."""
+    """Imports a Conv for which there is no kernel template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape)
     windows = read_windows(context, node, data.shape[2:], weight.shape[2:])
@@ -43,7 +44,7 @@ def import_plain_convolution(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a ConvTranspose without a template: any number of dimensions, any weights."""
+    """Imports a ConvTranspose for which there is no kernel template: any number of dimensions, any weights."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
     groups = convolution_groups(context, node, data.shape, weight.shape, transposed=True)
     sizes, kernel = data.shape[2:], weight.shape[2:]
@@ -112,7 +113,7 @@ def _spacing(windows: Windows) -> Spacing:
 def _padded(
     context: GraphContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
-    """Name of the padded data, and the sizes of their spatial dimensions."""
+    """Pads the tensor `name` with `fill` by the pads of `windows`: name of the padded tensor, and its spatial sizes."""
     shape = context.tensors[name].shape
     rank = len(shape) - 2
     ends = [(0, 0), (0, 0), *zip(windows.pads[:rank], windows.pads[rank:], strict=True)]
@@ -128,7 +129,9 @@ def _padded(
 def _finish(
     context: GraphContext, node: OnnxNode, operator: Computed, inputs: tuple[str, str], shape: Shape
 ) -> None:
-    """Adds the node that computes the sums, and the addition of the bias if there is one."""
+    """Adds the node that computes the convolution's sums and, if the ONNX node has a bias, the node that adds
+    the bias.
+    """
     if len(node.inputs) < 3 or not node.inputs[2]:
         context.add(node, operator, inputs, shape)
         return
@@ -143,12 +146,12 @@ def _finish(
 
 
 def is_no_image(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether the data is neither an image nor a line."""
+    """Whether a node's data is neither an image (N, C, H, W) nor a line (N, C, L)."""
     return len(context.tensor(node, 0).shape) not in (3, 4)
 
 
 def global_pool_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
+    """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     if len(s.shape(0)) < 3:
         s.refuse(f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
@@ -161,7 +164,7 @@ def gives_indices(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def max_pool_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MaxPool with indices, or of integers, which are cast to float32 and back."""
+    """Adds the ONNX nodes that compute MaxPool with indices, or of integers, which are cast to float32 and back."""
     shape = s.shape(0)
     if len(shape) < 3:
         s.refuse(f"pools a tensor of shape {shape}", "give it (N, C, ...)")
@@ -197,7 +200,8 @@ def max_pool_steps(s: FloatSteps) -> None:
 
 def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
     """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
-    space of `sizes`; a pad has the index one behind the last element."""
+    space of `sizes`; a pad has the index after the last element.
+    """
     steps = [
         np.arange(0, n + b + a - (k - 1) * d, s)[:, None] - b + np.arange(k)[None] * d
         for n, b, a, k, d, s in zip(
@@ -224,7 +228,9 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
 
 
 def max_unpool_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output shape."""
+    """Adds the ONNX nodes that compute MaxUnpool: a ScatterElements of the values into zeros, padded to a larger output
+    shape.
+    """
     shape, rank = s.shape(0), len(s.shape(0)) - 2
     kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
     pads = s.node.integers("pads", (0,) * (2 * rank))
@@ -251,7 +257,9 @@ def max_unpool_steps(s: FloatSteps) -> None:
 
 
 def column_to_image_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of Col2Im: blocks are added at their positions in the image, by a ConvTranspose with ones."""
+    """Adds the ONNX nodes that compute Col2Im: blocks are added at their positions in the image, by a ConvTranspose
+    with ones.
+    """
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
         s.refuse(f"has columns {s.shape(0)}")

@@ -30,7 +30,9 @@ _NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Functions of unary operators, where `scalars` has none under the operator's name (as `hard_swish` for HardSwish)."""
+"""Expression builders of unary operators for which `scalars` has no function of the operator's name (as `hard_swish`
+for HardSwish).
+"""
 _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = MappingProxyType(
     {
         "LeakyRelu": (scalars.leaky_relu, {"alpha": 0.01}),
@@ -48,9 +50,11 @@ _WITH_NUMBERS: Mapping[str, tuple[Callable[..., Expr], dict[str, float]]] = Mapp
         "Reciprocal": (lambda x: scalars.divide(1.0, x), {}),
     }
 )
-"""Functions of unary operators of an element and of attributes, which have these defaults."""
+"""Expression builders of unary operators with numeric attributes: the function of the element and the attributes, and
+the attributes' defaults.
+"""
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
-"""Unary operators that integers and float64 have too."""
+"""Unary operators that are supported for integers and float64 as well as for float32."""
 
 
 def import_unary(context: GraphContext, node: OnnxNode) -> None:
@@ -137,7 +141,7 @@ _PAIRS: Mapping[str, Callable[[Expr, Expr], Expr]] = MappingProxyType(
         "PRelu": scalars.leaky_relu,
     }
 )
-"""Functions of two elements."""
+"""Expression builders of binary operators."""
 
 
 def import_nary(context: GraphContext, node: OnnxNode) -> None:

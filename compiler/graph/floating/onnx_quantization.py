@@ -89,10 +89,11 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """The node, and the integer dtype of its outputs if it works on float32 tensors of integer values; else "".
+    """The node, and the integer dtype of its outputs if the node works directly on float32 tensors that hold integers;
+    else "".
 
-    The outputs of an operator of `MOVES` on one such dtype have that dtype too. For any other operator, the node reads
-    the operands as integer tensors.
+    An operator of `MOVES` whose inputs hold integers of one dtype returns that dtype. For any other operator, the
+    returned node reads its operands as integer tensors instead.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -104,7 +105,9 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Name of the integer tensor with the values of the float32 tensor `name`; `name` itself if it is not quantized."""
+    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself if that does not hold
+    integers.
+    """
     resolved = context.resolve(name)
     if resolved not in context.quantized:
         return name
@@ -149,7 +152,9 @@ def _operands(
 
 
 def quantize_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point, saturated."""
+    """Adds the ONNX nodes that compute QuantizeLinear to integer or small-float tensors: round(x / scale) + zero point,
+    saturated.
+    """
     given = s.dtype(2).numpy if s.input(2) else None
     to = DType(rounded_type(s.context, s.node, given).name)
     if s.is_constant(1):
@@ -174,7 +179,7 @@ def quantize_steps(s: FloatSteps) -> None:
 
 
 def dequantize_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
+    """Adds the ONNX nodes that compute DequantizeLinear of integer or small-float tensors: (x - zero point) * scale."""
     scale = s.dtype(1)
     number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     if s.input(2):

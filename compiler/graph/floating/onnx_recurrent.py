@@ -53,7 +53,7 @@ class _Layer:
 
 
 def import_lstm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an LSTM that has a kernel (see `in_steps_since`)."""
+    """Imports an LSTM all of whose steps one kernel computes (see `in_steps_since`)."""
     layer = _layer(context, node)
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
     matrix, addend = lstm.input_weights(layer.w, layer.b)
@@ -68,7 +68,7 @@ def import_lstm(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a GRU or RNN that has a kernel (see `in_steps_since`)."""
+    """Imports a GRU or RNN all of whose steps one kernel computes (see `in_steps_since`)."""
     layer = _layer(context, node)
     after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
     cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
@@ -151,7 +151,9 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
 
 
 def recurrent_body(s: FloatSteps) -> None:
-    """The ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each step."""
+    """Adds the ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each
+    step.
+    """
     if s.node.integer("layout", 0):
         _transposed(s)
         return
@@ -161,7 +163,9 @@ def recurrent_body(s: FloatSteps) -> None:
 
 
 def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | None:
-    """The reason why a layer needs nodes for each step, and a way out; None if one kernel computes all steps."""
+    """(reason, way out) for the error message of a layer that needs ONNX nodes for each step; None if one kernel
+    computes all steps.
+    """
     kind = node.op_type
     if kind not in context.recurrent:
         return f"the target has no kernel for all steps of {kind}", "compile it for a processor"
@@ -194,7 +198,9 @@ def _activations_have_kernels(node: OnnxNode) -> bool:
 
 
 def _transposed(s: FloatSteps) -> None:
-    """The ONNX nodes of a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and Transposes."""
+    """Adds the ONNX nodes that compute a layer of layout 1 (X, states and outputs batch first): a layer of layout 0 and
+    Transposes.
+    """
     inputs = list(s.node.inputs)
     for index in (0, 5, 6):
         if s.input(index):

@@ -34,7 +34,9 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 def recurrent_steps(
     s: Steps[Any], *, why: str = "", way_out: str = "export the model for shorter sequences"
 ) -> None:
-    """The ONNX nodes of all steps. The error for too many steps says `why` each step has nodes, and the `way_out`."""
+    """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. For too many steps an error is raised; `why`
+    (the reason for one set of nodes per step) and `way_out` are parts of its message.
+    """
     directions = directions_of(s.context, s.node, s.shape(0))
     first = bool(s.node.integer("layout", 0))
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
@@ -79,7 +81,9 @@ def kind_of(node: OnnxNode) -> str:
 
 
 def activations_of(node: OnnxNode) -> tuple[str, ...]:
-    """Names of the activations of all directions, in ONNX's spelling if `FUNCTIONS` has them, else unchanged."""
+    """Names of the activations of all directions; a name in `FUNCTIONS` is returned in ONNX's spelling, any other
+    unchanged.
+    """
     count = len(DIRECTIONS.get(node.text("direction", "forward"), ("forward",)))
     given: Sequence[object] = node.attributes.get("activations", DEFAULTS[kind_of(node)] * count)
     names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
@@ -146,7 +150,7 @@ class _Direction:
         return self.s.add("Gather", self.s.input(index), place, axis=1 if self.batch_first else 0)
 
     def part(self, data: str, axis: int, number: int, size: int) -> str:
-        """Name of part `number` of `size` elements along an axis."""
+        """Name of a slice along an axis: elements `number` * `size` up to (`number` + 1) * `size`."""
         starts, ends = self.s.axes(number * size), self.s.axes((number + 1) * size)
         return self.s.add("Slice", data, starts, ends, self.s.axes(axis))
 

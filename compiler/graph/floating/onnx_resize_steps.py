@@ -18,16 +18,20 @@ from ..onnx_resize import COORDINATES, CROP, ONE_BY_ONE, SYMMETRIC, ResizedAxis,
 from ..onnx_steps import FloatSteps
 
 MOST_GATHERED = 8
-"""Largest number of weights per element that is computed by a Gather for each; more weights become a MatMul."""
+"""Largest number of weights for each result element for which every weight gets a Gather of its own; with more weights
+a MatMul is used.
+"""
 DISPUTED = {
     (CROP, "cubic"): "crop with Slice, and resize with half_pixel",
     (SYMMETRIC, "nearest"): "use half_pixel",
 }
-"""Maps (coordinates, mode) that are not supported to a way out for the error message."""
+"""Combinations (coordinates, mode) that are not supported, each with the way out for its error message."""
 
 
 def in_taps(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a Resize needs the steps of this file, because no template computes it."""
+    """Whether a Resize must be replaced by the ONNX nodes of `resize_steps`, because there is no kernel template for
+    it.
+    """
     shape = context.tensor(node, 0).shape
     mode, coordinates, _ = modes_of(context, node)
     resized = {axis.axis for axis in resized_axes(context, node, shape) if axis.changes}
@@ -42,7 +46,7 @@ def in_taps(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def resize_steps(s: FloatSteps) -> None:
-    """The ONNX nodes of a Resize by constant scales or to constant sizes."""
+    """Adds the ONNX nodes that compute a Resize by constant scales or to constant sizes."""
     mode, coordinates, _ = modes_of(s.context, s.node)
     if mode == "nearest" and s.node.integer("antialias", 0):
         s.refuse("smooths nearest elements (antialias)")

@@ -15,7 +15,7 @@ from .assign_layouts import State, in_blocks, with_operands
 
 
 def place(state: State, node: Node) -> None:
-    """Places a node whose operator has a rule in this file."""
+    """Chooses the layouts of a pool, resize, concatenation or element-wise node, and adds the node to the new graph."""
     match node.operator:
         case Resize() if _grows_for_plain_readers(state, node):
             # The input is smaller than the output: a change of layout before the resize moves fewer bytes.
@@ -30,8 +30,8 @@ def place(state: State, node: Node) -> None:
 
 
 def _place_pool(state: State, node: Node) -> None:
-    """Places a pool or resize in the blocks of its input; if several inputs are fused, in the largest block size among
-    them.
+    """Adds a pool or resize whose output has the block size of its input; if an expression of several inputs is fused,
+    the largest block size among them.
     """
     shape = state.graph.data_shape(node)
     read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
@@ -43,7 +43,9 @@ def _place_pool(state: State, node: Node) -> None:
 
 
 def _place_concatenation(state: State, node: Node, axis: int) -> None:
-    """Places a concatenation in the block size of most inputs if every input fills whole blocks, else row-major."""
+    """Adds a concatenation in the block size of most inputs if every input fills whole blocks, else in row-major
+    layout.
+    """
     own = [state.tensors[name] for name in node.own_inputs]
     output = state.tensors[node.output]
     block = _joined_block(state, own, axis)
@@ -126,7 +128,7 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A tensor and the block size in which it is to be read. `aligned`: its shape extended to the output's rank
+    """The block size in which a tensor is to be read. `aligned`: the tensor's shape extended to the output's rank
     (constants only).
     """
 
@@ -150,7 +152,9 @@ def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) 
 
 
 def adopt(state: State, wanted: _Wanted) -> str:
-    """Name of the tensor in the wanted layout."""
+    """Name of the tensor in the layout `wanted`; adds a change of layout, or a packed constant, if no tensor has this
+    layout yet.
+    """
     if wanted.aligned is None:
         return state.in_blocks(wanted.name, wanted.block)
     key = (wanted.name, wanted.block)

@@ -20,8 +20,8 @@ from ..operators import Convolution, WinogradOutputs, WinogradTiles
 
 @dataclass(slots=True, kw_only=True)
 class WinogradNodes:
-    """The graph so far. `tiles`: for each (tensor, outputs along a side of a tile, pads), the tensor of its transformed
-    tiles.
+    """The new graph under construction. `tiles`: for each (tensor, outputs along a side of a tile, pads), the tensor of
+    its transformed tiles.
     """
 
     tensors: dict[str, Tensor]

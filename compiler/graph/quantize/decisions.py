@@ -23,8 +23,8 @@ ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A node with decisions of its own. `group`: the tensor whose scale the node's result `tensor` shares; `weighted`:
-    whether the node has weights.
+    """A node for which users and searches can decide how it is quantized. `group`: the tensor whose scale the node's
+    result `tensor` shares; `weighted`: whether the node has weights.
 
     A quantized tensor that no layer computes is a layer with `operator` "": only its type is decided.
     """
@@ -78,7 +78,9 @@ class Calibrated:
         return plan_quantization(self.model, decisions.floats, whole=self.plan.whole)
 
     def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
-        """The quantization of every tensor. A tensor keeps its group's range if a float layer splits the group."""
+        """The quantization of every tensor under these decisions, by tensor name. A tensor keeps its group's range if a
+        float layer splits the group.
+        """
         return {
             name: self.grids["int8" if group in decisions.symmetric else "uint8"][name]
             for name, group in self.plan.scale_of.items()
@@ -167,7 +169,9 @@ def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel
 
 _OPPOSITES = {"u8": "s8", "per-channel": "per-tensor", "float": "quantized"}
 WORDS = (*_OPPOSITES, *_OPPOSITES.values())
-"""The words that name decisions for a layer."""
+"""The words by which users decide on a layer: "u8" or "s8" (type of activations), "per-channel" or "per-tensor" (weight
+scales), "float" or "quantized".
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""A float32 model while it is rewritten: nodes and constants that can be replaced, and errors about nodes."""
+"""A float32 model as the rewrites of quantization modify it: nodes and constants that can be replaced, and errors about
+nodes.
+"""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
 LOOK_UPS = frozenset(["Gather", "GatherElements"])
 HIDDEN = 1e4
-"""Least magnitude of a negative constant that makes an addend of scores a mask; 8 bits cannot represent both scores and
-mask.
+"""Least magnitude of a negative constant for an added tensor to count as a mask of scores: 8 bits cannot represent both
+the scores and such a number.
 """
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
@@ -79,7 +79,9 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor in which a result is quantized: after all clamps and functions that are fused with its node."""
+        """The tensor at which the result `name` is quantized: the result of all clamps and functions that are fused
+        with its node.
+        """
         while name in self.fused:
             name = self.fused[name]
         return name

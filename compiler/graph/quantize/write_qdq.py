@@ -127,8 +127,8 @@ class _Writer:
         return self.dequantized[name]
 
     def _pair(self, name: str) -> None:
-        """Adds the QuantizeLinear and DequantizeLinear of a result; an output of the model gives its name to the result
-        of the DequantizeLinear.
+        """Adds the QuantizeLinear and DequantizeLinear of a result. If the result is an output of the model, the
+        DequantizeLinear's result takes the output's name.
         """
         if name in self.model.outputs:
             before = self._free(f"{name}_QuantizeLinear_Input")
@@ -147,8 +147,8 @@ class _Writer:
                 return
 
     def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
-        """Whether a clamp has no effect because its bounds contain all values of its quantization, as a ReLU's contain
-        uint8 from 0 on.
+        """Whether a clamp has no effect, because its bounds include every value that its quantized result can
+        represent, as with a ReLU whose result is uint8 with zero point 0.
         """
         bounds = [0.0, np.inf]
         if node.op_type == "Clip":

@@ -239,7 +239,7 @@ def _channel_loops(channels: tuple[int, int]) -> tuple[Loops, Loops]:
 
 
 _Finished: TypeAlias = tuple[tuple[Buffer | None, ...], Callable[[Expr, tuple[Expr, ...]], Expr]]
-"""The parameters of the epilogue, and an output's value for its sum and indices."""
+"""The parameters of the epilogue, and a function (sum, indices) -> the output's value."""
 
 
 def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:

@@ -65,12 +65,12 @@ class Spread:
 class Placement:
     """Memory and layout of an operator's tensors, and the computed part of the output; default: whole tensors in DRAM.
 
-    `area`: the only rows and columns of the output that are computed. `spread`: strides of the outputs of the area,
-    which is then required, in Y. `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain
-    memory, surrounded by (top, left, bottom, right) positions; with an operand all must be 0, since R and Y have the
-    same layout. `apart`: vectors from one position to the next in X, Y and R. `planes`: R has a single position for
-    each plane of Y. `turned`: parameters and operand differ between columns but not between filters; P is
-    int32[columns, 2, co], and R has a single block of filters. Raises ValueError for margins around an area.
+    `area`: the only rows and columns of the output that are computed. `spread`: strides between the area's outputs in Y
+    (requires `area`). `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain memory,
+    surrounded by (top, left, bottom, right) positions; with an operand all must be 0, since R and Y have the same
+    layout. `apart`: vectors from one position to the next in X, Y and R. `planes`: R has a single position for each
+    plane of Y. `turned`: parameters and operand differ between columns but not between filters; P is int32[columns, 2,
+    co], and R has a single block of filters. Raises ValueError for margins around an area.
     """
 
     area: Area | None = None
@@ -87,7 +87,7 @@ class Placement:
 
 
 WHOLE = Placement()
-"""Whole tensors in DRAM, one vector after the other."""
+"""The default placement: whole tensors in DRAM, with adjacent vectors."""
 
 CHAIN = "chain"
 """The scope of tensors in the chain memory, which the store unit writes and the array reads."""
@@ -194,7 +194,9 @@ class Outputs:
 
     @property
     def extent(self) -> Area:
-        """The area of Y that is computed, without margins and, if it is spread, as if its outputs were adjacent."""
+        """The area of Y that is computed, without margins; for a spread output, the area as if the outputs were
+        adjacent.
+        """
         area, margins = self.placement.area, self.placement.margins
         if area is not None:
             return area
@@ -249,7 +251,9 @@ class Outputs:
         return nest(loops, point)
 
     def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
-        """Lane (b, j) of the vector of `buffer`, which is Y or R, that belongs to the loops of `finish`."""
+        """The element at lane (b, j) of the vector of `buffer` (Y or R) that the loops of `finish` select, as a
+        function of (b, j).
+        """
         n, o, y, x, xi, s = _LOOPS
         spread, outputs = self.placement.spread, self.blocks.outputs
         top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)
@@ -285,10 +289,10 @@ INT32_MIN = -(2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """Convolution results inside the padded area that a pool reads.
+    """The area that a pool reads: convolution results surrounded by pads.
 
-    `shape`: rows and columns of the area. `rows` x `columns` of them from (`top`, `left`) on are results, the rest are
-    pads.
+    `shape`: rows and columns of the area. Its `rows` x `columns` elements from (`top`, `left`) on are results, all
+    others pads.
     """
 
     shape: Pair

@@ -39,7 +39,7 @@ class Factors:
 
 
 PLAIN_FACTORS = Factors()
-"""Activations and constant weights, all of them."""
+"""The default of `conv2d`: X holds activations, W constant weights, and all columns of the kernel are multiplied."""
 
 
 def conv2d(

@@ -149,7 +149,9 @@ def depthwise_conv2d(
 
 
 def _in_vectors(blocks: Blocks, window: Window) -> Window:
-    """The window in input vectors, when a position consists of several; none of its columns is then dilated."""
+    """The window with its columns counted in input vectors, of which a position has `blocks.inputs`; if these are
+    several, the kernel is widened to include the gaps of its dilated columns.
+    """
     wide, (top, left, bottom, right) = blocks.inputs, window.pads
     if wide == 1:
         return window

@@ -24,7 +24,8 @@ def pool_window(
     width: int,
     ceil_mode: bool = False,
 ) -> Window:
-    """A pool's window; with ONNX's `ceil_mode` the pads below and right are larger, so that a last partial window fits.
+    """A pool's window; with ONNX's `ceil_mode` the bottom and right pads are enlarged, so that a last partial window is
+    included.
 
     The last window starts inside the input or the pads before it, as in ONNX and PyTorch.
     """

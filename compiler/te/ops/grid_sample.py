@@ -63,7 +63,8 @@ def grid_sample(
 
 
 def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool) -> Expr:
-    """A coordinate from -1 to 1 converted to elements, and moved inside by "border" and "reflection".
+    """Converts a sample coordinate from -1 .. 1 to element units, and moves it inside the tensor for `outside` "border"
+    and "reflection".
 
     A cubic sample beyond the border is not moved; each of its taps reads the border element instead, as in PyTorch and
     ONNX Runtime. ONNX's reference implementation moves coordinates beyond the outer edge to the border first; on the

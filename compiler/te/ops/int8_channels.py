@@ -49,7 +49,7 @@ class Run:
 def whole_runs(
     sources: Sequence[Pair], channels: Sequence[int], blocks: Sequence[int], block: int
 ) -> tuple[Run, ...] | None:
-    """The moves of whole blocks that make an output in blocks of `block`; None if blocks of the parts must be cut.
+    """The moves of whole blocks that make an output in blocks of `block`; None if the output needs parts of blocks.
 
     Output channel c is channel `sources`[c][1] of part `sources`[c][0]. `channels`, `blocks`: number of channels and
     block size of each part. The lanes beyond the channels of a last block are zero in all tensors.

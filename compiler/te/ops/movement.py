@@ -76,8 +76,8 @@ def tile_runs(size: int, repeats: int) -> Runs:
 
 
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
-    """The runs of an axis of `size` with pads as in ONNX's Pad: first negative pads remove elements, then others add
-    some.
+    """The runs of an axis of `size` with pads as in ONNX's Pad: negative pads remove elements before positive pads add
+    elements.
 
     In all modes but "constant", raises ValueError if no element is left to pad with, or for more than MOST_POSITIONS.
     """
@@ -264,5 +264,7 @@ def clamped(index: Expr, size: int) -> Expr:
 
 
 def inside(index: Expr, size: int) -> Expr:
-    """`clamped`, where negative indices count from the end."""
+    """An index of an axis of `size`: a negative index counts from the end, and an index outside is moved to the nearer
+    end.
+    """
     return clamped(select(index < 0, index + size, index), size)

@@ -32,7 +32,8 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The loops of a sum over patches, down to lane `k`: product number `product` reads vector `vector` of patch `t`.
+    """The loops of an output's sum over patches. In each iteration `t` is the patch, `vector` the vector in the patch,
+    `product` the number of the vector among all that the output reads, and `k` the lane of the vector.
 
     `first`: the condition of the sum's first term.
     """

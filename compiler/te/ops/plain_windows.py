@@ -1,5 +1,5 @@
-"""Windows of any number of dimensions, element by element: for convolutions, pools and products that no template
-serves.
+"""Convolutions, pools and products over any number of dimensions, element by element, for cases without a kernel
+template.
 
 Weights may be computed at run time.
 """

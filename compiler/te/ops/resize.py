@@ -38,8 +38,8 @@ def axis_table(
 ) -> AxisTable:
     """The table of an axis of `size` resized to `outputs`; `scale`: the model's, by default the ratio of the sizes.
 
-    Positions are computed in float32 by ONNX Runtime's formulas, so that ties are rounded to the same side. Its formula
-    depends on the rounding mode (found by comparing all sizes up to 24).
+    Positions are computed in float32 by ONNX Runtime's formulas, so that ties are rounded to the same side. The formula
+    depends on the rounding mode (found by comparison with ONNX Runtime for all sizes up to 24).
     """
     half = np.float32(0.5)
     ratio = outputs / size if scale is None else scale

@@ -1,4 +1,4 @@
-"""A first convolution fused with the max-pool behind it, with accumulator rows in a ring.
+"""A first convolution fused with the max-pool after it, with accumulator rows in a ring.
 
 Windows of a 3x3 pool with stride 2 overlap by a row, which separate tiles would compute twice. With a ring of rows that
 advances with the pool, every convolution result is computed once and never stored in DRAM.

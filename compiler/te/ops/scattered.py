@@ -127,8 +127,8 @@ def one_hot(
 ) -> Program:
     """Y = V[1] at the index along a new `axis` of `depth`, V[0] elsewhere; ONNX's OneHot.
 
-    Parameters I int64 [outer, inner], V [2], Y [outer, depth, inner]. Negative indices count from the end; an index
-    outside the axis sets nothing to V[1].
+    Parameters I int64 [outer, inner], V [2], Y [outer, depth, inner]. Negative indices count from the end; for an index
+    outside the axis all elements along the axis are V[0].
     """
     outer, inner = prod(indices[:axis]), prod(indices[axis:])
     chosen = Buffer(name="I", shape=(outer, inner), dtype=DType.INT64)

@@ -22,8 +22,8 @@ from .reduction import Kind, reduced_value, reduction_result
 class _Rows:
     """Rows of X distributed over blocks of threads, with a result for each element.
 
-    `place` gives the indices in X for an outer index, a row and a position. Each of the `outer` indices has rows of its
-    own (None: there are no outer indices). With `kept` each thread reads its elements once and keeps them in registers.
+    `place` gives the indices in X for (outer index, row, position). Each of the `outer` indices has its own rows (None:
+    there are no outer indices). With `kept` each thread reads its elements once and keeps them in registers.
     """
 
     x: Buffer
@@ -34,8 +34,8 @@ class _Rows:
 
     @property
     def grid(self) -> tuple[Expr, Var]:
-        """The outer index, and the number of the group of rows. The longer of both is on axis x, which allows the most
-        blocks.
+        """(outer index, number of the group of rows), as expressions of the block's grid coordinates. The longer of the
+        two is on axis x, which allows the most blocks.
         """
         y, x = Var("block.y"), Var("block.x")
         if self.outer is None:

@@ -1,9 +1,9 @@
 """Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
 
 A tile's sums over the window are in registers, in partial sums, because rounding errors grow with the length of a sum.
-Weights are packed in panels of one tile's filters. Rows of outputs are computed in blocks, whose padded input stays in
-the second-level cache for all panels. Sums over many channels are in memory instead (`Knobs.strips`): part of a panel
-is added to all sums of a block before the next part.
+Weights are packed in panels, each with the filters of one tile. Rows of outputs are computed in blocks, whose padded
+input stays in the second-level cache for all panels. Sums over many channels are in memory instead (`Knobs.strips`):
+part of a panel is added to all sums of a block before the next part.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def schedule(
 
 
 def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
-    """Skips the window's rows and columns that read only pads, if enough products are saved (`Taps.live`)."""
+    """Skips rows and columns of the window that read only pads, if that saves enough products (`Taps.live`)."""
     rows, columns = taps
     blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
     for name, (along, tile, block) in blocks.items():
@@ -134,8 +134,8 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The innermost loops around products, among the loops that splits and partial sums made from the reduction loop
-    `term`.
+    """The innermost loops of sums of products, among the loops into which splits and partial sums cut the reduction
+    loop `term`.
     """
     found: list[str] = []
     for loop in loops(s.program):

@@ -24,17 +24,19 @@ from .register_tile import VECTOR_COST, tile_cycles
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
 STORED_CYCLES = 6.0
-"""Cycles to add a vector of a part's sums to sums in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
+"""Cycles to add a vector of partial sums to sums in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
 NEAR_VECTOR_COST = 0.5
-"""`register_tile.VECTOR_COST` for weights in the first-level cache."""
+"""Cost of loading a vector of weights from the first-level cache, in the unit of `register_tile.VECTOR_COST` (which is
+for the second-level cache).
+"""
 STREAM_SHARE = 0.5
 """Share of input bytes from beyond the second-level cache that is exposed with sums in memory: the channel blocks of a
 part are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than eighths).
 """
 FEW_LIVE = 0.75
-"""Largest share of products that read the input, not its pads, at which skipping the other products counts as a gain.
-Above it, tiles of few positions, which skip more, lose as much by loading weights (at 0.91, 44 ms instead of 26 with
-512 channels and filters on 28 x 28).
+"""Largest share of products that read the input, not its pads, at which the model counts a gain from skipping the other
+products. Above this share, tiles of few positions, which can skip more, lose as much by loading weights (at 0.91, 44 ms
+instead of 26 with 512 channels and filters on 28 x 28).
 """
 PAGE_BYTES = 4096
 NEAR_PAGES = 64
@@ -50,9 +52,9 @@ sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums 
 class Shape:
     """Sizes of a convolution, from its tensor expression.
 
-    `height` x `width`: the padded input. `rows`, `columns`: (span, stride) of the window. `loops`: extents of the sum's
-    loops by name; `orders`: their possible nestings. `in_bytes`: bytes of one input position of a group.
-    `default_terms`: terms of a partial sum in default schedules. `taps`: the window's taps along rows and along
+    `height` x `width`: the padded input. `rows`, `columns`: (span, stride) of the window. `loops`: extents of the
+    reduction loops by name; `orders`: legal nesting orders of these loops. `in_bytes`: bytes of one input position of a
+    group. `default_terms`: terms of a partial sum in default schedules. `taps`: the window's taps along rows and along
     columns.
     """
 
@@ -76,18 +78,20 @@ class Shape:
 
     @property
     def depth(self) -> int:
-        """Terms of a sum."""
+        """Number of terms of one output's sum."""
         return prod(self.loops.values())
 
     @property
     def least_depth(self) -> float:
-        """Mean number of terms of a sum with the smallest tiles, which skip every tap that reads only pads."""
+        """Mean number of terms of an output's sum with the smallest tiles, which skip every tap that reads
+        only pads.
+        """
         rows, columns = self.taps
         return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
     def few_taps(self) -> bool:
-        """Whether so many taps read only pads that the model counts a gain from skipping them (FEW_LIVE)."""
+        """Whether so many products read only pads that the model counts a gain from skipping them (FEW_LIVE)."""
         rows, columns = self.taps
         return rows.live(1, rows.outputs) * columns.live(1, columns.outputs) <= FEW_LIVE
 
@@ -135,10 +139,10 @@ def shape_of(program: Program, window: Window) -> Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cycles:
-    """Cycles of one thread at many points, and the bytes behind them.
+    """Estimated cycles of one thread at many points of the space, by cause.
 
     `busy`: arithmetic. `paging`: waits for pages and for evicted weights. `waiting`: waits for bytes from beyond the
-    second-level cache. `copying`: copies. `near`: bytes that must stay in that cache.
+    second-level cache. `copying`: copies. `near`: bytes that must stay in the second-level cache.
     """
 
     busy: np.ndarray
@@ -160,7 +164,7 @@ class Cycles:
 
 
 def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
-    """Cycles of the products at each point, and of adding parts to sums in memory."""
+    """Cycles, at each point, of the products and of adding partial sums to sums in memory."""
     split, stored = shape.co // e["lanes"], e["strips"] > 0
     live: float | np.ndarray = 1.0
     if shape.few_taps:
@@ -271,11 +275,13 @@ def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """`Taps.live` of many points: for each, with tiles of `tile` outputs in blocks of `block`."""
+    """`Taps.live` for many points: the share of products that is computed with tiles of `tile` outputs in blocks of
+    `block`.
+    """
     pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
     return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]
 
 
 def taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:
-    """Number of inputs along a dimension that a block of `block` outputs reads."""
+    """Number of inputs that a block of `block` outputs reads along a dimension with this window `span` and `stride`."""
     return (block - 1) * stride + span

@@ -1,8 +1,8 @@
 """The default knobs of a convolution on a CPU: the least cost by `conv2d_cost`, found in two steps.
 
 The first step chooses the register tile with the least arithmetic, the second the blocks of positions that move the
-fewest bytes and that threads share best. Both are done with sums in registers and with sums in memory. All constants
-belong to the cost model.
+fewest bytes and that threads share most evenly. Both are done with sums in registers and with sums in memory. All
+constants belong to the cost model.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ NEAR_SHARE = 2 / 3
 NEAR_TERMS = 128
 """Least number of terms of a partial sum; it limits a tile's filters so that their weights fit."""
 EQUAL = 0.001
-"""Relative difference of costs below the model's accuracy. Among blocks of rows that differ by less, the smallest is
-taken: any number of threads can share such blocks evenly.
+"""Relative difference of costs that is below the model's accuracy. Among blocks of rows whose costs differ by less, the
+smallest block is taken: any number of threads can share small blocks evenly.
 """
 MOST_TRIED = 4
-"""Candidate numbers of blocks of positions with sums in memory; more blocks are easier to share among threads."""
+"""Number of candidate counts of blocks of positions that are tried for sums in memory; more blocks are easier to share
+among threads.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Knobs and their cost: cycles `alone` on one thread, `cycles` including teams of threads, and `Cycles.paging`."""
+    """Knobs and their estimated cost: cycles `alone` on one thread, `cycles` including the mean over teams of threads,
+    and `Cycles.paging`.
+    """
 
     knobs: Knobs
     alone: float
@@ -49,8 +53,8 @@ class _Found:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
-    """Default knobs for any shape, from the sizes of registers and caches alone; `parallel`: knobs that also suit many
-    threads.
+    """Default knobs for any shape, chosen from the sizes of registers and caches alone. `parallel`: the knobs should
+    also suit many threads.
     """
     shape = shape_of(program, window)
     found = _in_registers(target, shape, parallel)
@@ -94,7 +98,9 @@ def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
 
 
 def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None:
-    """The best knobs with sums in memory; None if a part would be the whole sum, or no block fits the caches."""
+    """The best knobs with sums in memory; None if one partial sum would contain all terms, or if no block fits the
+    caches.
+    """
     held = int(NEAR_SHARE * target.cache_bytes[0]) // (4 * shape.co)
     most = max(1, min(MOST_VECTORS, held // NEAR_TERMS))
     tile = choose_positions(
@@ -131,7 +137,9 @@ def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None
 
 
 _Best = tuple[int, float, float, float]
-"""Index of a point, its cycles on one thread, its cycles including teams, and its `Cycles.paging`."""
+"""Index of a point, its cycles on one thread, its cycles including the mean over teams of threads, and its
+`Cycles.paging`.
+"""
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
@@ -151,7 +159,9 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
-    """Cycles, for each point, if threads share the loop that is best for it, see `loops.team_times`."""
+    """For each point, cycles of all threads if they share the loop that is best for this point; see
+    `loops.team_times`.
+    """
     found: list[float] = []
     # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become
     # small, as threads need them. With this rule the model chooses the blocks of earlier formulas in 725 of 735

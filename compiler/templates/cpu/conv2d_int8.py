@@ -1,7 +1,8 @@
 """Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
 
-Like `conv2d`, except for the steps of a sum: with a dot product instruction, four channels of a position, broadcast,
-times four channels of a vector of filters; without it, one channel at a time in int32.
+Like `conv2d`, except for the steps of a sum. With a dot product instruction, a step multiplies four channels of one
+position, broadcast to all lanes, by four channels of a vector of filters; without the instruction, a step takes one
+channel, in int32.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from .loops import parallel_loop, parts_of, peel_ragged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `samples` of the batch x `rows` x `columns` positions x `vectors` blocks of filters.
+    """Knobs of a quantized convolution: a tile is `samples` of the batch x `rows` x `columns` positions x `vectors`
+    blocks of filters.
 
-    `row_block`: rows of a block, which share a padded input. Several samples are for outputs of a single position, as
-    in fully connected layers.
+    `row_block`: rows of a block, which share a padded input. Tiles have several samples if outputs have a single
+    position, as in fully connected layers.
     """
 
     rows: int
@@ -36,7 +38,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
-    """Default knobs for any shape, from the sizes of registers and caches alone."""
+    """Default knobs for any shape, chosen from the sizes of registers and caches alone."""
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, ow, co = shapes["Y"]
     _, _, channels, kh, kw, ci = shapes["W"]

@@ -24,11 +24,11 @@ class Knobs:
 
     A block of positions has `row_block` rows and `column_block` columns (None: all). `panels`: place of the loop over
     panels of filters: "inside" the loops over blocks, "outside" of them, or "between" the loops over blocks of rows and
-    of columns. `tiles`: the outer one of the loops over a block's tiles. `copy`: the part of the input that is copied
-    at a time, with pads: "rows" of a block, its rows and "columns", the "whole" input or "none" (None: "rows" with
-    pads, else "none"). `reduction`: the loops of the sum, outermost first; `unroll` of its steps are unrolled; `part`
-    iterations of the outermost loop are a partial sum (None: `part_blocks`). `lanes`: lanes of a block of filters in a
-    vector (None: all). `inner`: the innermost loop of a step.
+    of columns. `tiles`: which of the two loops over a block's tiles is the outer one. `copy`: the part of the input
+    that is copied at a time, with pads: "rows" of a block, its rows and "columns", the "whole" input or "none" (None:
+    "rows" with pads, else "none"). `reduction`: the reduction loops, outermost first; `unroll` of their steps are
+    unrolled; `part` iterations of the outermost loop form a partial sum (None: `part_blocks`). `lanes`: lanes of a
+    block of filters in a vector (None: all). `inner`: the innermost loop of a step.
 
     `strips`: None for sums in registers. Otherwise sums are in memory, for a block of positions and the filters of
     `strips` tiles; a partial sum is added to all of them before the next one, so that its weights and inputs stay in
@@ -52,15 +52,15 @@ class Knobs:
 
 
 def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
-    """Height and width of the output as a convolution is computed: all positions in one row if it is 1x1 without
-    strides and pads.
+    """Height and width with which a convolution's output is computed: a 1x1 convolution without strides and pads has
+    all positions in one row; others keep their shape.
     """
     alone = window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
     return (1, height * width) if alone else (height, width)
 
 
 def part_blocks(program: Program) -> int | None:
-    """The number of blocks of channels in a partial sum; None if the sum is short."""
+    """Default number of blocks of channels in a partial sum; None if the sum is too short to be cut."""
     shapes = {b.name: b.shape for b in program.parameters}
     blocks, lanes = shapes["X"][2], shapes["X"][5]
     products = lanes * shapes["W"][3] * shapes["W"][4]
@@ -68,7 +68,9 @@ def part_blocks(program: Program) -> int | None:
 
 
 def reduction_loops(program: Program) -> dict[str, int]:
-    """The iterations of the sum's loops: blocks of channels, the window's rows and columns, channels of a block."""
+    """The iterations of each reduction loop, by name: blocks of channels, the window's rows and columns, channels of a
+    block.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     # In weights of quantized sums the channels of a block come after the window.
     kh, kw = shapes["W"][3:5]
@@ -93,8 +95,8 @@ class Taps:
     pad: int
 
     def live(self, tile: int, block: int) -> float:
-        """The share of products that is computed with tiles of `tile` outputs in blocks of `block`; 1 if skipping does
-        not pay.
+        """The share of products that is computed with tiles of `tile` outputs in blocks of `block`, when taps that read
+        only pads are skipped; 1 if skipping does not pay.
 
         A tile computes a tap for all its outputs if the tap reads the input for one of them.
         """

@@ -1,4 +1,4 @@
-"""The space of convolutions on a processor: all settings of `conv2d_knobs.Knobs` for one shape."""
+"""The search space of convolutions on a processor: all settings of `conv2d_knobs.Knobs` for one shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST_WORKSPACE = 1 << 28
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_convolution` with this `window`; costs are seconds."""
+    """The search space of `te.ops.blocked_convolution` with this `window`; costs are in seconds."""
     shape = shape_of(program, window)
     lanes = min(shape.co, target.lanes(DType.FLOAT32))
     halves = (shape.co, lanes // 2) if shape.co == lanes > 1 else (shape.co,)
@@ -81,7 +81,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 
 
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
-    """The knobs with the values of a point."""
+    """Converts the values of a point to knobs."""
     shape = shape_of(program, window)
     e = _effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
@@ -94,7 +94,9 @@ def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of the knobs that `choose_knobs` returns: its program is equal, except for loops of one iteration."""
+    """The point of the space for the knobs that `choose_knobs` returns: its program is equal, except for loops of one
+    iteration.
+    """
     shape = shape_of(program, window)
     knobs = choose_knobs(target, program, window)
     full = {"column_block": shape.ow, "copy": shape.copies[0], "lanes": shape.co, "strips": 0}
@@ -109,13 +111,13 @@ def default_values(target: CpuTarget, program: Program, window: Window) -> dict[
 
 
 def _words(shape: Shape) -> dict[str, Sequence[Any]]:
-    """For axes whose values are indices, the knobs' values that they index, by axis name."""
+    """For each axis whose values are indices, the values of the knob that they index."""
     of_shape: dict[str, Sequence[Any]] = {"copy": shape.copies, "reduction": shape.orders}
     return {"panels": PANELS, "tiles": TILES, "inner": INNER, **of_shape}
 
 
 def _part(shape: Shape, knobs: Knobs) -> int:
-    """Terms of a partial sum with these knobs."""
+    """Number of terms of a partial sum that these knobs produce."""
     return shape.default_terms if knobs.part is None else shape.depth // shape.loops["ic"] * knobs.part
 
 
@@ -124,13 +126,15 @@ def _part_sizes(depth: int, *defaults: int) -> tuple[int, ...]:
 
 
 def _strips(blocks: int, default: int | None) -> tuple[int, ...]:
-    """Values of the axis "strips": 0 for sums in registers, and powers of 2 for sums in memory."""
+    """Values of the axis "strips": 0 for sums in registers, powers of 2 for sums in memory."""
     powers = {1 << i for i in range(blocks.bit_length()) if 1 << i <= blocks}
     return tuple(sorted({0, *powers, default or 0}))
 
 
 def _effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
-    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    """Canonical form of points: each knob without effect is set to a fixed value, so that points with equal programs
+    are equal.
+    """
     e = dict(points)
     e["row_block"] = rounded_block(e["row_block"], e["rows"], shape.oh)
     e["column_block"] = rounded_block(e["column_block"], e["columns"], shape.ow)
@@ -186,7 +190,7 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 
 
 def _bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
-    """Lower bound in seconds, float64, on programs of the points with effective values `e`."""
+    """Lower bounds, in seconds (float64), on the time of the programs at points with effective values `e`."""
     cycles = shape.outer * least_cycles(
         target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
@@ -195,7 +199,7 @@ def _bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
 
 
 def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
-    """The least bound, in seconds, over all register tiles."""
+    """The least lower bound on the time, in seconds, over all register tiles."""
     chosen = [axis for axis in axes if axis.name in ("rows", "columns", "vectors", "lanes")]
     grid = np.meshgrid(*(np.array(axis.values) for axis in chosen), indexing="ij")
     e = {axis.name: column.ravel() for axis, column in zip(chosen, grid, strict=True)}
@@ -206,7 +210,9 @@ def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> flo
 
 
 def _statements(shape: Shape, e: Columns) -> np.ndarray:
-    """Size of the code of each point: vectors of sums times unrolled steps, over all kernels that peeling makes."""
+    """Code size of each point: vectors of sums times unrolled steps, added up over all kernels into which peeling cuts
+    the loops.
+    """
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])
         * written_out(shape.ow, e["column_block"], e["columns"])
@@ -216,7 +222,9 @@ def _statements(shape: Shape, e: Columns) -> np.ndarray:
 
 
 def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """Limits, bounds and quantities of many points; `most`: largest number of statements."""
+    """The cost model's result for many points: legality limits, lower bounds and estimates. `most`: limit of the number
+    of statements.
+    """
     e = _effective(shape, points)
     cost = cycles(target, shape, e)
     rows, columns, panels = e["rows"], e["columns"], e["panels"]

@@ -1,4 +1,6 @@
-"""The register tile of a convolution on a CPU with the least arithmetic, and its block of rows of least cost."""
+"""Chooses the register tile with the least arithmetic for a convolution on a CPU, and the block of rows with the least
+cost for that tile.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def choose_positions(
 ) -> tuple[int, int, int]:
     """Rows, columns and blocks of filters of the cheapest tile.
 
-    `sizes`: rows, columns and blocks of filters of the whole output. `shape`: for a convolution that may skip taps that
-    read only pads.
+    `sizes`: rows, columns and blocks of filters of the whole output. `shape`: given for a convolution that may skip
+    taps that read only pads.
     """
     shares = None
     if shape is not None and shape.few_taps:
@@ -58,7 +60,9 @@ def points(
     part: int | None = None,
     strips: int = 0,
 ) -> Columns:
-    """Points with one tile, blocks of `row_blocks` by `column_blocks` positions, and defaults for all other knobs."""
+    """A table of points with one tile, blocks of `row_blocks` by `column_blocks` positions, and defaults for all other
+    knobs.
+    """
     values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
     values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}
     values["part"] = shape.default_terms if part is None else part

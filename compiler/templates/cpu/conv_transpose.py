@@ -1,4 +1,5 @@
-"""Transposed convolutions on a CPU: each phase with register tiles like those of `conv2d`.
+"""Transposed convolutions on a CPU, which are computed as one convolution for each phase (output positions of equal
+remainder modulo the stride), with register tiles like those of `conv2d`.
 
 Vectors run over a block of filters, or, if activations are not blocked (few filters), over columns.
 """
@@ -24,7 +25,9 @@ FILTERS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile of a phase is `rows` x `columns` output positions x `vectors` blocks of filters."""
+    """Knobs of a transposed convolution: a tile of a phase is `rows` x `columns` output positions x `vectors` blocks of
+    filters.
+    """
 
     rows: int
     columns: int
@@ -108,7 +111,7 @@ def _extents(program: Program) -> dict[str, int]:
 
 
 def _tags(extents: dict[str, int]) -> list[str]:
-    """The name suffix of each phase."""
+    """The suffix, in names of loops, of each phase."""
     return [name.removeprefix("n.") for name in extents if name.startswith("n.")]
 
 

@@ -1,5 +1,5 @@
-"""Loops of schedules on a CPU: vectorized, divided among threads in pieces of equal work, with tiles along borders as
-separate kernels; and the lengths of partial sums.
+"""Tools for loops of schedules on a CPU: vectorizing, dividing among threads in chunks of equal work, peeling tiles at
+borders into separate kernels, and choosing lengths of partial sums.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TEAMS = (2, 4, 8)
 FORK_CYCLES = 10000.0
 """Cycles to fork a loop to the pool's threads (0.7 us with two), with data that is in another thread's cache."""
 PLENTY = 1e7
-"""Cycles assumed for a nest of unknown cost: so many that the cost of forks is negligible."""
+"""Cycles assumed for a loop nest of unknown cost: so many that the cost of forks is negligible."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
-    """Peels the `first` and `last` iteration of a loop, each if true; returns the name suffixes of the parts, middle
-    ("") first.
+    """Peels the `first` and `last` iteration of a loop, each if true. Returns the name suffix of each resulting part,
+    that of the middle ("") first.
 
     A loop of one iteration is replaced by its body, which is then the only part.
     """
@@ -44,7 +44,7 @@ def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[st
 
 
 def parts_of(schedule: Schedule, name: str) -> list[For]:
-    """The loop `name` and the loops that peeling made from it, in program order."""
+    """The loop `name` and the loops that peeling split off from it, in program order."""
     return [loop for loop in loops(schedule.program) if _base(loop.name) == name]
 
 
@@ -186,10 +186,10 @@ def row_partials(target: CpuTarget) -> int:
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
-    """The number of units, of `unit` terms each, in a partial sum of a sum of `terms`; None if the sum is too short to
-    be cut.
+    """The length of a partial sum when a sum of `terms` is cut, in units of `unit` terms; None if the sum is too short
+    to be cut.
 
-    Parts divide the sum evenly if such parts are more than half as long as the longest.
+    The length divides the sum evenly if such a length is more than half of the longest.
     """
     units = terms // unit
     most = max(1, BLOCK_TERMS // unit)

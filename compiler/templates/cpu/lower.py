@@ -67,13 +67,15 @@ _SKETCHED: Mapping[type, SketchedOperator | None] = MappingProxyType(
         **dict.fromkeys((Permute, Concatenate, Remap, Gather, Relayout, Resize)),
     }
 )
-"""Operators whose knobs come from sketch rules, by their name in a workload (None: they are not tuned). All others that
-have an expression are "generic".
+"""For operators whose knobs come from sketch rules: their name in a workload (None: they are not tuned). All other
+operators that have an expression are "generic".
 """
 
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
-    """The kernel of a node of floats (`lower_int8` has integers); None for a view, which computes nothing."""
+    """The kernel of a node with float tensors (`lower_int8` lowers integer nodes); None for a view, which computes
+    nothing.
+    """
     operator = computed(graph, node)
     match operator:
         case Reshape() | Join():
@@ -101,7 +103,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
 
 
 def schedule_at(place: str) -> Callable[..., Schedule]:
-    """The schedule function that an entry of `KERNELS`, FILE:FUNCTION, names."""
+    """The schedule function that `place`, FILE:FUNCTION, names; an entry of `KERNELS`."""
     file, _, name = place.partition(":")
     return getattr(import_module(f"{__package__}.{file}"), name)
 

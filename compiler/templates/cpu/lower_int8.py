@@ -51,7 +51,8 @@ def lowered_int8(
     constants: Mapping[str, np.ndarray] | None = None,
     schedule: Callable[..., Schedule] = scheduled,
 ) -> LoweredCpuNode:
-    """The kernel of a node; `inputs` maps parameters to tensors and constants of the graph, Y is the output.
+    """The kernel of a node with the expression `program`; `inputs` maps parameters to tensors and constants of the
+    graph, parameter Y is the output.
 
     `schedule` is called with the target, the program and `parallel`.
     """
@@ -178,8 +179,8 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:
-    """The least number of groups such that their joined channels and filters fill whole blocks; all groups if there is
-    none.
+    """The least number of a convolution's groups that together fill whole blocks of channels and filters; all groups if
+    no smaller number does.
     """
     for joined in range(1, groups):
         part = groups // joined

@@ -1,4 +1,4 @@
-"""Lowering of integer nodes that are no convolutions to processors' kernels: a function for each operator."""
+"""Lowering of integer nodes other than convolutions to processors' kernels: a function for each operator."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Lowere
 
 
 def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> LoweredCpuNode:
-    """The kernel of an element-wise combination (stage B), on whole blocks."""
+    """The kernel of an element-wise addition or multiplication of two quantized tensors (stage B), on whole blocks."""
     values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
     body = held(combined(values[0], values[1] if len(values) > 1 else None, operator.combination))
     batch, blocks, height, width, block = graph.tensors[node.output].storage
@@ -81,14 +81,16 @@ def _numbered(node: Node) -> dict[str, str]:
 
 
 def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
-    """The kernel of a table look-up, on whole blocks, lanes without a channel included: nothing reads their results."""
+    """The kernel of a table look-up, on whole blocks. It also computes lanes without a channel, whose results nothing
+    reads.
+    """
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (operator.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
     return lowered_int8(node, program, graph, {"X": node.inputs[0]}, {"T": values})
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
-    """The kernel of a channel move: of whole blocks if possible, else of one channel after the other."""
+    """The kernel that moves channels: by whole blocks if possible, else one channel after the other."""
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
@@ -116,7 +118,7 @@ def _part(tensor: Tensor) -> Part:
 
 
 def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
-    """The kernel that interleaves rows and columns of a transposed convolution's phases."""
+    """The kernel that interleaves the rows and columns of the phases of a transposed convolution."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     program = int8_interleave(
         data.storage,
@@ -129,7 +131,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
 
 
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
-    """The kernel that moves positions of all channels."""
+    """The kernel that moves positions, for all channels alike."""
     parts = [graph.tensors[name].storage for name in node.inputs]
     fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)

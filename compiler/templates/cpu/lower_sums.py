@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of the graph as programs, with their weights and epilogues."""
+"""Lowering of the graph's convolutions and matrix products to programs, with their weights and epilogues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels of weights that products with different numbers of rows share, for networks compiled for many lengths.
+"""Sharing of packed weights among products with different numbers of rows, for networks compiled for many lengths.
 
 A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. Among tiles
 that are nearly as fast, one is chosen whose panel width the weights are already packed in, for another length.
@@ -30,15 +30,15 @@ Panels = dict[tuple[int, int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class PanelWidths:
-    """Chooses knobs of products on `target` with panel widths in `held`, and adds a width to it if none is fast
-    enough.
+    """Chooses knobs of products on `target` so that their panels have a width in `held`; adds a new width to `held` if
+    none of its widths is fast enough.
     """
 
     target: CpuTarget
     held: Panels
 
     def choose(self, workload: CpuWorkload) -> Values | None:
-        """The knobs of a product with a width in `held`; None for the template's own choice."""
+        """The knobs of a product whose panel width is in `held`; None if the template's own choice should be used."""
         if not isinstance(workload, SketchCpu) or workload.operator != "dense":
             return None
         given = sketches_of(self.target, workload)

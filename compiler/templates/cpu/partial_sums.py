@@ -1,5 +1,5 @@
-"""The loops of a sum: their order, the innermost steps unrolled, long sums cut into partial sums, and prefetches of
-weights, where they pay.
+"""Schedules the reduction loops of a sum: their order, the innermost steps unrolled, long sums cut into partial sums,
+and prefetches of weights where they pay.
 
 Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """
@@ -17,7 +17,7 @@ from .loops import has_loop
 
 
 def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """The number of unrolled iterations of each loop, outermost first; their product is at most `wanted`.
+    """The number of unrolled iterations of each reduction loop, outermost first; their product is at most `wanted`.
 
     The innermost loops are unrolled whole, the next loop by its largest divisor that fits; the outermost loop, which
     may be split into partial sums, is not unrolled.
@@ -34,7 +34,8 @@ def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
 def ordered_terms(
     s: Schedule, name: str, terms: Sequence[tuple[str, int]], wanted: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The loops of the sum `name`, outermost first, and the ones among them to unroll, at most `wanted` steps in all.
+    """Returns the reduction loops of the sum `name`, outermost first, and which of them to unroll, at most `wanted`
+    steps in all.
 
     `terms`: (loop, extent), outermost first. The loops are called `name`.loop; a loop that is unrolled partially is
     split in two.
@@ -62,7 +63,8 @@ def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
 def sum_in_parts(
     s: Schedule, name: str, buffer: str, terms: tuple[str, ...], around: Sequence[str], part: int | None
 ) -> tuple[str, ...]:
-    """Orders the loops of the sum `name` into `buffer`, a tile in registers: parts, terms of a part, the tile.
+    """Reorders the loops of the sum `name` into `buffer`, a tile in registers: outermost the loop over partial sums,
+    then the loops over the terms of one partial sum, innermost the tile.
 
     `terms`: the reduction loops, outermost first; the first is split into parts of `part` iterations (None: one part).
     `around`: the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the
@@ -88,8 +90,8 @@ def sum_in_memory(
     part: int,
     cuts: Mapping[str, int],
 ) -> tuple[dict[str, str], ...]:
-    """Like `sum_in_parts`, but with the sums of many tiles in memory: a part is added to all of them before the next
-    part.
+    """Like `sum_in_parts`, but with the sums of many tiles in memory: a partial sum is added to all of them before the
+    next partial sum.
 
     `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: each becomes loop.0, over
     tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that starts sums has no tiles, and no
@@ -109,13 +111,13 @@ def sum_in_memory(
 
 
 def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
-    """For each suffix, the names of a tile's loops in the nest with that suffix, by plain name."""
+    """For each suffix, a map from the names in `around` (loops of a tile) to these names with the suffix."""
     return tuple({loop: f"{loop}{suffix}" for loop in around} for suffix in suffixes)
 
 
 def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[str, list[str]]:
-    """Splits the first loop of `terms` and sums each part separately. Returns the loop over parts and the loops of a
-    part.
+    """Splits the first loop of `terms` and sums each part separately. Returns the loop over parts, and the loops over
+    the terms of a part.
     """
     first, *rest = terms
     parts, inner = s.split(first, part) if part > 1 else (first, None)
@@ -124,14 +126,16 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops of a part that have one iteration: no condition contains their variables, so both nests have them."""
+    """The loops over a part's terms that have one iteration. No condition contains their variables, so both nests have
+    them.
+    """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 
 
 def _sum_of_part(
     s: Schedule, name: str, buffer: str, parts: str, own: Sequence[str], around: Sequence[str], at: str
 ) -> None:
-    """Schedules the sum of a part in registers, inside the loop `at`."""
+    """Schedules the partial sum of one part in registers, inside the loop `at`."""
     single = _single(s, own)
     own = [f"{loop}.rf" if loop in single else loop for loop in own]
     s.compute_at(f"{name}.rf", at)
@@ -144,23 +148,25 @@ WAITING_SHARE = 0.05
 """Least time of waiting for weights, as a share of the arithmetic, at which prefetches pay for their instructions."""
 
 PREFETCH_BYTES = 4096
-"""Distance of prefetches: some hundred cycles of a tile's steps."""
+"""Distance of prefetches in bytes: some hundred cycles of a tile's steps."""
 
 STEPS = 4
 """Unrolled steps of a sum: 3 to 10% faster than one (20 convolutions and products on a Golden Cove whose weights stay
 in the caches), and equally fast with prefetches."""
 
 WIDE = 256
-"""Vector bits from which on x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
+"""Least vector bits at which x86 multiplies with an operand in memory, broadcast or not, so that loads take few
+registers.
+"""
 
 
 def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
-    """Whether prefetching weights pays; `panel`, `weights`: bytes of a panel and of all weights; `cycles`: cycles of
+    """Whether prefetching weights pays. `panel`, `weights`: bytes of a panel and of all weights; `cycles`: cycles of
     the arithmetic.
 
-    It pays for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to 10%
-    faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from beyond
-    the second-level cache that few positions use.
+    Prefetching pays for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to
+    10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from
+    beyond the second-level cache that few positions use.
     """
     if panel > target.cache_bytes[0]:
         return True
@@ -181,8 +187,8 @@ def written_steps(target: CpuTarget, depth: int) -> int:
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer` to the innermost loops that splits, parts and peeling made from the reduction loop
-    `loop`.
+    """Adds prefetches of `buffer` to the innermost loops into which splits, partial sums and peeling cut the reduction
+    loop `loop`.
     """
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}

@@ -15,13 +15,15 @@ MEMORY_BYTES_CYCLE = 64.0
 LOOK_AHEAD = 640
 """Most instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5
-"""Points whose bound exceeds the least bound by this factor are not searched: they use less than 0.4 of the
-multipliers.
+"""Points whose lower bound exceeds the least bound by more than this factor are not searched: they use less than 0.4 of
+the multipliers.
 """
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
 """Candidate numbers of unrolled steps of a sum."""
 FRAME = 4
-"""Code of a tile apart from its steps, counted in steps: its sums are initialized, added to other parts, and stored."""
+"""Size of a tile's code outside of its unrolled steps, in steps: sums are initialized, added to other partial sums, and
+stored.
+"""
 PART_SIZES = (64, 96, 128, 192, 256, 384, 512)
 """Candidate numbers of terms of a partial sum, approximate."""
 MOST_STATEMENTS = 448
@@ -37,7 +39,8 @@ def units(target: CpuTarget) -> tuple[float, float]:
     """Upper bound on vector multiplications that start in a cycle, and lower bound on the latency, in cycles, of adding
     to a sum.
 
-    Two and four on x86-64 (Zen, Golden Cove); elsewhere up to four, and two with early forwarding of sums (Neoverse).
+    Two multiplications and four cycles on x86-64 (Zen, Golden Cove); elsewhere up to four, and two cycles with early
+    forwarding of sums (Neoverse).
     """
     return (2.0, 4.0) if target.triple.startswith("x86_64") else (4.0, 2.0)
 
@@ -47,8 +50,8 @@ def least_cycles(
 ) -> np.ndarray:
     """Lower bound in cycles for the sums of all tiles, each vector of sums in `steps` steps (a mean).
 
-    `vectors`, int64 [n]: vectors of a tile's element. `chain`: dependent steps before other sums start; a processor
-    overlaps as many chains as LOOK_AHEAD instructions hold.
+    `vectors`, int64 [n]: vectors of sums for each element of a tile. `chain`: dependent steps before other sums start;
+    a processor overlaps as many chains as LOOK_AHEAD instructions hold.
     """
     rate, latency = units(target)
     cycles = np.zeros(len(vectors))
@@ -61,8 +64,8 @@ def least_cycles(
 
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The kinds of tiles that cover a box, whole and ragged ones: for each (elements of a tile, 0 if it is empty;
-    number of tiles).
+    """The kinds of tiles that cover a box: whole tiles, and smaller ones at the ends of one or more dimensions. For
+    each kind (elements of a tile, 0 if it is empty; number of tiles).
     """
     kinds = [(np.int64(1), np.int64(1))]
     for size, tile in sides:
@@ -76,8 +79,8 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
-    """Sum of the extents, along a dimension, of all kernels that peeling makes: whole and ragged tiles of whole and
-    last blocks.
+    """Total extent, along a dimension, of the code of all kernels into which peeling cuts a loop: whole and smaller
+    last tiles, of whole blocks and of the last block.
 
     `block`: block sizes, as `rounded_block` returns them.
     """
@@ -87,13 +90,15 @@ def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
 
 
 def rounded_block(wanted: np.ndarray, tile: np.ndarray, size: int) -> np.ndarray:
-    """The block size for `wanted` positions: the least multiple of the tile that is not smaller, at most `size`."""
+    """Block sizes near `wanted` positions: the least multiple of the tile that is at least `wanted`, but at most
+    `size`.
+    """
     return np.minimum(-(-wanted // tile) * tile, size)
 
 
 def block_sizes(size: int, *more: int) -> tuple[int, ...]:
-    """Candidate sizes of blocks of `size` positions: all sizes up to 64. Beyond, for each number of blocks the least
-    size, some hundred sizes in equal steps, and `more`.
+    """Candidate sizes of blocks when `size` positions are cut into blocks: all sizes up to 64; beyond, for each number
+    of blocks the least size, some hundred sizes in equal steps, and the sizes `more`.
     """
     if size <= 64:
         return tuple(range(1, size + 1))

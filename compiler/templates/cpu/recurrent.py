@@ -18,12 +18,16 @@ from .loops import GRAIN, peel_ragged, vectorize_loop
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
 HELD = 2
-"""Registers reserved, during the products, for constants of the cells' functions: with fewer, sums are spilled."""
+"""Vector registers reserved, during the products, for constants of the cells' functions: with fewer reserved, sums are
+spilled.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` samples of the batch x `vectors` vectors of cells, of all gates that its stage computes."""
+    """Knobs of a recurrent layer: a tile is `rows` samples of the batch x `vectors` vectors of cells, with all gates
+    that its stage computes.
+    """
 
     rows: int
     vectors: int
@@ -31,7 +35,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A part of a step that is computed together.
+    """A part of a time step whose gates are computed together.
 
     Statement "product.`label`" sums products with the parameter `weight` [directions, hidden, gates, hidden] into the
     buffer `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the cells.

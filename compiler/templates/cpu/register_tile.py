@@ -1,4 +1,6 @@
-"""Register tiles: cycles of a step, tiles that fit into the registers, the cheapest tile for a box of sums."""
+"""Register tiles of sums: cycles of a step, which tiles fit into the registers, and the cheapest tile for a box of
+sums.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Number = int | np.ndarray
 
 
 def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
-    """Whether the sums, one vector of each column and one broadcast element fit into the registers: bool.
+    """Whether the sums, one vector of each column and one broadcast element fit into the registers: a bool for each
+    tile.
 
     The loop over rows must be outside of the loop over columns in a step: otherwise the elements of all rows need
     registers at once. Without fused multiply-add, products need a register, too.

@@ -1,4 +1,4 @@
-"""Programs whose knobs come from sketch rules: their workloads, spaces and default schedules."""
+"""Programs whose knobs come from sketch rules: their workloads, search spaces and default schedules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
-"""Least number of statement executions of a program worth tuning: with fewer, a kernel takes only a microsecond
-or two.
+"""Least number of statement executions at which a program is tuned: with fewer, a kernel takes only a microsecond or
+two.
 """
 MOST_TEXT = 1 << 15
 """Most characters of a program as JSON: each tuning record contains it, and the length of a record's line is
@@ -59,7 +59,9 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
 
 
 def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
-    """The point that `scheduled` uses; empty for transposed convolutions, which their template schedules."""
+    """The default point of the workload's space, which `scheduled` uses; empty for transposed convolutions, which their
+    template schedules.
+    """
     return {} if workload.window is not None else default_values(sketches_of(target, workload))
 
 

@@ -1,4 +1,4 @@
-"""The templates of processors: an explicit table, whose entries import a template when a network has its workload.
+"""The table of templates for processors. An entry imports its template only when a network has a workload for it.
 
 Schedules are for networks, with one thread or many. Without values they use the template's defaults for many threads;
 `choice` is the default point for one thread, on which candidates are measured.
@@ -26,7 +26,9 @@ def _scheduled(
     knobs_of: Callable[[CpuTarget, W, Values], Any],
     schedule: Callable[[CpuTarget, Program, W, Any], Schedule],
 ) -> Callable[[CpuTarget, W, Program, Values], Schedule]:
-    """A template's schedule function: with the knobs of a point, or the defaults if there are no values."""
+    """Makes a template's schedule function, which uses the knobs of a point, or default knobs if no values
+    are given.
+    """
 
     def of(target: CpuTarget, workload: W, program: Program, values: Values) -> Schedule:
         knobs = knobs_of(target, workload, values) if values else None

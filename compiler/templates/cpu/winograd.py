@@ -1,5 +1,6 @@
-"""Winograd's transforms on a CPU: vectors run over the channels of a block; tiles along borders are separate kernels,
-in which reads of pads and partial stores are known at compile time."""
+"""Schedules of Winograd's transforms on a CPU: vectors run over the channels of a block; tiles along borders are
+separate kernels, in which reads of pads and partial stores are known at compile time.
+"""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -
 
 
 def _sums(target: CpuTarget, sizes: tuple[int, int, int], depth: int) -> float:
-    """Cycles of the sums for outputs of `sizes` (rows, columns, blocks of filters), at two vector multiplications a
-    cycle.
+    """Cycles of the sums of `depth` products for outputs of `sizes` (rows, columns, blocks of filters), at two vector
+    multiplications a cycle.
     """
     tile = choose_positions(target, sizes, depth)
     return float(tile_cycles(sizes, tile, depth)) / 2

@@ -1,4 +1,5 @@
-"""Workloads on processors: operators described completely, as data, so that another process can build them again.
+"""Workloads on processors: complete descriptions of operators, as data, from which another process can build the same
+operators.
 
 Schedules are tuned and recorded for a workload. If its template has knobs, its tensor expression is the plain operator:
 operators that a network fuses beyond the parts of an `Epilogue` change neither loops nor good knobs. If sketch rules
@@ -24,7 +25,9 @@ from ...te.ops.sums import Activation, Epilogue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts that a sum's epilogue has; an activation's limits are left out, since they change no time."""
+    """Which parts a sum's epilogue has: bias, second operand, activation. An activation's limits are left out, since
+    they do not change the time.
+    """
 
     bias: bool = False
     operand: bool = False
@@ -37,7 +40,7 @@ class Parts:
 
     @property
     def epilogue(self) -> Epilogue:
-        """An epilogue with these parts."""
+        """An epilogue that has these parts."""
         return Epilogue(bias=self.bias, operand=self.operand, activation=self.activation)
 
 
@@ -101,8 +104,8 @@ Operator: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
-    """A workload for any tensor expression, scheduled by sketch rules; by default, a transposed convolution by its
-    template.
+    """A workload for any tensor expression, scheduled by sketch rules. (Without knob values, a transposed convolution
+    is scheduled by its template.)
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
     ahead, in the order of the parameters. `window`: the window of a transposed convolution.

@@ -16,16 +16,17 @@ from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""Most channels in a block of the order of a sum: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
+"""Most channels in a block of the summation order: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
 
 Knobs = Tile
 
 
 def channel_block(channels: int) -> int:
-    """Number of consecutive channels in a block of the order of a sum (`te.ops.gathered_product.Depth`) over
-    `channels`.
+    """Number of consecutive channels that are summed for one tap before the next tap (`te.ops.gathered_product.Depth`),
+    for a convolution over `channels`.
 
-    A tile whose depth divides it gathers a single tap. It divides `channels`, so that no product is padding.
+    A tile whose depth divides this number gathers a single tap. The number divides `channels`, so that no product is
+    padding.
     """
     return gcd(channels, MOST_BLOCK)
 
@@ -46,7 +47,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> 
 
 
 def problem_of(program: Program, tag: str = "") -> Problem:
-    """The sizes of the product whose stages' names end with `tag`."""
+    """The sizes of the matrix product in a program; `tag`: suffix of the names of the product's stages."""
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
     if any(extent != Const(1) for extent in copy.destination.extents):
@@ -63,7 +64,9 @@ def gather_instructions(channels: int) -> float:
 
 
 def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:
-    """The gathered product of a convolution with one group, for comparison with other methods."""
+    """The sizes of a convolution with one group when computed as a matrix product on gathered inputs, for comparison
+    with other methods.
+    """
     return Problem(
         rows=filters,
         columns=positions,

@@ -118,8 +118,8 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
-    """Whether these loops are unrolled: over the channels of a step, over the rows, and over the columns of a
-    window.
+    """Whether each of three loops is unrolled: over the channels of a step, over the rows of a window, and over its
+    columns.
     """
     positions = knobs.rows * knobs.columns
     # Multiply-adds of one tap, and the loads of their factors.
@@ -139,8 +139,8 @@ def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves statement "post" after the tile of sums, in registers, that it reads; returns the loops over threads around
-    "post", and the loops inside these.
+    """Moves statement "post" into the loops over threads, after the tile of sums in registers that "post" reads.
+    Returns the loops over threads around "post", and the loops inside these.
     """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
@@ -173,7 +173,9 @@ AXES = (
 
 
 def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
-    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    """Canonical form of points: each knob without effect is set to a fixed value, so that points with equal programs
+    are equal.
+    """
     e = dict(points)
     e["channels"] = np.minimum(e["channels"], layer.channels)
     e["stages"] = np.minimum(e["stages"], -(-layer.channels // e["channels"]))

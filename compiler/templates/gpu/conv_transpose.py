@@ -29,7 +29,9 @@ from .workload import CudaWorkload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """The tile of each product, by the suffix that the names of its stages have."""
+    """Knobs of a transposed convolution: the tile of each matrix product, by the suffix in the names of the product's
+    stages.
+    """
 
     tiles: Mapping[str, Tile]
 
@@ -61,13 +63,13 @@ def products(program: Program) -> list[str]:
 
 
 def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
-    """Binds the outputs that statement `name` computes, which have no taps, to one thread each."""
+    """Schedules the outputs that statement `name` computes, which have no taps: one thread for each output."""
     around = [node for node in path_to(program, name) if isinstance(node, For)]
     bind_nest(s, [(loop.name, int(loop.extent.value)) for loop in around if isinstance(loop.extent, Const)])
 
 
 def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
-    """The space of one tile for all products. Raises ValueError if no output has a tap."""
+    """The search space of one tile that all products use. Raises ValueError if no output has a tap."""
     program = workload.expression
     parts = [gemm.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:

@@ -38,17 +38,21 @@ each tap.
 LOAD_INSTRUCTIONS = 3
 """Instructions for an element of the input: condition, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 40
-"""Further instructions of a thread: addresses of its outputs, loads of taps, stores. An estimate."""
+"""Instructions of a thread besides multiply-adds and loads of the input: addresses of its outputs, loads of taps,
+stores. An estimate.
+"""
 ALONE = 3
-"""Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
+"""Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
+estimate.
+"""
 RAGGED = 1.5
 """Slowdown if the rows or columns of some threads may be outside the output. An estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `rows` outputs one below the other in each of `columns` adjacent columns; a block has `threads`
-    threads.
+    """Knobs of a depthwise convolution: a thread computes `rows` outputs one below the other in each of `columns`
+    adjacent columns; a block has `threads` threads.
     """
 
     rows: int
@@ -66,7 +70,8 @@ def choose_knobs(target: GpuTarget, program: Program, window: Window) -> Knobs:
 def issue_cycles(
     target: GpuTarget, program: Program, window: Window, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-    """Cycles in which the busiest multiprocessor issues its instructions, for threads of `rows` x `columns` outputs.
+    """Cycles that the busiest multiprocessor takes to issue its instructions, for threads of `rows` x `columns`
+    outputs.
 
     `rows`, `columns`: int64 arrays, both as long as the result.
     """

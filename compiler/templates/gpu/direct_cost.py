@@ -1,5 +1,5 @@
-"""The cost model of direct convolutions on a GPU, with the formulas of `gemm_cost`, and the choice of knobs without
-trials.
+"""The cost model of direct convolutions on a GPU, with the formulas of `gemm_cost`, and the choice of knobs by this
+model.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OWN = (
     *((4, 2, 2), (8, 2, 2), (4, 1, 8), (8, 1, 8), (6, 1, 4), (16, 1, 2), (16, 1, 4)),
     *((1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 2, 4)),
 )
-"""Candidate numbers of (filters, rows, columns) of a thread, for the default knobs."""
+"""Candidate tiles of one thread, as (filters, rows, columns), for the default knobs."""
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
@@ -70,7 +70,9 @@ are equal.
 
 
 def account(target: GpuTarget, layer: Layer, c: Columns) -> Account:
-    """The cost model's results for many settings; `c`: an int64 array for each field of `Knobs`, all of one length."""
+    """The cost model's results for many settings of the knobs; `c`: an int64 array for each field of `Knobs`, all of
+    one length.
+    """
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
     warps = ceil_divided(threads, WARP)

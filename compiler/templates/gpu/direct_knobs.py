@@ -33,7 +33,7 @@ class Knobs:
 
     @property
     def tile(self) -> tuple[int, int, int]:
-        """Filters, rows and columns of a block."""
+        """(filters, rows, columns) of a block's tile."""
         return self.threads_z * self.filters, self.threads_y * self.rows, self.threads_x * self.columns
 
 
@@ -86,5 +86,5 @@ def layer_of(program: Program) -> Layer:
 
 
 def _step(index: Expr, loop: str) -> int:
-    """The coefficient of a loop's variable in an index."""
+    """The coefficient of the variable of `loop` in an index."""
     return linear_form(index).terms.get(Var(loop), 0)

@@ -28,7 +28,8 @@ WIDTHS = (4, 2, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `items` vectors of `width` adjacent elements; blocks have `threads` threads.
+    """Knobs of element-wise kernels: a thread computes `items` vectors of `width` adjacent elements; blocks have
+    `threads` threads.
 
     The vectors of a thread are a block's width apart, so that adjacent threads access adjacent elements. If `width`
     does not divide the size of a nest of loops, the next smaller width that does is used; if `items` does not, 1 is
@@ -49,8 +50,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after `flat.flattened`,
-    scheduled.
+    """Schedules `te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after
+    `flat.flattened`.
 
     Each nest of loops around a statement becomes a kernel (`knobs`: default `choose_knobs`).
     """
@@ -99,7 +100,7 @@ AXES = (
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The cost model's results for a program of one nest of loops, after `flat.flattened`."""
+    """The cost model's results at many points, for a program of one nest of loops (flattened by `flat.flattened`)."""
     (outermost,) = nests(program)
     chain = perfect_nest(outermost)
     sizes = [int(loop.extent.value) for loop in chain if isinstance(loop.extent, Const)]

@@ -1,4 +1,6 @@
-"""Programs without reuse between threads: buffers and loops flattened to one dimension, bound to blocks and threads."""
+"""Schedules for programs without reuse between threads: buffers are flattened to one dimension, and nests of loops are
+bound to blocks and threads.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ ONE = Const(1)
 def flattened(program: Program, *, intermediates: bool = True) -> Program:
     """The program with the arrays in global memory flattened to one dimension, in the same order of elements.
 
-    rewrite:
+        rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
-    An array is flattened if it is written, or read only at loop variables and constants: for other reads, conditions
-    may guard the index of one dimension. Sources and destinations of box copies stay unchanged; allocated arrays are
-    flattened only if `intermediates`. Statements outside of loops get a loop of one iteration.
+
+    An array is flattened if it is written, or if all its reads have only loop variables and constants as indices; the
+    indices of other reads may be guarded by conditions on one dimension. Sources and destinations of box copies stay
+    unchanged; allocated arrays are flattened only if `intermediates`. Statements outside of loops get a loop of one
+    iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()
@@ -93,7 +97,9 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _looped(program: Program) -> Program:
-    """The program with a loop of one iteration around each statement outside of loops; copies get loops later."""
+    """The program in which each assignment or sum outside of loops gets a loop of one iteration; copies get loops
+    later.
+    """
 
     def visit(s: Stmt) -> Stmt:
         match s:

@@ -1,4 +1,6 @@
-"""Matrix products on a GPU: tiles in shared memory; for few rows, each element of the matrix is read once, directly."""
+"""Matrix products on a GPU: for many rows by tiles in shared memory; for few rows by a kernel that reads each element
+of the matrix once.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def schedule(
 
 
 def template_of(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
-    """The template of the default knobs of a float32 product."""
+    """The name of the template that `choose_knobs` uses by default for a float32 product."""
     if is_rounded(program):
         return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
@@ -71,7 +73,9 @@ AXES = (
     Axis(name="splits", values=SPLITS),
     Axis(name="strided", values=(0, 1)),
 )
-"""Axes of the space. `strided`: whether a thread's rows and columns are separate groups of one vector each."""
+"""Knobs of the search space. `strided`: whether the rows and columns of a thread are separate groups of one vector
+each.
+"""
 
 
 def tile_at(problem: Problem, values: Values) -> Tile:
@@ -81,7 +85,7 @@ def tile_at(problem: Problem, values: Values) -> Tile:
 
 
 def values_of(tile: Tile) -> dict[str, int]:
-    """The values of the space's axes for a tile whose groups of rows and columns are one vector each."""
+    """The values of the space's axes for a tile in which each group of rows or columns is one vector."""
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,
@@ -96,7 +100,9 @@ def values_of(tile: Tile) -> dict[str, int]:
 
 
 def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
-    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
+    """Canonical form of points: each knob without effect is set to a fixed value, so that points with equal programs
+    are equal.
+    """
     e = dict(points)
     alike = (
         np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
@@ -108,7 +114,7 @@ def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The columns of `Tile`'s fields at the points with the effective values `e`."""
+    """The fields of `Tile`, an array for each, at the points with effective values `e`."""
     one = np.ones_like(e["depth"])
     apart = e["strided"] == 1
     return {
@@ -131,7 +137,7 @@ def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
 
 
 HELD = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
-"""The values at which a tile costs least, see `Tuned.held`."""
+"""Knob values at which tiles have the smallest lower bound on their cost; see `Tuned.held`."""
 
 
 def _in_tiles(target: GpuTarget, workload: CudaWorkload, tile: Tile) -> Schedule:

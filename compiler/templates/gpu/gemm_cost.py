@@ -1,4 +1,4 @@
-"""The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile without trials.
+"""The cost model of tiled sums of products on a GPU, for many tiles at once, and the choice of a tile by this model.
 
 The model adds up, for each step of a block, the cycles of a multiprocessor's busiest unit and the latencies that too
 few stages or blocks leave exposed, and multiplies by the rounds of blocks on the busiest multiprocessor. Its constants
@@ -27,8 +27,8 @@ from ..space import Account, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
-"""Warps from which a multiprocessor issues instructions in a cycle (CUDA C++ Programming Guide, "Multiprocessor
-Level").
+"""Number of warp schedulers of a multiprocessor, each of which issues an instruction in a cycle (CUDA C++ Programming
+Guide, "Multiprocessor Level").
 """
 SHARED_BYTES_CYCLE = 128
 """Bytes of shared memory accessed in a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
@@ -40,7 +40,9 @@ for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 i
 40.
 """
 HELD = 3
-"""Registers for each row of a thread that reads vectors along the depth: slightly fewer than the 4 of a vector."""
+"""Registers that a thread needs for each of its rows when it reads vectors along the depth: slightly fewer than the 4
+of a vector.
+"""
 CACHE_BYTES_CYCLE = 37
 """Bytes per cycle from the second-level cache to one multiprocessor while all multiprocessors read. Fitted."""
 COPY_INSTRUCTIONS = 3.4
@@ -52,11 +54,13 @@ APART_INSTRUCTIONS = 20.0
 Fitted.
 """
 STALL_CYCLES = 4
-"""Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may use them.
-Fitted.
+"""Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may issue
+meanwhile. Fitted.
 """
 LONE = 0.34
-"""Relative slowdown of the only warp of a scheduler: no other warp issues while it waits for registers. Fitted."""
+"""Relative slowdown of a warp that is alone on its scheduler: no other warp issues while it waits for registers.
+Fitted.
+"""
 APART = 0.5
 """Share of the work of a multiprocessor's units that does not overlap with the work of the busiest unit. Fitted."""
 LATENCY = 380
@@ -75,7 +79,7 @@ MOST_UNROLLED = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A sum of products to be tiled: `rows` x `columns` sums of `depth` products, for each of a `batch`.
+    """A sum of products to be tiled: a matrix of `rows` x `columns` sums of `depth` products each, `batch` times.
 
     `along_depth`: the first operand is contiguous along the depth (an X [rows, depth]). `copy_instructions`:
     instructions of a thread for each element of the second operand, in addition to a plain copy of vectors: 0, or the
@@ -241,8 +245,8 @@ def cheapest(target: GpuTarget, found: Account) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedWork:
-    """The work of kernels whose blocks fetch operands into shared memory, `stages` steps at once; every field is an
-    array.
+    """The work of kernels whose blocks fetch operands into shared memory, with `stages` steps in shared memory at once;
+    every field is an array over settings of the knobs.
 
     `blocks`: number of all blocks, of `warps` warps each; `resident`: blocks that fit onto a multiprocessor at a time.
     In each of its `steps` a thread issues `instructions` and waits for `stalls` cycles; a block occupies shared memory
@@ -293,7 +297,7 @@ THREAD_TILES = (
     (1, 2),
     (1, 1),
 )
-"""Candidate (rows, columns) of a thread, for default tiles."""
+"""Candidate tiles of one thread, as (rows, columns), for default tiles."""
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Candidate numbers of threads along (rows, columns), for default tiles."""
 EQUAL_CYCLES = 100

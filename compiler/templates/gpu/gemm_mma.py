@@ -1,4 +1,4 @@
-"""Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all its warps fetch
+"""Matrix products on tensor cores: each warp of a block multiplies fragments of tiles that all warps of the block fetch
 together.
 
 A block computes one tile of the result. Slices of its factors pass through shared memory, with several copies in flight
@@ -73,7 +73,7 @@ class Factor:
 
     @property
     def matrix(self) -> bool:
-        """Whether the instruction `ldmatrix` can load the factor."""
+        """Whether the instruction `ldmatrix` can load fragments of the factor."""
         return self.along_depth or self.dtype.bits == 16
 
 
@@ -206,8 +206,8 @@ def blocks_in_groups(
 
 
 def share_stages(s: Schedule, factors: Sequence[Factor], k0: str, tile: str | None) -> None:
-    """Computes the slices of the factors in shared memory, in loop `k0`, and the results behind their sums in loop
-    `tile` (None: a separate kernel computes them).
+    """Moves the copies of the factors' slices into loop `k0`, in shared memory, and the computation of results ("post")
+    into loop `tile`, after the sums (None: a separate kernel computes results).
     """
     if tile is not None:
         behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
@@ -226,8 +226,8 @@ def bind_grid(
     rows: str,
     columns: str,
 ) -> None:
-    """Binds the loops over tiles to blocks (`blocks`: in groups), and the loops over the rows and columns of parts of a
-    tile to threads along z and y.
+    """Binds the loops over tiles to blocks (`blocks`: the axes if tiles are grouped, else empty), and the loops `rows`
+    and `columns` over parts of a tile to threads along z and y.
     """
     if blocks:
         bind_all(s, *blocks)
@@ -283,7 +283,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
 
 
 def _finish(s: Schedule, knobs: Knobs) -> None:
-    """Binds the computation of the results to threads: each warp takes rows of the tile, each lane adjacent
+    """Binds the computation of the results to threads: each warp computes rows of the tile, each lane adjacent
     elements.
     """
     columns = s.program.parameters[-1].shape[-1]
@@ -328,8 +328,8 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""Axes of the space: a warp's tile, warps of a block, `mma` steps in the depth of a slice, and the other knobs as they
-are.
+"""Knobs of the search space: size of a warp's tile, warps of a block, `mma` steps in the depth of a slice, and the
+other fields of `Knobs` under their own names.
 """
 
 

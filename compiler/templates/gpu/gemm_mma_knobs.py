@@ -61,8 +61,8 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block's tile of `rows` x `columns`, split into tiles of `warp_rows` x `warp_columns` for each warp, in slices
-    of `depth`.
+    """Knobs of products on tensor cores: a block computes a tile of `rows` x `columns`, split into tiles of `warp_rows`
+    x `warp_columns` for each warp, in slices of `depth`.
 
     `stages`: slices in shared memory at a time (1: no slice is fetched ahead). `group`: rows of tiles that are computed
     together, if `group` divides their number. `splits`: blocks that share the depth of a tile.
@@ -153,7 +153,7 @@ def resident(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
-    """Whether settings satisfy each legality limit: bool arrays by the limit's name."""
+    """For each legality limit, by name, whether each setting of the knobs satisfies it: bool arrays."""
     down, beside = knobs.warps
     warps = down * beside
     step = COLUMNS * 2 if factors.matrix[1] else COLUMNS
@@ -170,7 +170,7 @@ def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np
 
 
 def legal(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
-    """Whether settings satisfy all limits."""
+    """Whether each setting of the knobs satisfies all limits: bool array."""
     return np.logical_and.reduce(list(limits(target, factors, knobs).values()))
 
 
@@ -217,14 +217,14 @@ def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -
 
 
 def precision(dtype: DType) -> Precision:
-    """The key, in the target's tables of peak rates, of products with factors of type `dtype`."""
+    """The key of factor type `dtype` in the target's tables of peak rates."""
     if dtype.is_integer:
         return "int8"
     return "tf32" if dtype is DType.FLOAT32 else "float16"
 
 
 def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
-    """Default knobs: those of least `cycles`."""
+    """Default knobs: the setting with the least estimated `cycles`."""
     unit = depth_of(factors.dtype)
     edges, warps = (16, 32, 64, 128, 256), (16, 32, 64)
     grid = np.meshgrid(edges, edges, warps, warps, (2, 4), (2, 3, 4), (1, 2, 4, 8, 16), indexing="ij")
@@ -252,15 +252,15 @@ def choose_knobs(target: GpuTarget, factors: Factors) -> Knobs:
 
 
 def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
-    """Number of rows of tiles in a group: the greatest power of two up to `most` that divides the number of all rows
-    of tiles; 1 for a batch.
+    """Number of rows of tiles in a group: the greatest power of two up to `most` that divides the total number of rows
+    of tiles; 1 for a batch of products.
     """
     count = -(-factors.rows // rows)
     return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)
 
 
 def setting(points: KnobsT, index: int) -> KnobsT:
-    """The setting at `index` of many settings of knobs, a dataclass."""
+    """One setting of the knobs: element `index` of each field of `points`, a dataclass of arrays."""
     found = {name: getattr(points, name) for name in points.__slots__}
     return replace(points, **{n: int(v[index]) for n, v in found.items() if isinstance(v, np.ndarray)})
 
@@ -273,9 +273,10 @@ def product_account(
     found: tuple[np.ndarray, np.ndarray],
     effective: Columns,
 ) -> Account:
-    """The cost model's results for many settings: `points` has arrays `rows`, `columns`, `depth`, `splits`, `stages`.
+    """The cost model's results for many settings of the knobs: `points` has arrays `rows`, `columns`, `depth`,
+    `splits`, `stages`.
 
-    `found`: cycles, and the number of blocks that a multiprocessor holds at a time.
+    `found`: estimated cycles, and the number of blocks that a multiprocessor holds at a time.
     """
     cycles, held = found
     blocks = tiles(factors, points.rows, points.columns) * points.splits

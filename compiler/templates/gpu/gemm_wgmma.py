@@ -53,11 +53,11 @@ LINE = CORE
 
 
 def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> bool:
-    """Whether to multiply by warpgroups.
+    """Whether warpgroups should compute the program's product.
 
-    The target must have such products for these types, copies must be able to fetch whole lines of both factors, and
-    there must be more rows than in an `mma`. For types whose rows must be along the depth, the method must also be
-    faster than `gemm_mma`, including any transposition.
+    The target must have warpgroup products for the factors' types, copies must be able to fetch whole lines of both
+    factors, and there must be more rows than in an `mma`. For types whose rows must be along the depth, the method must
+    also be faster than `gemm_mma`, including any transposition.
     """
     if not target.has("wgmma"):
         return False
@@ -184,7 +184,7 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """The product of a program after `along_depth`, and whether bulk copies can fetch its factors."""
+    """Sizes and types of a program's product after `lay_along_depth`, and whether bulk copies can fetch its factors."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)
@@ -214,7 +214,9 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Splits the loops that clear the sums as instruction `zero` requires; returns the outermost of them."""
+    """Splits the loops that clear the sums into the shape that instruction `zero` requires; returns the outermost
+    resulting loop.
+    """
     i, *columns, _ = (f"{loop}.init" for loop in inner)
     j = s.fuse(*columns) if len(columns) == 2 else columns[0]
     return (*s.split(i, CORE), *s.split(j, CORE))[0]
@@ -234,7 +236,7 @@ def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
 
 
 def _transposition_cycles(target: GpuTarget, copied: Buffer) -> float:
-    """Cycles of a kernel that reads and writes an array once."""
+    """Estimated cycles of a kernel that reads and writes the array `copied` once."""
     moved = 2 * prod(copied.shape) * copied.dtype.bits / 8
     return LAUNCH + moved / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
 
@@ -300,8 +302,8 @@ AXES = (
     Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16)),
     Axis(name="group", values=(1, 2, 4, 8)),
 )
-"""Axes of the space: a warpgroup's tile, warpgroups of a block, bytes of a swizzled row (the depth of a slice), and the
-other knobs as they are.
+"""Knobs of the search space: size of a warpgroup's tile, warpgroups of a block, bytes of a swizzled row (the depth of a
+slice), and the other fields of `Knobs` under their own names.
 """
 
 

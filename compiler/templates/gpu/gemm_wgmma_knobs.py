@@ -46,28 +46,30 @@ MOST_SUMS = 128
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
-"""Cycles from the last product of a slice to the first product of the next, in which tensor cores are idle unless
-another block uses them or products of the previous slice are still in flight: an assumption.
+"""Cycles between the last product of a slice and the first product of the next. Tensor cores are idle meanwhile, unless
+another block uses them or products of the previous slice are still in flight. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
 BULK_TURN = 120
-"""Cycles of a slice of bulk copies in addition to products and transfer: a barrier, and idle tensor cores. Fitted."""
+"""Cycles of each slice fetched by bulk copies, in addition to products and transfer: a barrier, and idle tensor cores.
+Fitted.
+"""
 BULK_LATENCY, BULK_TRIP = 900, 700
 """With bulk copies: cycles from a block's beginning to its first product, and about as many at its end; and cycles from
 a copy's issue to its arrival.
 """
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Bytes per cycle at which a block's results (8 bytes each) pass through shared memory to global memory. These five
-constants were fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error
-of 10% (RMS).
+"""Bytes per cycle at which a block's results (8 bytes each) pass through shared memory to global memory. The constants
+BULK_* were fitted to fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` has an error of
+10% (RMS).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block's tile of `rows` x `columns`, cut into tiles of `group_rows` x `group_columns` for each warpgroup, in
-    slices of `depth`.
+    """Knobs of products by warpgroups: a block computes a tile of `rows` x `columns`, cut into tiles of `group_rows` x
+    `group_columns` for each warpgroup, in slices of `depth`.
 
     A warpgroup multiplies 64 rows by all of its columns at once. `stages`: slices in shared memory at a time (1: no
     slice is fetched ahead). `group`: rows of tiles that are computed together, if `group` divides their number.
@@ -163,7 +165,9 @@ def resident(target: GpuTarget, dtype: DType, knobs: Knobs) -> np.ndarray:
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
-    """Whether settings of whole warpgroups satisfy each legality limit: bool arrays by the limit's name."""
+    """For each legality limit, by name, whether each setting of the knobs (all of whole warpgroups) satisfies it: bool
+    arrays.
+    """
     down, beside = knobs.groups
     found = {
         "warpgroups of a block": down * beside <= MOST_GROUPS,
@@ -215,7 +219,9 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 
 
 def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
-    """Default knobs: those of least `cycles`; among equals those with the deepest slices, then with the most stages."""
+    """Default knobs: the setting with the least estimated `cycles`; among equal settings the one with the deepest
+    slices, then with the most stages.
+    """
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)
     depths = [row * 8 // factors.dtype.bits for row in (64, 128)]

@@ -1,4 +1,5 @@
-"""Few rows times a matrix on a GPU: each element of the matrix is read once, adjacent elements by adjacent threads.
+"""Products of few rows with a matrix on a GPU: each element of the matrix is read once, adjacent elements by adjacent
+threads.
 
 The kernel is bound by memory; shared memory only holds the threads' sums. A block has `groups` x `members` threads
 along the sum's depth for each vector of columns; these threads add up their sums in two steps, first the members of
@@ -39,8 +40,8 @@ Memory").
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block has `groups` x `members` x `vectors` threads, each of which sums all rows of one vector of columns,
-    `unroll` steps in depth at once.
+    """Knobs of products with few rows: a block has `groups` x `members` x `vectors` threads, each of which sums all
+    rows of one vector of columns, `unroll` steps in depth at once.
 
     `groups` x `members` is the number of threads along the depth. A group has at least `VECTOR` members, because its
     members add up its sums, one column each.
@@ -58,7 +59,7 @@ class Knobs:
 
     @property
     def depth(self) -> int:
-        """Steps in depth that the threads of a block take at once."""
+        """Number of steps along the depth that all threads of a block take at once."""
         return self.groups * self.members * self.unroll
 
 
@@ -156,7 +157,9 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
 
 
 def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
-    """Packs W by blocks of columns; within a block step by step, the vectors of all its threads side by side."""
+    """Packs W by blocks of columns; within a block the order is step by step in depth, with the vectors of all threads
+    side by side.
+    """
     rank = len(next(p.shape for p in s.program.parameters if p.name == name))
     depth, columns = rank - 2, rank - 1
     s.pack(name, ((depth, knobs.unroll), (columns, VECTOR)), tuple(range(rank + 2)))

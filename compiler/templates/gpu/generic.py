@@ -28,7 +28,7 @@ AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Blocks have `threads` threads."""
+    """The knob of the generic template: blocks have `threads` threads."""
 
     threads: int = THREADS
 
@@ -49,7 +49,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:
-    """Makes kernels of the statements in `statement` that are outside of kernels. Loops and statements are addressed
+    """Makes a kernel of each statement in `statement` that is not in a kernel yet. Loops and statements are addressed
     by their names, which are unique.
     """
     match statement:
@@ -114,14 +114,14 @@ def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
 
 
 def _own_memory(s: Schedule, loop: str) -> None:
-    """Makes buffers that are allocated in a loop local to each thread."""
+    """Moves buffers that are allocated in a loop to the local memory of each thread."""
     for node in walk(find_loop(s.program, loop)):
         if isinstance(node, Alloc) and node.buffer.scope != "local":
             s.set_scope(node.buffer.name, "local")
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The cost model's results for any program, after `flat.flattened`."""
+    """The cost model's results for any program (flattened by `flat.flattened`) at many points."""
     moved, threads = moved_bytes(program), points["threads"]
     elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
     blocks = -(-elements // threads)

@@ -46,7 +46,9 @@ from .table import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
-"""For a template of products, the template of another method: few rows can also be tiled, and mma can replace wgmma."""
+"""For a template of matrix products, another template that computes the same products: few rows can also be tiled, and
+mma can replace wgmma.
+"""
 
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
     {
@@ -102,8 +104,8 @@ def lower_cuda_node(
 
 
 def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
-    """A node lowered by each method that has a workload; the result of `lower_cuda_node` comes first. Empty if that is
-    None.
+    """A node lowered by each method (template) for which it has a workload; the result of `lower_cuda_node` comes
+    first. Empty if `lower_cuda_node` returns None.
 
     All methods are equally accurate, so that a tuner may choose among them.
     """
@@ -127,7 +129,7 @@ def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredC
 def lower_recorded(
     target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
-    """A lowered node, rescheduled with the knobs of a point of its workload's space."""
+    """`lowered`, rescheduled with the knob values of a point of its workload's space."""
     workload = lowered.workload
     assert workload is not None
     if workload.rows is None:

@@ -1,4 +1,4 @@
-"""Lowering of float convolutions for GPUs: method, weights, epilogues and fused operators."""
+"""Lowering of float convolutions for GPUs: chooses the method, and provides weights, epilogues and fused operators."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MOST_JOINED = 8
 tensors, each gets its own kernel.
 """
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
-"""Kernel that computes any program element by element."""
+"""The kernel for programs that the template `elementwise` computes element by element."""
 TUNED_ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule, tuned="elementwise_cuda")
 
 
@@ -51,7 +51,7 @@ def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression
 
 
 def remapping(graph: Graph, operator: Remap, node: Node) -> Expression:
-    """The expression of slices, pads and repetitions."""
+    """The expression of an operator that slices, pads or repeats a tensor."""
     dtype = graph.tensors[node.output].dtype
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype)
     return Expression(program=program, arrays=tables)

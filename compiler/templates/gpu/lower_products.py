@@ -30,8 +30,8 @@ def lower_dense(
 def lower_matrix_product(
     target: GpuTarget, graph: Graph, node: Node, knobs: gemm.Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a product with its fused operators; the rows of all matrices that are multiplied by one common
-    matrix are joined into one matrix.
+    """The kernel of a matrix product with its fused operators. If all matrices of a batch are multiplied by one common
+    matrix, their rows are joined into one matrix.
     """
     x, w = node.own_inputs
     *batch_x, rows, depth = graph.tensors[x].shape

@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator, with threads for each row as `knobs` say, or by the plain expression if the grid
-    would be too large; `beside` as in `RowOperator.choose_knobs`.
+    """The kernels of a row operator: scheduled with threads for each row according to `knobs`, or from the plain
+    expression if the grid would be too large; `beside` as in `RowOperator.choose_knobs`.
     """
     program = operator.program(knobs or operator.choose_knobs(target, beside), beside)
     if not operator.is_reduction and not _fits(program):

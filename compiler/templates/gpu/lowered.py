@@ -19,12 +19,13 @@ from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
 LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
-"""A node for a GPU: its schedule's program is in kernel form (see `codegen.cuda.prepare`)."""
+"""A lowered node for a GPU; its schedule yields a program in kernel form (see `codegen.cuda.prepare`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The schedule of an expression: a function of target, program and knobs (None: its defaults), called `name`.
+    """How an expression is scheduled. `schedule`: a function of target, program and knobs (None: its defaults), called
+    `name`.
 
     `tuned`: the template of the node's workload, or a function of the program that returns it. `flat`: arrays are
     flattened to one dimension first (`intermediates`: see `flat.flattened`). `constants`, `window`: see `CudaWorkload`.
@@ -40,7 +41,7 @@ class Kernel:
 
 
 GENERIC = Kernel(tuned="generic_cuda")
-"""The kernel of any expression, scheduled by the template `generic`."""
+"""The kernel of an expression that has no template of its own: scheduled by the template `generic`."""
 
 
 def lower_expression(

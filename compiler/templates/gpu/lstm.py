@@ -1,5 +1,5 @@
-"""Steps of an LSTM on a GPU: a kernel for each step, with R packed so that a warp reads the gates of its cells
-contiguously.
+"""Time steps of an LSTM on a GPU: a kernel for each step, with the recurrent weight R packed so that a warp reads the
+gates of its cells contiguously.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ products.
 
 
 TOGETHER = 8
-"""Number of terms of a thread's sum whose loads are in flight together: 16 registers."""
+"""Number of terms of a thread's sum whose loads are in flight at the same time: 16 registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block computes `cells` cells (a power of two) of `rows` samples of the batch, with `slices` threads for a gate
-    of a cell.
+    """Knobs of an LSTM step: a block computes `cells` cells (a power of two) of `rows` samples of the batch, with
+    `slices` threads for each gate of a cell.
     """
 
     rows: int
@@ -63,7 +63,7 @@ def choose_knobs(target: GpuTarget, *, batch: int, hidden: int, directions: int)
 
 
 def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequence[Direction]) -> Program:
-    """The tensor expression for these knobs."""
+    """The tensor expression of the LSTM's time steps for these knobs."""
     return thread_lstm_steps(
         steps=steps,
         batch=batch,
@@ -76,7 +76,7 @@ def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequ
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
-    """`te.ops.thread_lstm`, built with these knobs, scheduled; R is packed, see `schedule.pack`."""
+    """Schedules `te.ops.thread_lstm`, built with these knobs; R is packed, see `schedule.pack`."""
     s = bind_by_name.schedule(target, program)
     shape = next(p.shape for p in program.parameters if p.name == "H0")
     for nest in ("start", "end"):
@@ -91,8 +91,8 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
 def _load_together(s: Schedule, terms: str) -> None:
     """Unrolls `TOGETHER` terms of a thread's sum without conditions, so that their loads overlap.
 
-    Otherwise each load takes the latency of the second-level cache in turn: measured 5.8 us for a step of 650 cells on
-    an H100.
+    Without overlap, each load takes the latency of the second-level cache in turn: measured 5.8 us for a step of 650
+    cells on an H100.
     """
     inner = find_loop(s.program, terms).body
     if isinstance(inner, For) and inner.kind == "serial":

@@ -30,8 +30,8 @@ NARROW = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """`rows`: rows of a tile that are moved at once, a divisor of its 32; None: element by element, see
-    `elementwise`.
+    """Knob of a permutation: `rows` of a 32-row tile that are moved at once, a divisor of 32; None: moved element by
+    element, see `elementwise`.
     """
 
     rows: int | None
@@ -59,8 +59,8 @@ def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = 
 
 
 def schedule_tiles(target: GpuTarget, program: Program) -> Schedule:
-    """`te.ops.tiled_permute` with a block for each tile; the longest of the loops over tiles and other axes is bound to
-    axis x.
+    """Schedules `te.ops.tiled_permute` with a block for each tile; the longest of the loops over tiles and other axes
+    is bound to axis x.
     """
     s = Schedule(program)
     assert isinstance(program.body, For)

@@ -25,7 +25,7 @@ UNROLLED = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A thread computes `columns` adjacent outputs of a row, blocks have `threads` threads.
+    """Knobs of a pool: a thread computes `columns` adjacent outputs of a row, blocks have `threads` threads.
 
     `unroll`: the window's loops are unrolled, so that elements shared by adjacent windows are read once.
     """
@@ -82,7 +82,7 @@ AXES = (
     Axis(name="unroll", values=(0, 1)),
 )
 MOST_STATEMENTS = 512
-"""Most unrolled loads of a thread, unless the default knobs have more."""
+"""Most unrolled load instructions in a thread's code, unless the default knobs have more."""
 LOADS_CYCLE = 16
 """Loads per cycle of all threads of a multiprocessor: a quarter of its lanes. An estimate."""
 
@@ -94,7 +94,7 @@ def _size(program: Program, loop: str) -> int:
 
 
 def _tiles(program: Program, columns: np.ndarray) -> np.ndarray:
-    """Number of threads that have an output to compute."""
+    """Number of threads that compute outputs, if each computes `columns` outputs of a row."""
     others = _size(program, "n") * _size(program, "y") * _size(program, "j")
     return others * -(-_size(program, "x") // columns)
 

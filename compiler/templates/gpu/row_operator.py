@@ -1,5 +1,5 @@
-"""Complete descriptions of row operators. Their programs depend on the knobs, since threads are part of the
-programs.
+"""Complete descriptions, for tuning, of operators along rows (softmax, normalizations, reductions). Their programs
+depend on the knobs, since threads are part of the programs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_AXES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOperator:
-    """An operator along `axes` of a tensor of `shape`.
+    """A softmax, normalization or reduction along `axes` of a tensor of `shape`.
 
     A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel if
     parameters belong to the elements of a row, and reduce the last axis; only they use `bias` and `epsilon`.
@@ -48,7 +48,7 @@ class RowOperator:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """(number of rows, elements of a row, number of rows whose elements are interleaved in memory)."""
+        """(number of rows, elements of a row, number of adjacent rows whose elements are interleaved in memory)."""
         if not self.is_reduction:
             outer, size, inner = around_axis(self.shape, self.axes[0])
             return outer * inner, size, inner
@@ -58,10 +58,10 @@ class RowOperator:
         return kept, prod(self.shape) // max(1, kept), 1 if reduced else last
 
     def choose_knobs(self, target: GpuTarget, beside: Sequence[Shape] = ()) -> Knobs:
-        """Default knobs.
+        """Default knobs of the row operator.
 
-        `beside`: shapes of tensors that fused operators read together with a reduction's input; axes along which they
-        differ are not merged.
+        `beside`: shapes of tensors that fused operators read together with a reduction's input; axes along which these
+        shapes differ are not merged.
         """
         rows, size, inner = self.sizes
         if not self.is_reduction:

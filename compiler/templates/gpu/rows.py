@@ -9,11 +9,13 @@ from ...te.threads import Sharing
 from .flat import THREADS
 
 RESIDENT = 1024
-"""Threads on a multiprocessor that hide most of the memory's latency, if there is work for so many: half of the most
-that it holds.
+"""Threads on a multiprocessor that hide most of the memory's latency, if there is enough work: half of the largest
+number that a multiprocessor holds.
 """
 STEPS = 4
-"""More threads share a row while each has more elements than this: below, the barriers of their reduction cost more."""
+"""The number of threads for a row is doubled while each thread has more elements than this; with fewer elements, the
+barriers of the threads' reduction cost more.
+"""
 KEPT_STEPS = 16
 """Most elements that a thread keeps in registers; if it has more, it reads them again for every stage."""
 LONG = 1 << 15
@@ -47,7 +49,9 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
 
 
 def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """The knobs of `choose_knobs`, but with each row cut into chunks if there are few long rows."""
+    """Default knobs of a reduction: those of `choose_knobs`, except that rows are cut into chunks if there are few long
+    rows.
+    """
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:
         chunks = min(ceil_div(blocks, rows), size // (LONG // 8))

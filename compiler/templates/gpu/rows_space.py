@@ -40,7 +40,7 @@ def _knobs_at(operator: RowOperator, values: Values) -> Knobs:
 
 
 def _values(operator: RowOperator, knobs: Knobs) -> dict[str, int]:
-    """The point of the space with the settings `knobs` or, if there is none, the nearest point."""
+    """The point of the space for the settings `knobs` or, if the space lacks it, the nearest point."""
     return {
         axis.name: min(axis.values, key=lambda value: abs(value - int(getattr(knobs, axis.name))))
         for axis in _axes(operator)

@@ -14,8 +14,8 @@ from ..cpu.loops import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """Splits a loop into one loop for each of `counts`, whose product is its extent; returns their names, outermost
-    first.
+    """Splits a loop into nested loops with the extents `counts`, whose product is its extent; returns their names,
+    outermost first.
     """
     names: list[str] = []
     for d in range(1, len(counts)):

@@ -1,4 +1,4 @@
-"""The templates of GPUs: an explicit table."""
+"""The table of templates for GPUs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ...ir.visit import walk_expr
 from ...te.ops.product import round_factors
 
 LEAST = 8
-"""Least number of rows and columns of such a product: they fill at least half of a fragment."""
+"""Least number of rows and of columns of a product on tensor cores: this many fill at least half of a fragment."""
 
 
 def for_target(target: GpuTarget, program: Program) -> Program:

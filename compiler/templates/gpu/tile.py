@@ -29,7 +29,7 @@ REDUCING_THREADS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """The tiling of a sum of products; all sizes are elements.
+    """The tiling of a sum of products; all sizes are in elements.
 
     A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
     A thread's sums are in `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved, so that
@@ -119,7 +119,9 @@ def whole_tiles(
 
 
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
-    """Schedules one of a program's sums as `schedule_tile` does; the names of its stages end with `tag`."""
+    """Schedules one of a program's sums with `tile`, in the way of `schedule_tile`; the names of the sum's stages end
+    with `tag`.
+    """
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
     partial = tile.splits > 1
@@ -158,11 +160,11 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
-"""A nest of loops: the two loops over threads, and the loops inside."""
+"""(loops over threads, loops inside): names of the two thread loops of a nest, and of the loops inside them."""
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves statement "post" into the loops over threads, after the tile of sums, in registers, that it reads."""
+    """Moves statement "post" into the loops over threads, after the tile of sums in registers that "post" reads."""
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
@@ -192,7 +194,9 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
-    """Computes the partial sums of one split's tile in registers, and stores them to global memory."""
+    """Schedules, for one split of the depth, the computation of a tile's partial sums in registers and their stores to
+    global memory.
+    """
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
     *outside, i, j = [f"{copy}.{d}" for d in range(len(shape_of(s, copy)))]
@@ -212,7 +216,7 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
 
 
 def _add_partial_sums(s: Schedule, tag: str) -> None:
-    """Makes a second kernel, in which each thread adds up the parts of one element and computes "post"."""
+    """Schedules a second kernel, in which each thread adds up the partial sums of one element and computes "post"."""
     gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
     s.rfactor(gemm, f"gemm.k{tag}.0")
     *data, parts = loops_around(s, gemm)
@@ -270,7 +274,9 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The largest number of elements, up to `width`, that each access of a copy can move aligned to its own size."""
+    """The largest number of elements, up to `width`, such that every access of a copy is a multiple of this number from
+    the start of its array.
+    """
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
     whole = [size for size in sizes if size != 1]

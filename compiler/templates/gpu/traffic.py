@@ -1,5 +1,5 @@
-"""Estimated time of operators without reuse on a GPU: bytes over the memory's bandwidth or, with few bytes in flight,
-over bytes in flight per latency.
+"""Estimated time of operators without reuse on a GPU: bytes moved over bandwidth. With few bytes in flight, bandwidth
+is the bytes in flight per latency.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ LARGEST_BLOCK = 1024
 
 
 def moved_bytes(program: Program) -> int:
-    """Bytes of all parameters: each is read or written at least once."""
+    """Bytes of all parameters of a program, a lower bound on traffic: each parameter is read or written at
+    least once.
+    """
     return sum(prod(p.shape) * p.dtype.bits // 8 for p in program.parameters)
 
 

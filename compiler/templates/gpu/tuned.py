@@ -1,4 +1,4 @@
-"""Templates of GPUs by their parts: default knobs, a cost model of all knobs, and a schedule make a `Template`."""
+"""Builds templates for GPUs from their parts: default knobs, a cost model of all knobs, and a schedule."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from .workload import CudaTemplate, CudaWorkload
 SizesT = TypeVar("SizesT")
 KnobsT = TypeVar("KnobsT")
 GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
-"""The template type: its expression is always the workload's program, with all fused operators."""
+"""The type of templates for GPUs: the expression that they schedule is always the workload's program, with all fused
+operators.
+"""
 SLACK = 4.0
-"""Largest ratio of the bound of a tile of products to the least bound. Bounds differ only by work outside of the
-result.
+"""Largest ratio of a point's bound to the least bound, for products in tiles: points with a larger bound are not
+searched. Bounds differ only by work outside of the result.
 """
 
 
@@ -30,12 +32,12 @@ result.
 class Tuned(Generic[SizesT, KnobsT]):
     """A template with knobs.
 
-    `sizes`: the part of a workload on which knobs and costs depend. `axes`, `account`: the knobs' axes, and the cost
-    model of points, in seconds. `choose`: the default knobs. `knobs` makes the knobs of a point's values, `values` the
-    values of the point of knobs. `schedule`: the workload's expression with knobs.
+    `sizes`: returns the part of a workload on which knobs and costs depend. `axes`, `account`: the knobs' axes, and the
+    cost model of points, in seconds. `choose`: returns the default knobs. `knobs`: converts a point's values to knobs;
+    `values`: converts knobs to a point's values. `schedule`: schedules the workload's expression with knobs.
 
-    `held`: the values of some axes at which a point costs least, for `space_of_axes`. Without `held` kernels have no
-    reuse, and the floor of all costs is the time to move every parameter once.
+    `held`: values of some axes at which points have the smallest lower bound on their cost, for `space_of_axes`.
+    Without `held` kernels have no reuse, and the floor of all costs is the time to move every parameter once.
     """
 
     name: CudaTemplate
@@ -62,12 +64,12 @@ class Tuned(Generic[SizesT, KnobsT]):
         return Space(template=self.name, axes=axes, account=account, floor=floor, slack=1.0)
 
     def default(self, target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
-        """The point of the default knobs."""
+        """The values of the point that the default knobs are."""
         sizes = self.sizes(workload)
         return self.values(sizes, self.choose(target, sizes))
 
     def knobs_at(self, workload: CudaWorkload, values: Values) -> KnobsT:
-        """The knobs that the values of a point describe."""
+        """Converts the values of a point to knobs."""
         return self.knobs(self.sizes(workload), values)
 
     def scheduled(self, target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
@@ -78,20 +80,24 @@ class Tuned(Generic[SizesT, KnobsT]):
 
     @property
     def template(self) -> GpuTemplate:
-        """The template, for the table of templates."""
+        """The template as an entry for the table of templates."""
         return Template(name=self.name, space=self.space, choice=self.default, schedule=self.scheduled)
 
 
 def own_program(workload: CudaWorkload) -> Program:
-    """The workload's program: the function `sizes` of a template whose costs depend on the whole program."""
+    """Returns the workload's program: the function `Tuned.sizes` of a template whose costs depend on the whole
+    program.
+    """
     return workload.expression
 
 
 def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
-    """The function `knobs` of a template whose axes are the fields of its knobs, of class `kind`."""
+    """The function `Tuned.knobs` of a template whose axes have the names of the fields of its knobs, a dataclass
+    `kind`.
+    """
     return lambda _, values: kind(**values)
 
 
 def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
-    """The function `values` of a template whose axes are fields of its knobs."""
+    """The function `Tuned.values` of a template whose axes have the names of the fields of its knobs."""
     return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}

@@ -1,5 +1,5 @@
-"""Winograd's method on a GPU: one kernel transforms tiles of the input, one multiplies, one transforms products to
-outputs.
+"""Winograd's method on a GPU, in three kernels: one transforms tiles of the input, one multiplies matrices, one
+transforms products to outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from .winograd_cost import THREADS, choose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Output tiles of `m` x `m`, and the tiling of the matrix products (None: `choose_tile`)."""
+    """Knobs of Winograd's method: output tiles of `m` x `m`, and the tiling of the matrix products (None:
+    `choose_tile`).
+    """
 
     m: int
     tile: Tile | None = None
@@ -31,7 +33,7 @@ class Knobs:
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
     """Knobs if Winograd's method is expected to be faster than the gathered product and than other methods, which take
-    `others` seconds (`winograd_cost.choose`); else None.
+    `others` seconds (`winograd_cost.choose`); otherwise None.
     """
     chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
@@ -61,6 +63,6 @@ TUNED = replace(
     name="winograd_cuda",
     schedule=lambda _, workload, tile: _in_tiles(workload.expression, tile),
 )
-"""The tile of the matrix products, for given output tiles. Only products are estimated, since the transforms take
-equally long at every point.
+"""The template for the tile of Winograd's matrix products, for given output tiles. Only products are estimated, since
+the transforms take equally long at every point.
 """

@@ -25,16 +25,19 @@ THREADS = 128
 LOAD_INSTRUCTIONS = 5
 """Instructions for an element of the input: conditions, address, load. An estimate."""
 OTHER_INSTRUCTIONS = 60
-"""Further instructions of a thread: the number and address of its tile. An estimate."""
+"""Instructions of a thread besides arithmetic and loads of the input: the number and address of its tile. An estimate.
+"""
 ALONE = 3
-"""Cycles between two instructions of a warp, which mostly depend on each other. An estimate."""
+"""Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
+estimate.
+"""
 UNHIDDEN = 2.4
-"""Ratio of a transform's seconds to the greater of its moving and issuing times, both without a block's fixed cost.
+"""Ratio of a transform's time to the larger of its memory time and its issue time, all without a block's fixed cost.
 Fitted.
 """
 GAIN = 0.95
-"""Largest ratio of this method's time to another method's at which it is chosen: a margin for the model's error, and
-for the transforms' memory.
+"""Largest ratio of the time of Winograd's method to another method's time at which Winograd's method is chosen: a
+margin for the model's error, and for the transforms' memory.
 """
 MOST_BYTES = 1 << 29
 """Most bytes of the tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's tensors."""
@@ -74,7 +77,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
-    """Estimated seconds of both transforms, each a kernel of its own; one of them is an additional launch."""
+    """Estimated seconds of both transforms, each a kernel of its own; the time of one additional launch is included."""
     n, problem = m + WINOGRAD_TAPS - 1, products_of(convolution, m)
     oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
@@ -111,8 +114,8 @@ def choose(
     """The size m of output tiles with the least estimated seconds, and the tiling of the matrix products; None if
     another method is faster.
 
-    Other methods: the gathered product (`conv2d`), and methods with the estimated seconds `others`. Only sizes of
-    `exact_outputs` are considered. None if the target allows tensor cores, which are faster.
+    The other methods are the gathered product (`conv2d`), and methods whose estimated seconds are in `others`. Only
+    sizes of `exact_outputs` are considered. None if the target allows tensor cores, which are faster.
     """
     if target.tensor_float:
         return None
@@ -128,8 +131,8 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """The sizes m of output tiles that keep within `MOST_BYTES` and are as accurate as a model's tolerance requires, or
-    as the gathered sums.
+    """The sizes m of output tiles whose tensors fit `MOST_BYTES` and whose rounding errors are within a model's
+    tolerance, or within the tolerance of the gathered sums.
     """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [

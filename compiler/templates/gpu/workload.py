@@ -1,4 +1,5 @@
-"""Workloads on GPUs: kernels' programs described completely, as data, so that another process can build them again.
+"""Workloads on GPUs: complete descriptions of kernels' programs, as data, from which another process can build the same
+programs.
 
 Schedules are tuned and recorded for a workload. A workload is the whole program of a node, with all fused operators:
 the program that the template schedules.
@@ -41,8 +42,8 @@ CudaTemplate: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWorkload:
-    """Any tensor expression that a template with knobs schedules. Its parameters are float32, and it writes only the
-    last one.
+    """The workload of any tensor expression that a template with knobs schedules. Its parameters are float32, and it
+    writes only the last one.
 
     `constants`: names of parameters that are packed ahead, in the order of the parameters. `window`: the window of a
     depthwise convolution. `rows`: a row operator, whose program depends on the knobs; `expression` is then the plain

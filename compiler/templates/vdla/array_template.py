@@ -1,6 +1,7 @@
-"""Parts that the templates of the MAC array share: space, tiles of windows, fills of buffers, loops of a schedule.
+"""Common parts of the templates that use the MAC array: search space, tiles of windows, fills of buffers, loops of a
+schedule.
 
-A template adds its mode of the array: the operations of a layer, the order of its weights, the loops around the
+Each template adds how it uses the array: the operations of a layer, the order of its weights, the loops around the
 intrinsic.
 """
 
@@ -30,7 +31,7 @@ from .workload import LayerShape, Workload
 COPIES: Mapping[str, str] = MappingProxyType(
     {"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"}
 )
-"""For each axis that is a number of copies: the scratchpad of the buffer that is copied."""
+"""For each axis that is a number of buffer copies (double buffering): the scratchpad that holds the buffer."""
 
 
 def array_space(
@@ -80,10 +81,10 @@ def window_fill(
     blocks: np.ndarray,
     alike: bool,
 ) -> BufferFill:
-    """The fill of the input scratchpad with padded images; if it is filled for each chunk of the reduction, with the
-    inputs of the chunk's part of the window.
+    """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
+    only the inputs of the chunk's part of the window.
 
-    `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the chain memory holds the images.
+    `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the inputs are in the chain memory.
     """
     if workload.resident:
         return resident(tiles)
@@ -109,8 +110,8 @@ def weight_beats(config: Config, tiles: int) -> float:
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """The fill of the weight scratchpad if no chunk cuts the weights; `block`: weight tiles for each block of
-    outputs.
+    """The fills of the weight scratchpad if chunks of the reduction do not cut the weights; `block`: weight tiles for
+    each block of outputs.
     """
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
@@ -139,7 +140,7 @@ class Frame:
 
     @staticmethod
     def of(expression: Expression, knobs: Knobs, lanes: tuple[str, ...]) -> Frame:
-        """The expression cut into tiles of outputs, whose sums are in the accumulators; `lanes`: the loops inside a
+        """The expression cut into tiles of outputs, whose sums are in the accumulators. `lanes`: the loops inside a
         tile.
         """
         s = Schedule(expression.program)
@@ -149,22 +150,24 @@ class Frame:
         return Frame(schedule=s, knobs=knobs, tiles=tiles)
 
     def pad(self, workload: Workload) -> None:
-        """Computes the padded images in the input scratchpad, unless the chain memory holds them already."""
+        """Schedules the copy of the padded images into the input scratchpad, unless they are already in the chain
+        memory.
+        """
         if not workload.resident:
             chunk = self.chunk[-1] if self.chunk else None
             self.schedule.compute_at("pad", self.tiles.at(self.knobs.data_level, chunk))
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Loads the weights at `knobs.weights_level` (`chunk`: the loop of level CHUNK), and the parameters in loop
-        `parameters`.
+        """Schedules the loads of the weights at loop level `knobs.weights_level` (`chunk`: the loop of level CHUNK),
+        and of the parameters in loop `parameters`.
         """
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")
 
     def finish(self, config: Config, expression: Expression, *, chained: bool = False) -> Schedule:
-        """Stores the sums by STORE.POST (to the chain memory if `chained`), and interleaves iterations of tiles and
-        chunks whose buffers have several copies.
+        """Schedules the stores of the sums by STORE.POST (to the chain memory if `chained`), and interleaves iterations
+        of tiles and chunks whose buffers have several copies.
         """
         store = intrinsics.post(config, expression.post, chained=chained)
         self.schedule.tensorize("b", store, intrinsics.post_attributes(expression.post))
@@ -174,5 +177,5 @@ class Frame:
 
 
 def inputs_scope(workload: Workload) -> str:
-    """The memory in which the array reads its input vectors: the chain memory or the input scratchpad."""
+    """The memory from which the array reads its input vectors: the chain memory or the input scratchpad."""
     return CHAIN if workload.resident else "inp"

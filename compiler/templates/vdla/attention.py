@@ -82,7 +82,8 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Cycles of array and store unit in one turn (iteration of the pipelined loop) of `attention_program`, by activity.
+    """Cycles of array and store unit in one iteration ("turn") of the pipelined loop of `attention_program`, by
+    activity.
 
     The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
     to accumulators (`widened`). The store unit computes the softmax of t - 1 (`shared`), writes the scores of t to the
@@ -98,7 +99,7 @@ class Turn:
 
     @staticmethod
     def of(config: Config, workload: Workload, tile: np.ndarray) -> Turn:
-        """The turn for tiles of `tile` queries."""
+        """The cycles of a turn for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
         # Empty parts of weight tiles are not left out here. The estimate for three separate kernels is too
@@ -127,7 +128,9 @@ class Turn:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of all turns, of the first loads, and of the last tile in the store unit."""
+    """The cost model of attention: cycles of all turns (iterations of the pipelined loop), of the first loads, and of
+    the last tile in the store unit.
+    """
     depth, keys, width = _blocks(config, workload)
     tile = values["rows"]
     count, turn = workload.batch * -(-workload.height // tile), Turn.of(config, workload, tile)
@@ -155,7 +158,9 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
-    """Shape and arithmetic of a workload without a graph: the matrices follow one another as blocks of channels."""
+    """Shape and arithmetic of attention for a workload without a graph: the matrices follow one another in memory as
+    blocks of channels.
+    """
     depth, keys, width = _blocks(config, workload)
     lanes, count = config.block_out, workload.batch
 

@@ -1,5 +1,5 @@
-"""Attention fusion: the products of queries and keys, their softmax, and its products with values become one kernel,
-whose scores and shares (the softmax's results) stay on the chip.
+"""Attention fusion: the products of queries and keys, their softmax, and the products of its results with values become
+one kernel, whose scores and shares (the softmax's results) stay on the chip.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
-    """The graph with each chain (products, softmax, products) as one Attention node if that kernel fits the machine and
-    the cost model expects fewer cycles of it.
+    """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
+    fits the machine and the cost model expects it to take fewer cycles.
 
     Unchanged unless the machine has the extension `rows`, a chain memory and square tiles of one image.
     """
@@ -78,8 +78,8 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
-    """The operator Attention in place of three nodes (scores, softmax, product with the values); None if the last node
-    does not multiply by the softmax's matrices one for one, or if the fused operator is not faster.
+    """The operator Attention that replaces three nodes: scores, softmax, and product with the values. None if the last
+    node does not multiply each matrix of the softmax by one matrix of values, or if the fused operator is not faster.
     """
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)
@@ -107,7 +107,8 @@ def _attention(config: Config, graph: Graph, first: Node, between: Node, last: N
 
 
 def _pays(config: Config, workload: Workload) -> bool:
-    """Whether the cost model expects fewer cycles of one kernel than of separate products, softmax and products.
+    """Whether the cost model expects one fused kernel to take fewer cycles than separate products, softmax and
+    products.
 
     One kernel may be slower, because the store unit's instructions for a tile wait for each other.
     """
@@ -180,7 +181,8 @@ def attention_kernels(config: Config, legalized: Legalized, node: Node, operator
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:
     """Places in the chain memory of an attention node's scores and softmax outputs, by tensor name; each has one half
-    of that memory."""
+    of the chain memory.
+    """
     half = config.chain_buffer_bytes // 2 // config.chain_word_bytes * config.chain_word_bytes
     return {name: ChainBuffer(half * number) for number, name in enumerate(_kept(node))}
 

@@ -1,5 +1,5 @@
-"""Attention as one program: scores, softmax and context of one tile of queries after the other, no partial results in
-DRAM.
+"""Attention as one program: for one tile of queries after the other it computes scores, softmax and context, without
+partial results in DRAM.
 
 A tile's scores are summed in the accumulators, requantized into the chain memory, and multiplied from there by the unit
 matrix into accumulators: row statistics must read the stored int8 values, not the sums. The softmax's results (shares)
@@ -28,7 +28,7 @@ from ...te.post import Post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Starts of the matrices of a stack, in a tensor of `size` (blocks of channels of all images, positions).
+    """Addresses of the matrices of a stack, in a tensor of `size` (blocks of channels of all images, positions).
 
     `first`: (block, position) at which the first matrix begins. `steps`: for each loop over matrices, the distance
     (blocks, positions) between two successive ones.
@@ -55,8 +55,8 @@ class AttentionShape:
     """Sizes of a stack of attentions. `loops`: extents of the loops over its matrices, outermost first.
 
     A matrix of queries has `rows` queries of `depth` channels; there are `keys` keys and values; a value and the
-    context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. `..._in`: places of
-    the matrices.
+    context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. Fields ending in
+    `_in`: places of the matrices.
     """
 
     loops: tuple[int, ...]
@@ -144,10 +144,10 @@ class _Attention:
         self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """The loop over all tiles, in a pipeline of three turns: scores in turn t, context in t + 1, store of the
-        context in t + 2.
+        """The loop over all tiles, as a software pipeline: iteration t computes the scores of tile t, the context of
+        tile t - 1, and stores the context of tile t - 2.
 
-        The loop therefore takes two turns more than there are tiles.
+        The loop therefore has two more iterations than there are tiles.
         """
         count = prod(self._shape.loops) * self._tiles
         t = Var("t")
@@ -182,7 +182,7 @@ class _Attention:
 
     @property
     def _tiles(self) -> int:
-        """Tiles of queries in one matrix."""
+        """Number of tiles of queries in one matrix."""
         return ceil_div(self._shape.rows, self._tile)
 
     def _digits(self, t: Expr) -> tuple[Expr, ...]:
@@ -197,7 +197,7 @@ class _Attention:
         return minimum(t % self._tiles * self._tile, self._shape.rows - self._tile)
 
     def _scores(self, t: Expr) -> Expr:
-        """The first block of accumulators of the scores of tile `t`."""
+        """Where the scores of tile `t` begin in the accumulators, in blocks."""
         return t % 2 * self._steps[0]
 
     def _context(self, t: Expr) -> Expr:
@@ -338,8 +338,8 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
 
 
 def apart_by(config: Config, blocks: int, tile: Any) -> Any:
-    """Number of blocks of `tile` accumulators from the beginning of a run of `blocks` such blocks to the first block
-    that begins in a bank without any block of the run.
+    """Length of a run of `blocks` blocks, each of `tile` accumulators, rounded up so that the next block begins in a
+    bank that has no block of the run; in blocks.
     """
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)

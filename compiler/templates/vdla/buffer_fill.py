@@ -1,4 +1,4 @@
-"""Fills of on-chip buffers at many points of a knob space: elements, bus beats, instructions and exposed cycles."""
+"""Fills of on-chip buffers at many points of a search space: elements, bus beats, instructions and exposed cycles."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
 
 def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
     """Lower bound on the number of input rows (`axis` 0) or columns (1) that tiles of `size` outputs read, summed over
-    the tiles and over `cuts` parts of the kernel. Pads, which are at both ends of the axis, do not count.
+    all tiles and over `cuts` parts of the kernel window. Pads, at both ends of the axis, do not count.
     """
     out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
     kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]
@@ -98,15 +98,16 @@ def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray 
 def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
     """Lower bound on input traffic in bus beats: each element that some window reads, loaded once.
 
-    `element`: bytes of a vector. Elements that strides or dilations larger than the kernel skip are not counted.
+    `element`: bytes of a vector. Elements that no window reads, because strides or dilations skip them, are not
+    counted.
     """
     positions = _least_seen(shape, 0) * _least_seen(shape, 1)
     return shape.images * shape.input_blocks * positions * element / config.memory.bus_bytes
 
 
 def _least_seen(shape: LayerShape, axis: int) -> int:
-    """The minimum of `seen` over four cases: a tile has all outputs or one; the kernel is whole or cut into single rows
-    (columns).
+    """Lower bound on input rows (columns) read by any tiling: the minimum of `seen` over four cases, in which a tile
+    has all outputs or one, and the kernel is whole or cut into single rows (columns).
     """
     whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
     return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
@@ -114,8 +115,8 @@ def _least_seen(shape: LayerShape, axis: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageBuffer:
-    """The input buffer at many points of a knob space: filled at loop `level`, in `copies`, with boxes of `blocks`
-    input blocks for the part `window` (rows, columns) of the kernel.
+    """The input buffer at many points of a search space: filled at loop `level`, in `copies` copies, with boxes of
+    `blocks` input blocks for the part `window` (rows, columns) of the kernel.
 
     `alike`: every tile of output blocks reads all input blocks (else only its own, as in depthwise convolution).
     `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
@@ -171,7 +172,9 @@ def innermost(workload: Workload) -> int:
 
 
 def resident(tiles: Tiles) -> BufferFill:
-    """The fill of the input buffer if the array reads its inputs in the chain memory instead: no size, no traffic."""
+    """The `BufferFill` of the input buffer when the array reads its inputs from the chain memory instead: no size, no
+    traffic.
+    """
     nothing = np.zeros_like(tiles.count, dtype=np.float64)
     once = np.ones_like(tiles.count)
     return BufferFill(size=nothing, fills=once, beats=nothing, copies=once, exposed=nothing, loads=once)
@@ -184,8 +187,8 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """Rows or columns of the input as a side of the input buffer's boxes: the last tile along `loop` and the last part
-    of the kernel may need fewer than the others.
+    """Rows or columns of the input as a side of the boxes that fill the input buffer: the last tile along `loop` and
+    the last part of the kernel may need fewer than the others.
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

@@ -32,7 +32,7 @@ UNPADDED: Pads = (0, 0, 0, 0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A tensor that may be placed in the chain memory: its pads (`margins`) and their value, its bytes there (`size`),
-    and the bytes of bus traffic that this saves.
+    and the bytes of bus traffic that this placement saves.
     """
 
     margins: Pads
@@ -42,8 +42,8 @@ class _Candidate:
 
 
 def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernels, Mapping[str, ChainBuffer]]:
-    """Chooses the tensors in the chain memory. Returns the kernels, reading and writing them there, and the tensors'
-    places.
+    """Chooses the tensors that are placed in the chain memory. Returns the kernels, changed to read and write these
+    tensors there, and the tensors' places.
     """
     places = _places(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
@@ -53,7 +53,7 @@ def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernel
 
 
 def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
-    """The kernel, reading its input and writing its output in the chain memory if `places` has them."""
+    """The kernel, changed to read its input and write its output in the chain memory if `places` has them."""
     read, written = (places.get(kernel.tensors.get(name, "")) for name in ("X", "Y"))
     if (read is None and written is None) or not isinstance(kernel.source, Source):
         return kernel
@@ -78,7 +78,7 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
 
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
-    """A node's only kernel if it can write to the chain memory, else None."""
+    """The only kernel of a node, if it can write to the chain memory; else None."""
     if not kernels:
         return None
     kernel, source = kernels[0], kernels[0].source
@@ -124,7 +124,9 @@ def _candidate(
 
 
 def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Places of the chosen tensors, greedily by saved traffic while all fit in the chain memory."""
+    """Places of tensors in the chain memory: candidates are taken greedily, by saved traffic, while all chosen tensors
+    fit.
+    """
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
     # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.
     chosen = [

@@ -1,8 +1,8 @@
 """Kernels that move channels of tensors: concatenations, splits, shuffles.
 
-Output blocks that are a whole block of an input are copied by the store unit. Blocks whose lanes come from several
-places are products with a selection matrix of ones and zeros, one product for each source tensor; each adds to the
-stored result of the product before it. Both are exact.
+Output blocks that are a whole block of an input are copied by the store unit. Other blocks, whose lanes come from
+several places, are computed as products with a selection matrix of ones and zeros, one product for each source tensor;
+each adds to the stored result of the product before it. Both methods are exact.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from .legalize import Legalized
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
-"""Adds a second tensor. In each lane one of the two is 0, so the sum is the other one."""
+"""Post-processing that adds a second tensor. In each lane one of the two tensors is 0, so the sum is the value of the
+other.
+"""
 ALONE = Window(kernel=(1, 1))
 
 
@@ -51,7 +53,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """Common data of the kernels of image group `index`: `batch` images that the machine computes together."""
+    """Data common to all kernels of image group `index`; a group has `batch` images that the machine computes
+    together.
+    """
 
     config: Config
     graph: Graph
@@ -101,11 +105,13 @@ def channel_kernels(config: Config, legalized: Legalized, node: Node, operator: 
 
 
 def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
-    """The output's blocks as runs; a run is one copy, or one selection for each of its parts."""
+    """Divides the output's blocks into runs; a run is computed by one copy, or by one selection for each of
+    its inputs.
+    """
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The inputs that a block's lanes come from; if the block is one whole block of an input, also (that input, the
-        distance from the block to its source block), else None.
+        """The inputs from which a block's lanes come. If the block is one whole block of an input, also (that input,
+        the distance from the block to its source block), else None.
         """
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
@@ -139,7 +145,7 @@ def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]
 
 
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
-    """The kernel that copies the run's blocks from input `part`, starting at block `block` there."""
+    """The kernel that copies the run's blocks from input `part`, whose first copied block is `block`."""
     source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
     sizes = sizes_of_vectors(image.config, image.sizes(blocks))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)

@@ -1,4 +1,4 @@
-"""Template conv2d of the accelerator: tiles of output blocks, rows and columns; chunks of the reduction."""
+"""Template of convolutions on the accelerator: tiles of output blocks, rows and columns; chunks of the reduction."""
 
 from __future__ import annotations
 
@@ -63,22 +63,24 @@ def _weight_tiles(shape: LayerShape) -> int:
 
 
 def _whole_products(workload: Workload, shape: LayerShape) -> float:
-    """Number of products of an input vector and a whole weight tile in the layer."""
+    """Number of products of an input vector and a weight tile in the layer, each counted once even if it takes several
+    operations.
+    """
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
     return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
 
 
 def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
-    """Number of array operations of the layer: products of an input vector and a whole weight tile, times the average
-    number of operations for a tile.
+    """Number of array operations of the layer: products of an input vector and a weight tile, times the average number
+    of operations for a tile.
     """
     return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of array operations that multiply a vector by a weight tile. Activations as weights
-    take an operation for every part of a tile.
+    """Average and largest number of array operations that multiply a vector by a weight tile; more than one on machines
+    that fold tiles. If the weights are activations, every part of a tile takes an operation.
     """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts
@@ -86,7 +88,7 @@ def _parts(config: Config, workload: Workload) -> tuple[float, int]:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of the template, at many points."""
+    """The cost model of convolutions: legality limits, lower bounds, features and estimated cycles at many points."""
     shape = LayerShape.of(config, workload)
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
@@ -118,8 +120,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """The fill of the weight scratchpad if each image has its own weights. Slots rotate: one is filled while another is
-    read.
+    """The fills of the weight scratchpad if each image has its own weights. Scratchpad slots rotate: one image's
+    weights are loaded while another's are read.
     """
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
@@ -171,7 +173,7 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.conv2d`, scheduled."""
+    """Schedules the tensor expression of `te.ops.conv2d` with the knob values of a point."""
     shape = LayerShape.of(config, workload)
     knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
     frame = Frame.of(expression, knobs, vector_loops(shape))
@@ -197,7 +199,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression of `te.ops.conv2d`."""
+    """Builds the tensor expression of `te.ops.conv2d` for a workload."""
     return conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def convolution_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
 ) -> Sequence[Kernel]:
-    """The kernels of a convolution, in order; several for groups, and for positions strided in memory (`phases`,
-    `spaced`, `taken`).
+    """The kernels of a convolution, in order; several if it has groups, or if its positions are strided in memory
+    (fields `phases`, `spaced`, `taken`).
     """
     graph, layout = legalized.graph, legalized.layouts[node.inputs[0]]
     if operator.phases is not None:
@@ -78,7 +78,7 @@ def convolution_kernel(
 def _form(
     config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
 ) -> tuple[Workload, Constant]:
-    """The workload and the packed weights of a convolution."""
+    """The workload of a convolution, and its weights packed for that workload's template."""
     if operator.pool is not None or layout == "interleaved":
         if operator.pool is None:
             workload = patch_workload(graph, node, operator)

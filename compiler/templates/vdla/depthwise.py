@@ -1,5 +1,5 @@
-"""Template of depthwise convolutions on the accelerator: an operation multiplies one vector of channels, or (extension
-`taps`) TAPS neighbouring vectors.
+"""Template of depthwise convolutions on the accelerator: an array operation multiplies one vector of channels, or
+(extension `taps`) as many neighbouring vectors as instruction TAPS takes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def filters_of(config: Config, window: Window) -> Filters:
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload with the window that the array reads: groups of columns are contiguous and may be wider than the
+    """The workload with the window that the array reads: groups of columns are contiguous and may extend beyond the
     kernel. The added columns count as pads on the right.
     """
     taps = taps_of(config, workload.window)
@@ -120,8 +120,8 @@ class _Array:
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Number of weight tiles for the kernels of one block of channels. A kernel position is a row of a tile; a row
-        is as long as an input or output vector, whichever is longer.
+        """Number of weight tiles for the kernels of one block of channels. Each kernel position takes a row of a tile;
+        a row is as long as an input or output vector, whichever is longer.
         """
         if self.sweep is not None:
             return self.sweep.tiles(config)
@@ -129,8 +129,8 @@ class _Array:
         return ceil_div(rows, min(config.block_in, config.block_out))
 
     def busiest(self, config: Config, heights: np.ndarray) -> np.ndarray:
-        """Lower bound in cycles for tiles of `heights` rows, float64: operations of the array (a block of channels a
-        cycle) or reads of the store unit, whichever are more.
+        """Lower bound in cycles for tiles of `heights` rows, float64: the larger of the array's operations (a block of
+        channels a cycle) and the store unit's reads.
         """
         vectors = np.array(self.shape.outputs)
         operations = vectors * self.operations
@@ -188,7 +188,9 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of the template, at many points."""
+    """The cost model of depthwise convolutions: legality limits, lower bounds, features and estimated cycles at many
+    points.
+    """
     array = _Array.of(config, workload)
     shape, weight_tiles = array.shape, array.weight_tiles(config)
     tiles = window_tiles(shape, values)
@@ -220,7 +222,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.depthwise_conv2d`, scheduled."""
+    """Schedules the tensor expression of `te.ops.depthwise_conv2d` with the knob values of a point."""
     array = _Array.of(config, workload)
     shape, together = array.shape, array.taps is not None
     knobs = tile_knobs(values, window_tiles(shape, one_point(values)), shape.kernel)
@@ -250,7 +252,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression of `te.ops.depthwise_conv2d`."""
+    """Builds the tensor expression of `te.ops.depthwise_conv2d` for a workload."""
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,

@@ -1,4 +1,4 @@
-"""The common estimate of the accelerator's cost models: cycles of a tiled layer, from the work of its units and
+"""The estimate common to the accelerator's cost models: cycles of a tiled layer, from the work of its units and
 buffers.
 
 Constants of the timing contract (hw/README.md) come from `vdla.isa.timing` and the configuration; effects without a
@@ -39,7 +39,7 @@ from .workload import LayerShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """Constants of the estimate that follow from no rule, fitted to simulated cycles.
+    """Constants of the estimate that no rule determines, fitted to simulated cycles.
 
     `benchmarks/cost_model_vdla.py` fits them to random legal points of the layers of published networks on several
     machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. `traffic` decides between tiles
@@ -55,13 +55,12 @@ class Fitted:
     last_store: float = 0.5
     """Share of a tile's stores that stays exposed at the end of a layer."""
     head_start: float = 0.5
-    """Share of a step by which a fill is late if another buffer, filled more often, occupies the load unit."""
-    first_inputs: float = 0.3
-    """Share of the first input fill that is exposed in addition: in a network the preceding layer has yet to store the
-    input.
+    """Share of a reduction step by which a fill is late if another buffer, filled more often, occupies the load unit.
     """
+    first_inputs: float = 0.3
+    """Additional exposed share of the first input fill: in a network the preceding layer has yet to store the input."""
     traffic: float = 0.01
-    """Cycles added for each bus beat, hidden or not."""
+    """Cycles added for each bus beat, whether or not other work hides it."""
 
 
 LOAD_LATENCY = REQUEST_DELAY + FIFO_LATENCY + STEP_LATENCY
@@ -73,10 +72,10 @@ NO_COLUMNS: Columns = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BufferFill:
-    """Fills of one buffer at many points of a knob space.
+    """Fills of one on-chip buffer at many points of a search space, as arrays.
 
-    `size`: elements. `fills`: their number. `beats`: bus beats of all fills. `copies`: copies of the buffer in use.
-    `exposed`: cycles of one fill; nothing hides the first fill. `loads`: instructions of all fills.
+    `size`: elements of the buffer. `fills`: number of fills. `beats`: bus beats of all fills. `copies`: copies of the
+    buffer in use. `exposed`: cycles of one fill; nothing hides the first fill. `loads`: instructions of all fills.
     """
 
     size: np.ndarray
@@ -131,8 +130,8 @@ class TiledWork:
 
         A fill begins once one of the buffer's copies is free. Loads keep the program's order, so the lead of a fill
         (the time between its earliest begin and the first use of its data) is also limited by the copies of every
-        buffer that is filled more often. Cycles of a fill beyond its lead are waits. Nothing hides the first fills
-        and a part of the last store.
+        buffer that is filled more often. If a fill takes longer than its lead, the difference is a wait. Nothing hides
+        the first fills and a part of the last store.
         """
         buffers, compute = self.buffers, self.compute
         others = sum(buffer.loading for name, buffer in buffers.items() if name != "data")
@@ -151,7 +150,7 @@ class TiledWork:
 def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
     """Cycles of concurrent units: the norm with exponent `sharpness` of the cycles of each unit alone.
 
-    It exceeds the maximum if several units are almost equally busy, because they sometimes wait for one another.
+    The norm exceeds the maximum if several units are almost equally busy, because they sometimes wait for one another.
     """
     busiest = reduce(np.maximum, units, np.asarray(1.0))
     total = reduce(np.add, [(unit / busiest) ** sharpness for unit in units])
@@ -192,10 +191,10 @@ def store_cycles(
 ) -> np.ndarray:
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
-    The largest of three: these reads, the bus, and the latency of bursts. Each row of a tile narrower than the output
-    is a burst, and so is each position of a block whose vectors are not all stored. Each instruction also takes
-    `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands wait
-    for each other, and each for its first operand.
+    The result is the largest of three: `reads`, the bus, and the latency of bursts. Each row of a tile narrower than
+    the output is a burst, and so is each position of a block whose vectors are not all stored. Each instruction also
+    takes `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands
+    wait for each other, and each for its first operand.
     """
     memory, beyond = config.memory, way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
@@ -233,9 +232,9 @@ def way_of_a_vector(config: Config, shape: LayerShape) -> int:
 def array_instructions(
     tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
 ) -> np.ndarray:
-    """Number of the array's instructions: one for the products of each step, one for each change of base addresses.
+    """Number of instructions of the array: one for the products of each step, one for each change of base addresses.
 
-    `overwriting`: the first step of a tile takes a further instruction, which overwrites the accumulators; the
+    `overwriting`: the first step of a tile takes an additional instruction, which overwrites the accumulators; the
     instructions after it add to them.
     """
     moving = reduce(

@@ -15,8 +15,8 @@ from ...te.blocks import Blocks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Place of a tensor inside another one, named `tensor`: its first block of channels there (`block`) and its byte
-    `offset`.
+    """Place of a tensor inside the concatenated tensor named `tensor`: the first block of channels (`block`) and the
+    byte `offset` at which it begins.
     """
 
     tensor: str

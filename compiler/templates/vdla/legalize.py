@@ -1,4 +1,4 @@
-"""A fused graph made legal for the accelerator: memory layouts of tensors, pools fused into convolutions or split.
+"""Legalization of a fused graph for the accelerator: memory layouts of tensors, pools fused into convolutions or split.
 
 Rewrites ask a template whether its smallest tile fits the machine; no tile is chosen here.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Legalized:
-    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors whose memory is
-    inside another tensor's.
+    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors that are stored
+    inside other tensors.
     """
 
     graph: Graph
@@ -53,7 +53,7 @@ class Legalized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The target of a rewrite: a configuration, and the names of the graph's inputs in the host's layout
+    """The argument of rewrites: a configuration, and the names of the graph's inputs in the host's layout
     (`interleaved`; empty until the first rewrites are done).
     """
 
@@ -62,7 +62,7 @@ class Machine:
 
     @property
     def abilities(self) -> Abilities:
-        """The optional nodes that the machine computes."""
+        """The optional kinds of nodes that the machine can compute."""
         return Abilities.of(self.config)
 
     @property
@@ -140,7 +140,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
         name="whole blocks of positions and channels", roots=(Swap, Products), function=_rare("whole_blocks")
     ),
 )
-"""Rewrites of every network, in their order."""
+"""Rewrites that are applied to every network, in this order."""
 
 REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
     Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_rare("max_pools")),

@@ -70,7 +70,7 @@ class UnfitNodeError(Exception):
         self.node = node
 
     def explained(self, config: Config, graph: Graph) -> DoesNotFitError:
-        """The error for the user, which suggests a way out."""
+        """The error to show to the user, which suggests a way out."""
         node = next(node for node in graph.nodes if node.name == self.node)
         return DoesNotFitError(
             f"node {node.name} ({node.kind}): {self} of configuration {config.name}; "
@@ -130,8 +130,9 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         Channels: "channel_kernels:channel_kernels",
     }
 )
-"""For each operator of the accelerator, the function of its kernels as FILE:NAME, imported when the operator occurs.
-Arguments: the configuration, the legalized graph, the node, the node's operator. It returns the kernels in order.
+"""For each operator of the accelerator, the function that makes its kernels, as FILE:NAME; the file is imported when
+the operator occurs. Arguments of the function: the configuration, the legalized graph, the node, the node's operator.
+It returns the kernels in order.
 """
 
 
@@ -161,7 +162,9 @@ def network_kernels(
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
-    """The workload of each node with a `recorded` kernel, whose knobs tuning records may have, by node name."""
+    """By node name, the workload of each node that has a `recorded` kernel: a kernel whose knobs may come from tuning
+    records.
+    """
     return {
         name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
     }
@@ -176,7 +179,7 @@ def choose_points(
 ) -> dict[str, tuple[Values, ...]]:
     """The knob values of every kernel, by node.
 
-    Recorded kernels use the node's `settings` (from tuning records). Others use the values of the same node in
+    Recorded kernels use the node's `settings` (from tuning records). Other kernels use the values of the same node in
     `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
     `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
@@ -187,8 +190,8 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """The default knobs of the series' workload if they are legal for one of its kernels alone, else that kernel's
-        own default.
+        """Knob values for one kernel of a `series` of kernels: the default knobs of the series' workload if they are
+        legal for the kernel's own `workload`, else that workload's default.
         """
         values = default(series)
         account = template_of(workload).space(config, workload).account(one_point(values))

@@ -1,5 +1,5 @@
-"""Max-pools: fused into the convolution before them, computed in one pass, or split into two pools if one pass does not
-fit.
+"""Legalization of max-pools: fused into the preceding convolution, computed in one pass, or split into two pools if one
+pass does not fit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
 def _takes_pool(
     config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: Collection[str]
 ) -> bool:
-    """Whether the convolution before a max-pool, `maker`, can compute the pool from a ring of rows of its sums."""
+    """Whether the convolution before a max-pool, `maker`, can also compute the pool, from a ring buffer with rows of
+    its sums.
+    """
     if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
         return False
     if maker.inputs[0] not in interleaved or operator.post.combination is not None:

@@ -35,17 +35,17 @@ from .tile_space import balanced_sizes, up_to
 from .workload import Workload
 
 EXPOSED = 0.75
-"""Share of the first weights' loading cycles that is exposed."""
+"""Share of the cycles to load the first weights that is exposed."""
 NORMALIZATION = "normalization of a tile"
 """Name of a cost quantity: cycles of the store unit for one tile's normalization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedExpression(Expression):
-    """A normed product (product and its normalization) at one tile size, with the arguments from which `schedule`
-    builds other tile sizes.
+    """A product fused with its normalization, at one tile size, with the arguments from which `schedule` builds other
+    tile sizes.
 
-    `post`: the product's post-processing; `shared`: the normalization's.
+    `post`: post-processing of the product; `shared`: post-processing of the normalization.
     """
 
     shape: NormedShape
@@ -54,7 +54,9 @@ class NormedExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: positions of a tile, channel blocks of a chunk of the reduction, copies of the chunk's buffer."""
+    """The search space: positions of a tile, channel blocks of a chunk of the reduction, copies of the
+    chunk's buffer.
+    """
     inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
     axes = (
         Axis(name="rows", values=up_to(positions)),
@@ -139,7 +141,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The normed program with the tiles of `values`; there are no other schedule decisions."""
+    """Schedules the normed program with the tiles of `values`; there are no other schedule decisions."""
     shape, shares, shared = _plain(workload)
     if isinstance(expression, NormedExpression):
         shape, shares, shared = expression.shape, expression.shares, expression.shared
@@ -166,5 +168,5 @@ def _express(config: Config, workload: Workload, details: Details, common: dict[
 
 
 LEAST = NormedTiles(rows=1, chunk=1, copies=2)
-"""The smallest tiles."""
+"""The smallest legal tiles."""
 NORMED = VdlaTemplate(name="normed", space=space, schedule=schedule, cost=cost, express=_express, copies={})

@@ -39,9 +39,9 @@ SINGLE = Window(kernel=(1, 1))
 
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
-    """The graph with normalizations fused into the convolution before them, if both fit the machine and the cost model
-    expects a gain. Convolutions that read interleaved `inputs` stay separate. Unchanged unless the machine has the
-    extension `rows` and square tiles of one image.
+    """The graph with each normalization fused into the preceding convolution, if both fit the machine and the cost
+    model expects a gain. Convolutions that read interleaved `inputs` stay separate. Unchanged unless the machine has
+    the extension `rows` and square tiles of one image.
     """
     makers = graph.producers()
     joined: dict[str, Node] = {}
@@ -78,8 +78,8 @@ def _joins(
     rows: Rows,
     inputs: Collection[str],
 ) -> bool:
-    """Whether a convolution and the normalization of its result can be one kernel that the cost model expects to be
-    faster.
+    """Whether a convolution and the normalization of its result can become one kernel, and the cost model expects that
+    kernel to be faster.
     """
     moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
     if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:

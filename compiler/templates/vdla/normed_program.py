@@ -1,10 +1,10 @@
-"""A product and the normalization of its result as one program: while the array sums a tile of positions, the store
-unit normalizes an earlier tile.
+"""A product (1x1 convolution) and the normalization of its result as one program: while the array sums a tile of
+positions, the store unit normalizes an earlier tile.
 
-A tile's sums are stored as int8 in DRAM, where other nodes also read them. One turn later they are loaded into the
-input scratchpad and multiplied by the unit matrix into accumulators: row statistics must read the stored int8 values.
-In the third turn they are normalized, so that no unit waits for another one within a turn. Weights are loaded once:
-before all tiles, or chunk by chunk with the first tile.
+A tile's sums are stored as int8 in DRAM, where other nodes also read them. One turn (iteration of the pipelined loop)
+later they are loaded into the input scratchpad and multiplied by the unit matrix into accumulators: row statistics must
+read the stored int8 values. In the third turn they are normalized, so that no unit waits for another one within a turn.
+Weights are loaded once: before all tiles, or chunk by chunk with the first tile.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .attention_program import apart_by, element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """Sizes: numbers of `images`, of `positions` of an image, of `channels` of the input and of `filters` of the
-    product, and of positions in a `plane` of the normalized output.
+    """Sizes of a product with normalization: numbers of `images`, of `positions` of an image, of `channels` of the
+    input, of `filters` of the product, and of positions in a `plane` of the normalized output.
     """
 
     images: int
@@ -88,8 +88,8 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """Number of a tile's `chunks` that are loaded before the stored sums of the previous turn, which take time to
-    arrive in DRAM.
+    """Number of a tile's `chunks` whose inputs are loaded before the previous turn's stored sums are loaded back,
+    because these take time to arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 
@@ -155,10 +155,10 @@ class _Normed:
         self.entries = held("entries", "par", self._group, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """The loop over all tiles, in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in
-        t + 2.
+        """The loop over all tiles, as a software pipeline: iteration t sums tile t, loads tile t - 1 back, and
+        normalizes tile t - 2.
 
-        The loop therefore takes two turns more than there are tiles.
+        The loop therefore has two more iterations than there are tiles.
         """
         count = self._shape.images * self._count
         t = Var("t")
@@ -199,7 +199,7 @@ class _Normed:
 
     @property
     def _count(self) -> int:
-        """Tiles of positions in one image."""
+        """Number of tiles of positions in one image."""
         return ceil_div(self._shape.positions, self._tiles.rows)
 
     def _image(self, t: Expr) -> Expr:
@@ -279,7 +279,7 @@ class _Normed:
         return (self._image(t) * self._outputs, self._outputs), (self._row(t), self._tiles.rows)
 
     def _slot(self, t: Expr) -> Expr:
-        """The first block of accumulators of tile `t`."""
+        """Where the sums of tile `t` begin in the accumulators, in blocks."""
         return t % 2 * self._apart
 
     def _returned(self, t: Expr) -> Stmt:
@@ -312,5 +312,5 @@ class _Normed:
 
 
 def _of(buffer: Buffer, *boxes: tuple[Expr | int, int]) -> Region:
-    """A box of a buffer's vectors, tiles or entries."""
+    """The region of a buffer given by `boxes`, (first, count) of each outer dimension; inner dimensions are whole."""
     return region(buffer, *boxes, *((0, size) for size in buffer.shape[len(boxes) :]))

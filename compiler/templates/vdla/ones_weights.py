@@ -1,4 +1,6 @@
-"""Used parts of weight tiles, on machines with the extension `fold`, for kernels measured without their weights."""
+"""Which parts of weight tiles are used, on machines with the extension `fold`, for kernels that are measured without
+their weights.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
-    """The used parts of weight tiles if a workload's weights are a dense matrix (filters x channels) without zeros.
+    """Which parts of weight tiles are used, assuming that a workload's weights are a dense matrix (filters x channels)
+    without zeros.
 
     None for templates without GEMM weights, for activations as weights, and on machines that do not fold.
     """

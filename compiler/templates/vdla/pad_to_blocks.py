@@ -1,5 +1,5 @@
-"""Padding to blocks: tensors whose positions become weights or channels get whole blocks of positions; sums over a
-partly used block of channels get lanes that add 0.
+"""Padding to whole blocks. Tensors whose positions become weights or channels get whole blocks of positions; sums over
+a partly used block of channels get lanes that add 0.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Rewrite:
     def copy(
         self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
     ) -> str:
-        """Applies `operator` to `source` in a new node and returns the name of the result, of shape `shape`. Readers
-        with equal `taken` share one result.
+        """Applies `operator` to `source` in a new node, made for the node `reader`; returns the name of the result, of
+        shape `shape`. Calls with equal `source`, `what` and `taken` (channels) share one result.
         """
         key = (source, what, taken)
         if key not in self._made:
@@ -76,7 +76,8 @@ def pad_to_blocks(graph: Graph, config: Config) -> Graph:
 
 
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """The name of a copy of a tensor's channels `taken`, each plane padded with positions to a whole block.
+    """Copies the channels `taken` of tensor `source`, with each plane padded with positions to a whole block; returns
+    the copy's name.
 
     The added values have no effect: they become unused columns of products, or channels of a sum for which the other
     factor equals its zero point.
@@ -112,8 +113,8 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
-    """The product with spare lanes that add nothing to its sum: unchanged if one factor holds its zero point there,
-    else with a padded copy of its first factor.
+    """The product `node`, changed so that spare lanes add nothing to its sum: unchanged if the spare lanes of one
+    factor already hold its zero point, else with a padded copy of its first factor.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]

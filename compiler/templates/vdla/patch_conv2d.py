@@ -1,5 +1,5 @@
-"""Template of a first convolution on the accelerator: the load unit gathers patches, and one chunk has the whole
-reduction.
+"""Template of a network's first convolution on the accelerator: the load unit gathers patches of the image, and the
+whole reduction is one chunk.
 
 The cut of windows into patches is no knob (`patch_layouts` chooses it): weights are packed before knobs are known.
 """
@@ -63,7 +63,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
-    """Lower bound in cycles: the array's products or the store unit's reads, whichever take longer."""
+    """Lower bound in cycles: the larger of the array's products and the store unit's reads."""
     products = products_of(config, workload, shape, layout)
     return float(max(products, store_reads(config, np.array(shape.outputs))))
 
@@ -83,7 +83,9 @@ def _block(shape: LayerShape, layout: PatchLayout) -> int:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of the template, at many points."""
+    """The cost model of convolutions on patches: legality limits, lower bounds, features and estimated cycles at many
+    points.
+    """
     layout = tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
     tiles = Tiles.of(shape, values)
@@ -128,7 +130,7 @@ def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) 
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d`, scheduled."""
+    """Schedules the tensor expression of `te.ops.patch_conv2d` with the knob values of a point."""
     own, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
     knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
@@ -144,7 +146,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression of `te.ops.patch_conv2d`."""
+    """Builds the tensor expression of `te.ops.patch_conv2d` for a workload."""
     return patch_conv2d(
         convolution=workload.convolution,
         pad_value=details.pad_value,

@@ -1,7 +1,7 @@
 """Choice of patches for a first convolution: the layout with the fewest cycles of load unit and array running
 concurrently.
 
-The load unit writes a row of a patch in a cycle, or part of it if the row spans several vectors; the array multiplies
+The load unit writes a row of a patch in a cycle, or part of the row if it spans several vectors; the array multiplies
 one vector a cycle. A patch shared by several outputs is loaded once for all of them, but leaves lanes unused.
 """
 
@@ -30,12 +30,12 @@ depend on it.
 PAD_LIMIT = 15
 """Most rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
-"""Largest ratio of cycles (shared patches over a patch for each window) at which shared patches are chosen: their
-estimate is less certain.
+"""Shared patches are chosen if their estimated cycles are at most this share of the cycles with a patch for each
+window: the estimate of shared patches is less certain.
 """
 ROWS_AHEAD = 4
-"""Most rows of patches in a ring beyond the ones that a row of outputs reads; they are loaded while that row is
-computed.
+"""Most rows of patches in a ring buffer in addition to the rows that one row of outputs reads; they are loaded while
+that row is computed.
 """
 
 
@@ -57,7 +57,7 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 
 
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
-    """Average number of times that a patch is gathered, if tiles are square and the input scratchpad holds two.
+    """Average number of times that a patch is gathered, if tiles are square and the input scratchpad holds two tiles.
 
     None if a tile would have no more rows of its own than rows shared with its neighbours.
     """
@@ -71,8 +71,8 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters, and the
-    number of rows of the ring of patches (None: no ring; each window is a patch, loaded for a piece of a row).
+    """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters; and the
+    number of rows in the ring buffer of patches (None: no ring; each window is a patch, loaded for a piece of a row).
 
     Patches that several outputs share need a ring of whole rows.
     """

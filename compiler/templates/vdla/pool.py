@@ -46,12 +46,14 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, shape: LayerShape) -> float:
-    """Cycles that the store unit takes to read all windows."""
+    """Lower bound in cycles: the store unit's reads of all windows."""
     return float(store_reads(config, np.array(shape.outputs), shape.taps))
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of the template, at many points."""
+    """The cost model of pools and element-wise operators: legality limits, lower bounds, features and estimated cycles
+    at many points.
+    """
     shape = LayerShape.of(config, workload)
     tiles = Tiles.of(shape, values)
     ones = np.ones_like(tiles.order)
@@ -107,7 +109,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expressions of `te.ops.pointwise`, scheduled."""
+    """Schedules the tensor expressions of `te.ops.pointwise`."""
     shape, post = LayerShape.of(config, workload), expression.post
     knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
     pool = "add" if workload.template == AVERAGE_POOL.name else "max"

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of a max-pool on one output vector of each block of channels (on some machines a block has
-    several).
+    """The workload of a max-pool that computes only one output vector of each block of channels. On some machines a
+    block has several output vectors, and the pool takes as many kernels.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)
@@ -40,8 +40,8 @@ def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) 
 
 
 def channels_of_vectors(config: Config, channels: int) -> int:
-    """Number of channels of a tensor with the first output vector of each block only: all `channels` if a block is one
-    vector.
+    """Number of channels in one output vector of each block of a tensor with `channels` channels: all channels if a
+    block is one vector.
     """
     blocks = Blocks.of(config)
     return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
@@ -70,7 +70,7 @@ def max_pool_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Batch, channels, height and width of a tensor in which each output vector of a block counts as a column of its
+    """(batch, channels, height, width) of a tensor when each output vector of a block is counted as a column of its
     own.
     """
     batch, channels, height, width = sizes
@@ -100,7 +100,7 @@ def elementwise_kernels(
 
 
 def table_kernels(config: Config, legalized: Legalized, node: Node, operator: Table) -> list[Kernel]:
-    """The kernel of a function of one tensor: a copy whose store looks each value up in the table."""
+    """The kernel of a table look-up: a copy of the tensor, whose store replaces each value by the table's entry."""
     sizes = sizes_of_vectors(config, legalized.graph.tensors[node.inputs[0]].nchw)
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
     return [
@@ -149,7 +149,8 @@ def average_pool_kernels(
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether loading one vector of each block takes longer than products with the unit matrix.
+    """Whether loading only one vector of each block for an average pool takes longer than computing the pool as
+    products with the unit matrix.
 
     These vectors are not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole
     blocks, and a unit matrix for each position of the window.
@@ -191,8 +192,8 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """The kernel of an average pool by products: depthwise with ones, shared by all channels, or with the unit
-    matrix.
+    """The kernel of an average pool by products: a depthwise product with ones, shared by all channels, or a product
+    with the unit matrix.
     """
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)

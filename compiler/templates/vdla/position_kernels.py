@@ -93,8 +93,8 @@ def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The source or the output of a copy: its first position in the plane, and the strides of the copy's rows and
-    columns there (`spread`).
+    """One side (source or output) of a copy: its first position in the plane, and the strides of the copy's rows and
+    columns in the plane (`spread`).
     """
 
     start: int
@@ -112,7 +112,9 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """A box as one copy, or as one copy for each of its rows if its steps are not rows and columns of one plane."""
+    """Converts a box of positions into one copy, or into one copy for each row if its steps are no strides of rows and
+    columns in a plane.
+    """
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
@@ -136,8 +138,8 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
-    """The steps of `count` rows and columns as strides in a plane of `plane` positions; None if no length of rows gives
-    them.
+    """The steps of `count` rows and columns as strides in a plane of `plane` positions; None if no choice of the
+    plane's row length gives these steps.
     """
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1
@@ -227,7 +229,7 @@ def resample_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Runs of outputs with equal steps, as (first place, count, step of places, first source, step of sources).
+    """Groups outputs into runs with equal steps: (first place, count, step of places, first source, step of sources).
 
     Steps of sources are above 0.
     """

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def combine_planes(graph: Graph, machine: Machine) -> Graph:
-    """Fuses element-wise nodes whose other operand has one value for each plane into the stores of 1x1 convolutions."""
+    """Fuses element-wise nodes into the stores of 1x1 convolutions, where their second operand has one value for each
+    plane.
+    """
     return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
 
 
@@ -76,15 +78,18 @@ def look_up(graph: Graph, machine: Machine) -> Graph:
 
 
 def room_behind_positions(graph: Graph, machine: Machine) -> Graph:
-    """Fuses nodes that pad a tensor's positions into the 1x1 convolutions before them (`fuse_spare_positions`)."""
+    """Fuses nodes that append pad positions to a tensor into the preceding 1x1 convolutions
+    (`fuse_spare_positions`).
+    """
     return fuse_spare_positions(graph, machine.interleaved)
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether the store of a convolution may combine with an operand of one value for each plane: if the kernel is 1x1
-    with whole blocks of channels.
+    """Whether the store of a convolution may combine with an operand that has one value for each plane: true for 1x1
+    kernels with whole blocks of channels.
 
-    Not if its output fits in the chain memory: it may get pads there, which an operand does not have.
+    False if the convolution's output fits in the chain memory: there it may get pads, which such an operand does not
+    have.
     """
     operator = node.operator
     return (

@@ -1,5 +1,5 @@
-"""Template of a first convolution with its max-pool on the accelerator: rows of the pool one after the other, from a
-ring of rows of sums.
+"""Template of a first convolution with its max-pool on the accelerator: rows of the pool are computed one after the
+other, from a ring buffer with rows of sums.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .workload import LayerShape, Workload
 class RollingShape:
     """Sizes of a convolution with its max-pool: `rows` x `columns` sums, pooled to `pooled` rows.
 
-    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a ring of `ring` rows of
-    `width` sums, patches of the `layout` in a ring of `patch_rows` rows (None: no ring).
+    A sum takes `vectors` products of `parts` array operations each (average). Sums are in a ring buffer of `ring` rows
+    of `width` sums, patches of the `layout` in a ring buffer of `patch_rows` rows (None: no ring).
     """
 
     images: int
@@ -169,7 +169,9 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of the template, at many points."""
+    """The cost model of a convolution with its max-pool: legality limits, lower bounds, features and estimated cycles
+    at many points.
+    """
     shape, columns = RollingShape.of(config, workload), values["columns"]
     pieces = divide(shape.columns, columns)
     fills = shape.groups * shape.images * shape.pooled * pieces
@@ -213,7 +215,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: patches of `values["columns"]` columns are
+    """Schedules the tensor expression of `te.ops.patch_conv2d_pool`: patches of `values["columns"]` columns are
     gathered at a time.
     """
     s = Schedule(expression.program)
@@ -243,7 +245,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    """The tensor expression of `te.ops.patch_conv2d_pool`."""
+    """Builds the tensor expression of `te.ops.patch_conv2d_pool` for a workload."""
     shape = RollingShape.of(config, workload)
     patches = Patches.of(
         common["blocks"], workload.convolution, details.pad_value, shape.layout, shape.patch_rows

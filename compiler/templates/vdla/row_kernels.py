@@ -67,8 +67,8 @@ def shares_of(operator: Rows, channels: int) -> Shares:
 
 
 def row_parameters(config: Config, operator: Rows, channels: int) -> Constant:
-    """Post-processing parameters of a softmax or normalization: for each channel its own, or a single block of them if
-    all channels have the same.
+    """Post-processing parameters of a softmax or normalization: for each channel its own, or a single block of
+    parameters if all channels have the same.
     """
     lanes = channels if len(operator.bias) > 1 else config.block_out
     bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))

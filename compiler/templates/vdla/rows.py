@@ -58,7 +58,9 @@ def _count(config: Config, workload: Workload) -> int:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of loads, passes and outputs; with two copies, loads and passes overlap."""
+    """The cost model of softmax and normalization: cycles of loads, passes over the rows, and outputs; with two copies
+    of the buffer, loads and passes overlap.
+    """
     count, positions = _count(config, workload), workload.height * workload.width
     tile, copies = values["positions"], values["data_copies"]
     tiles = workload.batch * -(-positions // tile)
@@ -87,7 +89,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The rows program with tiles of `values["positions"]`; there are no other schedule decisions."""
+    """Schedules a softmax or normalization with tiles of `values["positions"]`; there are no other schedule
+    decisions.
+    """
     shares, plane = _plain(workload), None
     if isinstance(expression, RowsExpression):
         shares, plane = expression.shares, expression.plane

@@ -23,8 +23,8 @@ from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:
-    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`. `drafts`: cache of the instructions
-    emitted for these programs.
+    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`. `drafts`: a second cache, of the
+    instructions emitted for these programs.
     """
 
     def __init__(self, most: int = 4096) -> None:

@@ -1,4 +1,4 @@
-"""The knobs of a point in readable form."""
+"""Shows the knobs of a point in readable form."""
 
 from __future__ import annotations
 

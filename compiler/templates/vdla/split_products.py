@@ -1,5 +1,5 @@
-"""Splits a convolution whose readers use different channels, if a reader looks them up in a table: the store of that
-reader's part can then apply the table.
+"""Splits a convolution whose readers use different channels, if a reader looks its channels up in a table: the store of
+that reader's part can then apply the table.
 
 Queries, keys and values of attention often are one product, with one or two of them scaled. Without the split, look-up
 nodes would read and write all of them again.
@@ -23,8 +23,8 @@ from ...te.blocks import Pair, ceil_div
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
     """The graph with convolutions split at multiples of `block` channels; channels without readers are dropped.
 
-    If `turns` (the machine can transpose products), a part that a Swap reads is split off as well, if its positions are
-    whole blocks or can be padded to whole blocks.
+    If `turns` (the machine can transpose products), a part that a Swap (exchange of channels and positions) reads is
+    split off as well, if its positions are whole blocks or can be padded to whole blocks.
     """
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
@@ -91,8 +91,8 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, also through a table. None if it uses
-    all channels, or cannot read a part of them.
+    """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, directly or after a table look-up.
+    None if the reader uses all channels, or cannot read a part of them.
     """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []
@@ -126,8 +126,8 @@ def _range(
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The channel ranges to split into. A reader's range is a part of its own if the reader's entry in `alone` is true;
-    other overlapping ranges are united. None if no entry is true or parts overlap.
+    """The channel ranges into which a convolution is split. A reader's range becomes a part of its own if the reader's
+    entry in `alone` is true; other overlapping ranges are united. None if no entry is true or parts overlap.
     """
     if len(alone) != len(ranges):
         return None
@@ -158,8 +158,8 @@ def _part(node: Node, low: int, high: int) -> Node:
 
 
 def _rebased(node: Node, old: str, new: str, low: int, channels: int) -> Node:
-    """The reader of tensor `old`, reading `new` instead, which holds `channels` channels of `old` from channel `low`
-    on.
+    """A reader of tensor `old`, changed to read `new` instead, which holds `channels` channels of `old` from channel
+    `low` on.
     """
     operator = node.operator
     match operator:

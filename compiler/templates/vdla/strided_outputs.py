@@ -100,7 +100,8 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """(first row of a phase that is inside the output, one past the last, output row of the first); columns for axis 1.
+    """(first row of a phase that is inside the output, the row after the last one, output row of the first); columns
+    for axis 1.
 
     None if the phase has no output along `axis`.
     """

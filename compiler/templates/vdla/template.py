@@ -1,4 +1,5 @@
-"""Templates of the accelerator: the template protocol, plus a tensor expression and buffers in several copies.
+"""Templates of the accelerator: the template protocol, extended by a tensor expression and the number of copies of
+buffers.
 
 A kernel is a workload of a template with the tensors and constants of its parameters, before its knobs are chosen.
 `TEMPLATES` lists all templates.
@@ -32,13 +33,13 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """Properties of a node that are not in its workload, because they change no cycle.
+    """Properties of a node that are not in its workload, because they do not change the cycles.
 
     `post`: post-processing (None: a plain one of the workload's kind). `pad_value`: int8 value of pads. `area`: the
-    part of the output that is computed (None: all). `apart`: vectors from one position to the next (pools). `planes`:
-    the operand has one vector for each plane. `spread`: strides of an area in the output (None: contiguous). `taken`:
-    steps between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: for
-    products of two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
+    part of the output that is computed (None: all). `apart`: distance in vectors from one position to the next (pools).
+    `planes`: the operand has one vector for each plane. `spread`: strides of an area in the output (None: contiguous).
+    `taken`: steps between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`:
+    for products of two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
     """
 
     post: Post | None = None
@@ -74,11 +75,11 @@ class Expression:
 class VdlaTemplate(Template[Config, Workload, Expression]):
     """A template of the accelerator; costs are cycles.
 
-    `cost(config, workload, values, fitted)`: the cost model, of many points. `express(config, workload, details,
-    common)`: the tensor expression; `common`: the arguments that all operators of `te.ops` take. `copies`: for each
-    axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every filter has weights for
-    every channel. `plain_constants`: in a lowered program the details' `post` occurs only in `intrinsics.post` and its
-    attributes, and their `pad_value` is the value of all pads.
+    `cost(config, workload, values, fitted)`: the cost model, for many points at once. `express(config, workload,
+    details, common)`: the tensor expression; `common`: the arguments that all operators of `te.ops` take. `copies`: for
+    each axis that is a buffer's number of copies, the buffer's scratchpad. `dense_weights`: every filter has weights
+    for every channel. `plain_constants`: in a lowered program the details' `post` occurs only in `intrinsics.post` and
+    its attributes, and their `pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], Account]
@@ -105,7 +106,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         return found | {scope: values[axis] for axis, scope in self.copies.items()}
 
     def default_for(self, config: Config, workload: Workload, virtual_threads: int) -> dict[str, int]:
-        """The knobs of least cost with at most `virtual_threads` copies of each buffer.
+        """The knob values of the candidate of least cost that has at most `virtual_threads` copies of each buffer.
 
         Raises EmptySpaceError if no candidate is legal.
         """
@@ -126,8 +127,8 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "normed": "normed:NORMED",
     }
 )
-"""All templates of the accelerator, as FILE:NAME, by the name in a workload's `template`. A file is imported when a
-network has a workload of its templates.
+"""All templates of the accelerator, as FILE:NAME, by the name in a workload's `template` field. A file is imported when
+a network first has a workload for it.
 """
 
 
@@ -150,13 +151,13 @@ def space_of(config: Config, workload: Workload) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A computation, with the graph's tensors and the constants bound to its program's parameters. Its knobs depend on
-    `workload` alone.
+    """A kernel of a network before its knobs are chosen: a workload, with the graph's tensors and the constants bound
+    to its program's parameters. Its knobs depend on `workload` alone.
 
     `source`: the tensor expression, or the arguments to build it when needed. `recorded`: tuning records of the
     workload apply. `offsets`: bytes from the start of a tensor to its part that is bound to a parameter. `series`: if
     equal kernels run one after another, the workload of one kernel with all of their images; as the equal kernels
-    overlap in time, their knobs are those of this workload.
+    overlap in time, they use the knobs of this workload.
     """
 
     workload: Workload

@@ -1,4 +1,6 @@
-"""Axes shared by the accelerator's tiled templates, candidates for their defaults, and the knobs of a point."""
+"""Axes shared by the accelerator's tiled templates, candidates for their default points, and conversion of a point to
+knobs.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def tile_space(
     cost: Callable[[Columns], Account],
     floor: float,
 ) -> Space:
-    """The space of tiles of a layer, with all orders of the loops over tiles.
+    """The search space of a layer's tiles, with all orders of the loops over tiles.
 
     `chunks`: axes that cut the reduction. `levels`: innermost loop level at which each buffer may be filled. `copies`:
     names of buffers that may have several copies. `cost`: the cost model. `floor`: lower bound on the cycles of any
@@ -80,7 +82,7 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Groups of points among which the default is the cheapest: balanced tile sizes, one order of loops.
+    """Groups of points, among which the cheapest is the default: balanced tile sizes, one order of loops.
 
     Inputs and weights are filled at the innermost or outermost level; all buffers have the same number of copies. The
     first group has whole windows. The second is used if no such tile fits: windows are cut, tiles have the fewest
@@ -139,7 +141,8 @@ def copies_axis(buffer: str) -> Axis:
 
 
 def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
-    """The knobs of one point, whose loops are `tiles`; levels that the template lacks default to the innermost.
+    """The knobs of one point, whose loops over tiles are `tiles`; levels that the template lacks default to the
+    innermost.
 
     A window equal to the `kernel` becomes None. Levels with the same effect become one, so that points of equal
     `effective` values yield the same program.
@@ -161,12 +164,12 @@ def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """The knobs of a tiled layer: output blocks, rows and columns of a tile, reduction blocks of a chunk.
+    """The knobs of a tiled layer: output blocks, rows and columns of a tile, and reduction blocks of a chunk.
 
-    `order` (one of TILE_ORDERS): order of the loops over tiles. `data_level`, `weights_level`: level at which inputs
-    and weights are loaded, from CHUNK (for each chunk) to OUTERMOST (in the outermost loop over tiles). `window`: rows
-    and columns of the kernel in a chunk (None: all), for windows too large for one block's inputs or weights to fit. A
-    template ignores knobs that its operator does not use.
+    `order` (one of TILE_ORDERS): order of the loops over tiles. `data_level`, `weights_level`: loop level at which
+    inputs and weights are loaded, from CHUNK (for each chunk) to OUTERMOST (in the outermost loop over tiles).
+    `window`: rows and columns of the kernel in a chunk (None: all), for windows too large for one block's inputs or
+    weights to fit. A template ignores knobs that its operator does not use.
     """
 
     output_blocks: int
@@ -191,7 +194,7 @@ class TileLoops:
 
     @property
     def innermost(self) -> str:
-        """The loop whose iterations are tiles."""
+        """The innermost loop over tiles: one iteration computes one tile."""
         return self.names[-1]
 
     def at(self, level: int, chunk: str | None = None) -> str:
@@ -212,8 +215,8 @@ class TileLoops:
 
 
 def cut_tiles(s: Schedule, knobs: Knobs, lanes: tuple[str, ...]) -> TileLoops:
-    """Splits the loops o, y, x of a schedule into tiles; `lanes`: the loops inside a tile. The loop over images is
-    outside of y and x.
+    """Splits the loops o (output blocks), y (rows) and x (columns) of a schedule into tiles; `lanes`: the loops inside
+    a tile. The loop over images is outside of y and x.
     """
     loops = {
         "o": s.split("o", knobs.output_blocks),

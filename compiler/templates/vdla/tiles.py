@@ -1,4 +1,5 @@
-"""Loops over tiles at many points of a knob space: their trips, the contents of a buffer at each level, instructions.
+"""The loops over tiles at many points of a search space: their trip counts, the contents of a buffer at each level, and
+numbers of instructions.
 
 Every array has one entry for each point, or a single entry for all points; `tile_space.cut_tiles` makes these loops.
 """
@@ -20,8 +21,8 @@ CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 loops over tiles.
 """
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""Limits on the instructions of a candidate program: absolute, for each least fill of a scratchpad, and for each least
-store. The largest of the three applies (`most_instructions`).
+"""Limits on the number of instructions of a candidate program: absolute, for each scratchpad fill that every program
+needs, and for each store that every program needs. The largest of the three applies (`most_instructions`).
 """
 ALWAYS = 6
 """Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
@@ -34,13 +35,13 @@ _PLACES = np.argsort(_ORDERS, axis=1)
 
 
 def divide(extent: int, size: np.ndarray) -> np.ndarray:
-    """The number of tiles of each size that cover `extent`."""
+    """The number of tiles that cover `extent`, for each tile size."""
     return -(-extent // size)
 
 
 def _once_outermost_table(images: bool) -> np.ndarray:
-    """Table, int [order, set of loops that run once (as bits)], of the orders with these loops moved outermost. Orders
-    are indices of TILE_ORDERS.
+    """For each order of loops and each set of loops that run once (as bits): the order with these loops moved
+    outermost. An int table [order, set]; orders are indices of TILE_ORDERS.
 
     With several `images`, the loop over images is inside of a first loop over output blocks, and the loops over
     positions stay inside both.
@@ -67,8 +68,8 @@ class Tiles:
     """The loops over tiles at many points: `extents` of the output (blocks, rows, columns), and `sizes` of tiles.
 
     `trips`: iterations of the loops. `order`: indices of TILE_ORDERS; loops that run once are moved outermost, which
-    changes nothing. `count`: number of tiles. `chunks`: steps of a tile's reduction. `steps`: steps of all tiles.
-    `images`: blocks of the batch. `vectors`: output vectors of a position of a block.
+    does not change the program. `count`: number of tiles. `chunks`: steps of a tile's reduction. `steps`: steps of all
+    tiles. `images`: blocks of the batch. `vectors`: output vectors of a position of a block.
     """
 
     images: int
@@ -154,7 +155,7 @@ class Tiles:
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """Canonical order and levels: of levels with equal effect, the innermost for data and the outermost for
+        """Canonical loop order and levels: of levels with equal effect, the innermost for data and the outermost for
         weights.
         """
         letters = _ORDERS[self.order]
@@ -185,7 +186,8 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
     """Number of micro-ops in all sequences: iterations of the one loop of a tile (rows, columns or blocks) that is
     unrolled, times `extra` micro-ops of the reduction.
 
-    Instructions count the other two loops: preferably loops whose length differs between tiles, then the longest.
+    The other two loops are counted by the instructions: preferably loops whose length differs between tiles, then the
+    longest.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def transposed_products(
     config: Config, legalized: Legalized, node: Node, operator: TransposedProduct
 ) -> list[Kernel]:
-    """One kernel for each image.
+    """One kernel for each image of the input.
 
-    The input has whole blocks of positions, some of the last block perhaps unused; an operand is a constant with one
-    value for each filter.
+    The input has whole blocks of positions, where the last block may be partly unused; a second operand is a constant
+    with one value for each filter.
     """
     graph = legalized.graph
     lanes, convolution = config.block_out, operator.convolution

@@ -1,7 +1,7 @@
 """Workloads of the accelerator: the fields of an operator that can change its cycles, and nothing else.
 
-Values (weights, zero points, limits) change no cycle, so layers of equal workload share one tuning record. `LayerShape`
-is a workload in the blocks of one machine, for cost models.
+Values (weights, zero points, limits) do not change the cycles, so layers of equal workload share one tuning record.
+`LayerShape` is a workload in the blocks of one machine, for cost models.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ...te.post import Post
 class Workload:
     """An operator of one shape, and the template that schedules it.
 
-    Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters`: channels of the output. `operand`:
-    the store combines the output with a second tensor. `pool_*`: the max-pool after a convolution, in
+    Sizes are in elements, not blocks; `pads` are (top, left, bottom, right). `filters`: channels of the output.
+    `operand`: the store combines the output with a second tensor. `pool_*`: the max-pool after a convolution, in
     "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory, with its
     pads. `margins`: the output is in the chain memory, with pads (top, left, bottom, right) around it; None: in DRAM.
     `own_weights`: each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have
-    post-processing parameters. `last_vectors`: number of input vectors read of a position in the last block of channels
-    (None: all).
+    post-processing parameters. `last_vectors`: number of input vectors that are read of each position in the last block
+    of channels (None: all).
     """
 
     template: str
@@ -83,7 +83,9 @@ class Workload:
 
     @property
     def post(self) -> Post:
-        """Post-processing with or without `operand`; its constants are arbitrary, since they change no cycle."""
+        """Post-processing with or without `operand`; its constants are arbitrary, since they do not change
+        the cycles.
+        """
         addition = Combination(kind="add", ratio_self=1.0, ratio_operand=1.0)
         return Post(combination=addition if self.operand else None)
 
@@ -200,12 +202,13 @@ UNRECORDED = ("own_weights", "turned")
 CHAINED = ("resident", "margins", "last_vectors")
 """Fields that most workloads leave at their default: use of the chain memory, and partial reads of blocks."""
 WIDENED = ("max_pool", "average_pool", "elementwise")
-"""Templates without weights: their inputs are in the accumulators, in vectors of the output's size."""
+"""Templates without weights; they widen their inputs into the accumulators, in vectors of the output's size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
-    """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
+    """Sizes of a layer with a window, in blocks: `images` blocks of the batch, blocks of input and output channels,
+    positions.
 
     A position of an output block has `vectors` output vectors, some of which have no filters in the last block:
     `filters` vectors of a position, over all blocks, are computed. `leading`: pads at the top and left. `operand`: the

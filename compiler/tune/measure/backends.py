@@ -31,9 +31,7 @@ class BackendError(UserError):
 
 
 class Backend(Closing, ABC):
-    """Measures candidates. At the end of a `with` block, also after an error, the backend is closed and all
-    trials end.
-    """
+    """Measures candidates. The end of a `with` block, also after an error, closes the backend and ends all trials."""
 
     @abstractmethod
     def finished(
@@ -42,8 +40,8 @@ class Backend(Closing, ABC):
         """(index, result) of each of `points`, once each, in order of completion.
 
         A candidate that fails, even by ending its process, has a result with the reason. If the caller ends the
-        iteration early, the remaining candidates are abandoned. Raises UserError for a description that is no task,
-        BackendError if trials cannot continue.
+        iteration early, the remaining candidates are abandoned. Raises UserError if the description is not a valid
+        task, BackendError if trials cannot continue.
         """
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
@@ -66,7 +64,7 @@ class InProcess(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in the order of `points`."""
+        """(index, result) of each point, in the order of `points`."""
         key = canonical(description)
         if key not in self._tasks:
             self._tasks[key] = self._load(description)

@@ -1,4 +1,4 @@
-"""Check of a candidate's results against the results of the template's default, bit by bit, on random data."""
+"""Checks a candidate's results, bit by bit and on random data, against the results of the template's default knobs."""
 
 from __future__ import annotations
 

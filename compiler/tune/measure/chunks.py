@@ -1,10 +1,10 @@
-"""Chunks of trials: how many trials are sent to a worker at a time."""
+"""Sizes of chunks of trials: how many trials are sent to a worker at a time."""
 
 from __future__ import annotations
 
 CHUNK_SECONDS = (0.05, 1.0)
-"""Least and largest number of seconds that a chunk of trials takes. The least number holds if there are enough trials:
-client, scheduler and worker spend 5 to 10 CPU milliseconds on each chunk. The largest number limits the loss: the
+"""Least and largest number of seconds that a chunk of trials should take. The lower limit applies if there are enough
+trials: client, scheduler and worker spend 5 to 10 CPU milliseconds on each chunk. The upper limit bounds the loss: the
 trials of a chunk are lost if its worker dies.
 """
 _FIRST_CHUNK = (1, 8)
@@ -22,10 +22,10 @@ def chunk_limits(seconds: float | None) -> tuple[int, int]:
 def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
     """Divides `count` trials into chunks for `workers`, with sizes within `limits` where possible.
 
-    In each round every worker gets half of its share of the remaining trials; if half of a share is smaller than a
-    chunk may be, every worker gets its whole share. The first chunks are therefore large, and the last ones small
-    enough that all workers end at about the same time (factoring: Hummel, Schonberg and Flynn, Communications of the
-    ACM 35(8), 1992).
+    In each round every worker gets a chunk of half of its share of the remaining trials; once that is below the
+    smallest allowed chunk, every worker gets its whole share. The first chunks are therefore large, and the last ones
+    small enough that all workers end at about the same time (factoring: Hummel, Schonberg and Flynn, Communications of
+    the ACM 35(8), 1992).
     """
     least, most = limits
     found, start = [], 0

@@ -26,8 +26,8 @@ KEPT = 8
 
 
 class CudaWorkers(Backend):
-    """Measures tasks of the kind "cuda": the backend `compilers` compiles candidates, `timer` times them on GPU number
-    `ordinal`.
+    """Measures candidates on GPU number `ordinal`: the backend `compilers` compiles candidates, the backend `timer`
+    times them on the device.
 
     `close` closes both backends. `timer` gets one candidate at a time.
     """
@@ -48,8 +48,8 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in order of completion; in the order of `points` if a point occurs twice (such a point is
-        compiled once).
+        """(index, result) of each point in order of completion; in the order of `points` if a point occurs twice (such
+        a point is compiled once).
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
@@ -100,13 +100,13 @@ class CudaWorkers(Backend):
 
 
 _NO_WORK = Result(cost=0.0)
-"""The compilation result of a candidate that was compiled before."""
+"""The result that stands for the compilation of a candidate that was compiled before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A task's folder, the descriptions of its two steps, and `kept`: seconds of each compiled candidate that stays in
-    the folder.
+    """A task's folder, the descriptions of its compiling and its timing step, and `kept`: seconds of each compiled
+    candidate that stays in the folder.
     """
 
     folder: Path
@@ -115,7 +115,7 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Keeps a candidate if it is one of the `KEPT` fastest, in place of the slowest of them."""
+        """Keeps a candidate in the folder if it is one of the `KEPT` fastest, in place of the slowest of them."""
         if not math.isfinite(seconds):
             self.kept.pop(name, None)
             return

@@ -5,11 +5,11 @@
     vdla tune ... --scheduler tcp://HOST:8786
 
 Each thread of a worker has a process (`local_workers.py`) that measures its chunks, so that a candidate that crashes or
-hangs costs a single trial. Each task of dask is a call of `measure_chunk`, with JSON as argument and result; chunks of
-a worker that dies are measured by others. Scheduler and workers need the same version of the package as this process;
-each chunk checks it.
+hangs costs a single trial. Each task of dask is a call of `measure_chunk`, with JSON as argument and result; the chunks
+of a worker that dies are measured by other workers. Scheduler and workers need the same version of the package as this
+process; each chunk checks it.
 
-Tasks may read files, such as networks: a worker that lacks one reports it, and gets the chunk again with all files.
+Tasks may read files, such as networks: a worker that lacks a file reports it, and gets the chunk again with all files.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ STALL_SECONDS = 900.0
 _LOOK_SECONDS = 1.0
 """Seconds between checks of the connection."""
 _LOSSES = 3
-"""Number of times that a chunk is submitted again after the scheduler gave it up because too many of its
-workers died.
+"""Number of times that a chunk is submitted again after the scheduler has abandoned it because too many of its workers
+died.
 """
 
 
@@ -91,8 +91,8 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """The process that measures for a thread of a worker: it keeps its loaded tasks from chunk to chunk, and ends with
-    the worker.
+    """The worker process that measures for a thread of a dask worker: it keeps its loaded tasks from chunk to chunk,
+    and ends with the dask worker.
     """
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
@@ -147,7 +147,7 @@ class DaskWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results, chunk by chunk."""
+        """(index, result) of each point, as chunks are completed."""
         batch = _Batch(description, points)
         try:
             threads = sum(self._ask("ncores", batch).values())
@@ -164,7 +164,9 @@ class DaskWorkers(Backend):
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """The scheduler's answer, by worker, to the question `name`. Raises BackendError if it does not answer."""
+        """Sends the question `name` to the scheduler; returns its answer, by worker. Raises BackendError if the
+        scheduler does not answer.
+        """
         if self._client.status != "running":
             raise self._lost(batch)
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .trial_cuda import Compile, DeviceTrials
 
 Description: TypeAlias = Mapping[str, Any]
-"""A task as a JSON object; "kind" determines the function that reads the other fields."""
+"""A tuning task as a JSON object; its field "kind" selects the function that reads the other fields."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """A function that measures a candidate of one task, given its knob values (None: the template's default)."""
 
@@ -44,11 +44,11 @@ _PARTS = {"kind", "target", "workload"}
 
 
 class TaskError(UserError):
-    """Raised for a description that is no task, and for a task that cannot be tuned."""
+    """Raised for a description that is not a valid task, and for a task that cannot be tuned."""
 
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:
-    """The description of the task of measuring candidates of a workload on a target."""
+    """The JSON description of a tuning task: measure candidates of a workload on a target."""
     machine = {"config": target.to_dict()} if isinstance(target, Config) else {"target": asdict(target)}
     return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
 

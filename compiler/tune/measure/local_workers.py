@@ -2,7 +2,7 @@
 
 Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the candidates' time-out for each
 candidate. A process that takes longer is killed and replaced, and its candidate counts as failed; so does a candidate
-whose process ended twice (if it ended once, there may be another cause). The candidates queued for that process go to
+whose process ended twice (if it ended once, there may be another cause). Other candidates queued for that process go to
 other processes. Tasks stay loaded between calls.
 """
 
@@ -29,9 +29,9 @@ machine."""
 PATIENCE = 10.0
 """Interval in seconds without an answer after which `notify` receives a line on the state of each process."""
 _ENDS = 2
-"""Number of processes that may end during one candidate before the candidate counts as failed."""
+"""A candidate counts as failed once this many processes have ended while running it."""
 _STARTS = 3
-"""Number of processes in succession that may end before any measurement; after that, trials cannot continue."""
+"""Once this many processes in succession have ended before any measurement, trials cannot continue."""
 
 
 class _Other(Enum):
@@ -41,8 +41,8 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process and its pending answers, in order: trials by index, starts and loads. `since`: time from which
-    the first one is awaited.
+    """A worker process and the answers it still owes, in order: trials by index, starts and loads. `since`: time since
+    which the first answer is awaited.
     """
 
     process: WorkerProcess
@@ -65,7 +65,7 @@ def _ignore(_: str) -> None:
 
 
 class LocalWorkers(Backend):
-    """`count` worker processes, started on demand.
+    """Measures candidates in `count` worker processes, which are started on demand.
 
     `timeout`: wall-clock seconds for one candidate (None: `backends.TIMEOUT`). `start_timeout`: seconds for a process
     to start and to load a task (None: `START_TIMEOUT`). `notify` receives a line on the pending work when no trial has
@@ -97,8 +97,8 @@ class LocalWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results in order of completion. While the caller handles a result, each process already has its next
-        trial.
+        """(index, result) of each point in order of completion. While the caller handles a result, each process already
+        has its next trial.
         """
         batch = _Batch(canonical(description), points)
         try:

@@ -1,4 +1,4 @@
-"""Trials on the accelerator: a candidate is lowered, linked as a single kernel and simulated, timing only."""
+"""Trials on the accelerator: a candidate is lowered, linked as a single kernel, and simulated for its timing only."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""Largest number of copies of a buffer in a template's default, and number of copies of the parameter table in every
-candidate.
+"""Largest number of copies of a buffer (double buffering) in a template's default, and number of copies of the
+parameter table in every candidate.
 """
 SCHEDULES = 256
 """Number of scheduled programs that a task caches: most candidates of a search share their schedule with one of the
@@ -42,7 +42,7 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program`: its tensor expression.
 
-    `scheduled(values)`: the program scheduled with the values of a point, with a cache of `SCHEDULES` results:
+    `scheduled(values)`: the program scheduled with the values of a point, cached for the last `SCHEDULES` results:
     candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without effect.
     """
 
@@ -104,7 +104,7 @@ def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:
-    """The loop IR of one candidate, ready for emission; None: the template's default.
+    """The loop IR of one candidate, ready for emission. `values`: its knobs (None: the template's default).
 
     Raises EmptySpaceError if there is no default.
     """

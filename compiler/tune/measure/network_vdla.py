@@ -1,5 +1,6 @@
-"""Trials in place: candidates of a layer measured within the whole network, in which neighbouring layers overlap. The
-cycles of a layer alone include the wait for its first inputs and for its last store. In a network the neighbouring
+"""Trials in place: candidates of a layer are measured within the whole network, in which neighbouring layers overlap.
+
+The cycles of a layer alone include the wait for its first inputs and for its last store. In a network the neighbouring
 layers hide both waits, but the layer may delay its neighbours. The candidate that is best alone is therefore only a
 starting point.
 """
@@ -30,7 +31,7 @@ NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, Simulat
 
 
 class NetworkTrials:
-    """Measures a network under different settings; lowered layers are cached."""
+    """Measures a network with different knob settings of its nodes; lowered layers are cached."""
 
     def __init__(self, network: AcceleratorNetwork) -> None:
         self._network = network
@@ -38,7 +39,7 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """The description of the workload of `node` within this network, for records of trials in place."""
+        """The description of the workload of `node` within this network, for tuning records of trials in place."""
         return place_of(self.workloads[node], self.key, node)
 
     @property

@@ -1,4 +1,4 @@
-"""The backend that the options of a command select."""
+"""Opens the backend for trials that the options of a command select."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def allowed(program: Program, *, on_tensor_cores: bool) -> float:
     """Tolerance of results on GPUs against `expected`, relative to its greatest magnitude.
 
-    It is the error bound for sums in any order, and at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
+    The tolerance is the error bound for sums in any order, and at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
     """
     rounded = on_tensor_cores and is_rounded(program)
     depth = longest_sum(program)

@@ -18,9 +18,9 @@ class Result:
     """The outcome of one trial.
 
     `cost`: cycles or seconds; inf for a candidate that failed, with the reason in `error`. `seconds`: thread CPU time
-    of the trial, which includes `compile_seconds` (from knobs to code) if the task separates them. `overhead_seconds`:
-    other CPU time of the process since its last trial: waiting for this trial and, before its first trial, starting and
-    loading the task. `figures`: further measurements of the trial, as JSON values.
+    of the trial, which includes `compile_seconds` (from knobs to code) if the task measures both separately.
+    `overhead_seconds`: other CPU time of the process since its last trial: waiting for this trial and, before its first
+    trial, starting and loading the task. `figures`: further measurements of the trial, as JSON values.
     """
 
     cost: float
@@ -48,7 +48,7 @@ class Result:
 
 
 def result_from_dict(value: Mapping[str, Any]) -> Result:
-    """The outcome that a result of `to_dict` describes."""
+    """The outcome that a JSON object made by `Result.to_dict` describes."""
     cost = math.inf if value["cost"] is None else float(value["cost"])
     parts = {name: float(value[name]) for name in ("seconds", "compile_seconds", "overhead_seconds")}
     return Result(cost=cost, error=value["error"], figures=value.get("figures"), **parts)

@@ -40,7 +40,7 @@ from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 
 SAMPLES = 7
-"""Number of timed graphs of launches, each of which takes at least a millisecond."""
+"""Number of timed GPU graphs, each of which repeats the candidate's launches for at least a millisecond."""
 OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
 """Templates whose factors are rounded to tf32 if the target allows it."""
@@ -63,8 +63,8 @@ def compile_candidate(
     values: Values | None,
     compile: Compile | None = None,
 ) -> Result:
-    """Compiles one candidate (None: the template's defaults) into the folder; the cost of the result is the compilation
-    time in seconds.
+    """Compiles one candidate with the knobs `values` (None: the template's defaults) into the folder; the cost of the
+    result is the compilation time in seconds.
 
     `compile`: the compiler (None: that of the target's kind). Any exception becomes the result's error.
     """

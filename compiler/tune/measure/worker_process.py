@@ -1,4 +1,6 @@
-"""The parent's side of a worker process (`worker.py`): starts it, exchanges lines of JSON, kills it."""
+"""The parent's side of a worker process (`worker.py`): starts the process, exchanges lines of JSON with it,
+kills it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from typing import Any
 from .backends import BackendError
 
 WORKER = "vdla.compiler.tune.measure.worker"
-"""The module of a worker."""
+"""Name of the module that worker processes run."""
 
 
 def command_of(module: str) -> tuple[str, ...]:

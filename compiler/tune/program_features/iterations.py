@@ -32,8 +32,8 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Enumerated iterations of loops with dependent extents: `values` has an array of values for each of their
-    variables; `weights`: number of executions that each entry stands for.
+    """Enumerated iterations of nested loops whose extents depend on each other: `values` has an array of values for
+    each loop variable; `weights`: number of executions that each entry stands for.
     """
 
     values: Mapping[str, np.ndarray]
@@ -46,19 +46,19 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """Number of executions of a place in the program: `factor` times the product of the groups' totals."""
+    """How often a place in the program is executed: `factor` times the product of the groups' totals."""
 
     factor: int = 1
     groups: tuple[_Group, ...] = ()
 
     @property
     def total(self) -> int:
-        """The execution count."""
+        """How often the place in the program is executed."""
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """The count inside a loop of extent `extent`; `name`: the loop's variable, if extents of inner loops depend on
-        it.
+        """The execution count inside a loop of extent `extent`; `name`: the loop's variable, if extents of inner loops
+        depend on it.
         """
         if isinstance(extent, Const):
             length = max(0, int(extent.value))

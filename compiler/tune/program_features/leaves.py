@@ -47,7 +47,7 @@ class Arithmetic:
 
     @property
     def total(self) -> int:
-        """The sum of all four counts."""
+        """The sum of the numbers of all kinds of operations."""
         return self.multiplications + self.additions + self.other + self.calls
 
 
@@ -81,7 +81,7 @@ class AccessFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A statement with the loops around it, outermost first.
+    """A statement without nested statements, with the loops around it, outermost first.
 
     `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
     contiguous elements in the outer memory in one execution of a Copy. Both are 0 for other statements.
@@ -102,8 +102,8 @@ class Leaf:
 
 @dataclass(slots=True)
 class Counted:
-    """All leaves in program order, the number of executed commits and waits, and the largest number of bytes allocated
-    at a time, by scope.
+    """All leaf statements in program order, the number of executed commits and waits, and the largest number of bytes
+    allocated at a time, by scope.
     """
 
     leaves: list[Leaf] = field(default_factory=list)
@@ -113,8 +113,8 @@ class Counted:
 
 
 def count(program: Program) -> Counted:
-    """The counts of all statements of a program. Raises ValueError for an extent that reads memory, and so is no index
-    expression.
+    """The counts of all statements of a program. Raises ValueError for a loop extent that reads memory, and so is no
+    index expression.
     """
     walker = _Walker(tracked(program))
     walker.visit(program.body, (), Iterations(), {})
@@ -154,8 +154,8 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """(buffer, elements touched by the whole program, elements touched by one execution) for each access, in
-    `accesses`' order.
+    """(buffer, elements touched by the whole program, elements touched by one execution) for each access of the leaf,
+    in the order of `accesses`.
     """
     extents = {level.loop.name: level.extent for level in leaf.levels}
     found: list[tuple[Buffer, int, int]] = []

@@ -25,7 +25,7 @@ KINDS = (
 )
 """Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
-"""Kinds of transfers, as the simulator counts them; instruction fetches are not among them."""
+"""Kinds of memory transfers, as the simulator counts them; instruction fetches are not included."""
 _KIND_OF = {
     "INP": "inp",
     "PATCH": "inp",
@@ -129,8 +129,8 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
 
 
 Runs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Contiguous runs, four arrays with one entry for each instruction: first byte, number of runs, bytes of a run,
-distance of runs in bytes.
+"""Contiguous runs of DRAM accesses, four arrays with one entry for each instruction: first byte, number of runs, bytes
+of a run, distance of runs in bytes.
 """
 
 
@@ -139,7 +139,9 @@ def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarra
 
 
 def _rectangle(fields: Columns, size: int) -> Runs:
-    """The runs of a load or store: contiguous rows are one run (hw/README.md, sections 6 and 8)."""
+    """The contiguous runs that a load or store accesses in DRAM: contiguous rows are one run (hw/README.md, sections 6
+    and 8).
+    """
     rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
     joined = pitch == columns
     runs = np.where(rows * columns == 0, 0, np.where(joined, 1, rows))
@@ -157,8 +159,8 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
 
 
 def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
-    """The runs of the operands that stores load, where `reads` is true; `held`: the value of register OPERAND at each
-    store.
+    """The contiguous runs of the second operands that stores load, where `reads` is true; `held`: the value of register
+    OPERAND at each store.
     """
     delta = held << 32 >> 32
     stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])

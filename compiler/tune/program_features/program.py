@@ -18,13 +18,15 @@ from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]
 """A function from the knob values of a point to features of its program, float64 [names]; all NaN if the point has no
-program. The result depends on the values alone, so that it may be cached: searches read the features of their whole
-history each time.
+program. The result depends on the values alone, so that it may be cached: each time it proposes points, a search reads
+the features of its whole history.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Capacities in bytes for which features estimate a statement's traffic from beyond a memory of that size."""
+"""Memory capacities in bytes; for each, a feature estimates the traffic of a statement that a memory of this size does
+not hold.
+"""
 INNER_LEVELS = 8
 """Number of loops around the main statement that have features of their own, from the innermost outwards."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
@@ -108,7 +110,7 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """The counts named in `_SUMS` for a leaf. Each execution accesses every element of its regions once."""
+    """The counts named in `_SUMS` for a leaf statement. Each execution accesses every element of its regions once."""
     n, own = leaf.executions, leaf.arithmetic
     return (
         n,

@@ -1,4 +1,6 @@
-"""Readers of program features of points, for the few candidates that a search lowers before it measures."""
+"""Readers: functions that return the program features of a point, for the few candidates that a search lowers before it
+measures.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Elements that statements touch: the regions (rectangles of elements) that a statement accesses, and the number of
-elements that loops reach.
+"""The elements that statements touch: the regions (rectangles of elements) that a statement accesses, and how many
+elements an access touches while loops run.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Dimension:
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """Number of distinct sums of one term from each of these sets: `size` consecutive numbers and, for each (step,
+    """Number of distinct sums of one term from each of these sets: `size` consecutive numbers; and, for each (step,
     count) in `moves`, `count` multiples of step.
     """
     if len(moves) > 1:
@@ -121,8 +121,8 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of values of an opaque part of an index: an upper bound, or the usual number (tiles begin where their
-    loops do).
+    """Number of values of an opaque part of an index (a quotient or remainder): an upper bound, or the usual number
+    (tiles begin where their loops do).
     """
     match part:
         case Const():

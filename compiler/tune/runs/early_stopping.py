@@ -8,7 +8,7 @@ from ..search.history import History
 
 
 def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
-    """Whether the last `patience` trials together lowered the best cost by less than the share `improvement`.
+    """Whether the last `patience` trials together lowered the best cost by less than the relative amount `improvement`.
 
     False for up to `patience` trials, and while all trials have failed.
     """

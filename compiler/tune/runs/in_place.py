@@ -1,4 +1,6 @@
-"""The second half of tuning a network: candidates for single nodes are measured within the whole network."""
+"""The second half of tuning a network: candidates for single nodes are measured within the whole network ("in
+place").
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from ..search.point_features import examine
 from .task_scheduler import Task, TaskScheduler
 
 BATCH = 8
-"""Number of candidates of a node that are measured between two trainings of its model."""
+"""Number of candidates of a node that are measured between two trainings of its cost model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A node to be tuned: its space, candidates known to be good alone (best first), and the strategy that proposes
-    more.
+    """A node to be tuned in place: its search space, candidates known to be good when the node runs alone (best first),
+    and the strategy that proposes more.
 
     `alone`: cycles of the node by itself with its initial settings.
     """
@@ -48,7 +50,9 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A trial of `node` within the network, number `count` of the run; `best`: least cycles of the network so far."""
+    """Progress report of one trial: `node` was tried within the network as trial `count` of the run; `best`: least
+    cycles of the network so far.
+    """
 
     node: str
     count: int
@@ -57,7 +61,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placed:
-    """The best settings of a network, its cycles with them, and the number of `trials` spent."""
+    """Result of a run: the best knob settings of a network, its cycles with them, and the number of `trials` spent."""
 
     settings: Settings
     cycles: float
@@ -68,8 +72,8 @@ class Placed:
 class Told:
     """Callbacks of a run.
 
-    `write(number, tried)`: every new trial except trial 0. `settle(number, settings, cycles)`: the initial settings and
-    all settings that made the network faster. `watch(move)`: every move.
+    `write(number, tried)`: called for every new trial except trial 0. `settle(number, settings, cycles)`: called for
+    the initial settings and for all settings that made the network faster. `watch(move)`: called for every trial.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
@@ -90,7 +94,8 @@ def refine(
     known: Mapping[int, Tried],
     told: Told = NOBODY,
 ) -> Placed:
-    """Improves the settings `start`: each batch of trials changes one node, all other nodes keep their settings.
+    """Improves the knob settings `start` of a network: each batch of trials changes one node, all other nodes keep
+    their settings.
 
     Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
     the change of the network's cycles, because the network's total would hide the effect of a single node from its
@@ -160,8 +165,8 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch; trials from the first
-    one of another node on are left out.
+    """Known trials of the batch of `node` that begins at trial `begin`, by index in the batch. The batch ends at the
+    first trial of another node.
     """
     found = {}
     for index in range(BATCH):
@@ -182,8 +187,8 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if the recorded trials cannot be
-    part of this batch.
+    """The points [n, axes] of a batch, with the `recorded` trials' points at their indices; None if the recorded trials
+    cannot be part of this batch.
 
     Batches are always whole, so that a longer run begins like a shorter one. Only the `last` known batch may be
     incomplete: if an earlier batch is, lines of the file were lost, and its missing trials may be recorded under other

@@ -1,4 +1,4 @@
-"""The earlier trials, by number, of a search that is resumed."""
+"""Finds the earlier trials, by number, of a search that is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of the tuner: batches of trials for one task or for the tasks of a network; each trial is recorded as
+"""A run of the tuner: measures batches of trials for one task or for the tasks of a network, and records each trial as
 it ends.
 """
 
@@ -32,9 +32,9 @@ they end.
 class Job:
     """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
-    `weight`: number of occurrences of the task. Jobs with equal `layer` compute the same layer in different ways, of
-    which the best counts. `first`: a candidate that is tried before any is proposed. `known`: trials of this search by
-    number, from before an interruption, with legal knobs.
+    `weight`: number of occurrences of the task in the network. Jobs with equal `layer` compute the same layer in
+    different ways, of which the fastest counts. `first`: a candidate that is tried before any is proposed. `known`:
+    trials of this search by number, from before an interruption, with legal knobs.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Trial:
 
 
 def raise_it(job: Job, error: EmptySpaceError) -> None:
-    """The default `refuse` of `tune`: raises the error."""
+    """Raises the error: the default of `tune`'s callback `refuse`."""
     raise error
 
 
@@ -153,8 +153,8 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """(points [n, axes] of the batch that begins at trial `number`, known records of these points by index, number
-    after the batch's last trial).
+    """(points [n, axes] of the batch that begins at trial `number`, known records of these points by index, number of
+    the trial after the batch).
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
     no legal point.
@@ -199,5 +199,5 @@ def _tasks(
 
 
 def _number(task: Task) -> int:
-    """A seed derived from the task alone, so that jobs of one run draw different random numbers."""
+    """A seed computed from the task alone, so that the jobs of a run draw different random numbers."""
     return int.from_bytes(blake2b(repr(task.key).encode(), digest_size=4).digest())

@@ -1,10 +1,10 @@
 """Distributes trials over a network's tasks (its distinct layers): the next trials go to the task with the largest
 expected gain.
 
-The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is the
-task's number of occurrences times a weighted mean of two gains of a trial: by the last trials, and if as many trials
-again lowered the cost to its floor (a lower bound). Tasks that compute the same layer in different ways are rivals:
-only a cost below the rivals' counts as gain.
+The method follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2). The expected gain of a trial is the
+task's number of occurrences times a weighted mean of two estimates: the gain for each of the last trials, and the gain
+for each trial if as many trials again lowered the cost to its floor (a lower bound). Tasks that compute the same layer
+in different ways are rivals: only a cost below the rivals' counts as gain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..search.history import History
 HOPELESS = 10.0
 """Assumed cost of a task while all its trials have failed, as a multiple of its floor."""
 BEHIND = 2.0
-"""Multiple of a rival's cost above which a task gets no more warm-up trials."""
+"""A task whose cost exceeds this multiple of its rival's cost gets no more warm-up trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +29,8 @@ class Task:
     (`Space.floor`).
 
     Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, or its
-    search has stalled) gets no more trials. `rival`: least cost of the other ways to compute the layer.
+    search has stalled) gets no more trials. `rival`: least cost of the other tasks that compute the layer in another
+    way.
     """
 
     history: History
@@ -40,15 +41,16 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the task's best trial costs more than `BEHIND` times the rival."""
+        """Whether the task's best cost is more than `BEHIND` times the cost of its rival."""
         return len(self.history) > 0 and self.history.best > BEHIND * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScheduler:
-    """Gives every task `warm_up` trials first, then trials to the task with the largest expected gain.
+    """Chooses the task for the next trials: first gives every task `warm_up` trials, then prefers the task with the
+    largest expected gain.
 
-    `experience`: weight, in the expected gain, of the gain by the last `window` trials; the rest is the weight of the
+    `experience`: weight, in the expected gain, of the gain by the last `window` trials; the remaining weight is for the
     gain if the cost fell to the floor.
     """
 

@@ -1,1 +1,3 @@
-"""Searches of spaces: a learned cost model, the strategies that propose points with it, and baselines."""
+"""Searches of spaces of schedules: a learned cost model, the strategies that use it to propose points, and
+baselines.
+"""

@@ -16,7 +16,9 @@ GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
 LOOK_BACK = 256
-"""Number of last trials that a grid search checks for gaps: more than can be in progress at a time."""
+"""Number of last trials among which a grid search looks for points that were left out: more than can be in progress at
+a time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class GridSearch:
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
         """The position in the visiting order at which to continue: `LOOK_BACK` trials back, since a batch may have left
-        gaps.
+        points out.
         """
         if len(history) <= LOOK_BACK:
             return 0

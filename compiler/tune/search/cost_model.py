@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import xgboost
 
 FAILURE_STEP = 1.0
-"""Difference between a failed trial and the worst successful one, in base-2 logarithms of costs."""
+"""How far the training label of a failed trial is below that of the worst successful trial, in base-2 logarithms of
+costs.
+"""
 
 
 class MissingTunerError(UserError):
@@ -43,8 +45,9 @@ class CostModel:
     """Parameters of training, named as in xgboost.
 
     `pairs`: number of samples drawn in each round for each sample, to be ranked against it. `columns`: share of the
-    features, drawn at random, from which each split of a tree is chosen. `lean`: the trees correct an initial score
-    that needs no data, which rises by `lean` for every halving of a point's estimate.
+    features, drawn at random, from which each split of a tree is chosen. `lean`: weight of an initial score, made from
+    a point's estimate without training; the trees correct this score, which rises by `lean` for every halving of the
+    estimate.
     """
 
     objective: str = "rank:pairwise"
@@ -95,7 +98,7 @@ initial score is poor (benchmarks/cost_model.py).
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """A trained model: trees, and the weight `lean` of the initial score."""
+    """A trained model: trees, and the weight `lean` of the initial score (see `CostModel`)."""
 
     trees: xgboost.Booster
     lean: float

@@ -19,10 +19,11 @@ LITTERS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSearch:
-    """Generations of `population` trials; parents are the last generation and the `elites` best trials before it.
+    """A strategy that proceeds in generations of `population` trials; parents are the last generation and the `elites`
+    best trials before it.
 
-    Parents are drawn with probabilities that fall linearly with their rank; children cross two of them and, with
-    probability `mutation`, move on one axis. The number of trials determines the generation.
+    Parents are drawn with probabilities that fall linearly with their rank; a child crosses two parents and, with
+    probability `mutation`, moves on one axis. The number of trials determines the generation.
     """
 
     population: int = 32
@@ -57,7 +58,7 @@ class GeneticSearch:
         return np.concatenate([*found, random_new(space, generator, missing, taken)])
 
     def _parents(self, history: History, born: int) -> np.ndarray:
-        """The last whole generation and the elites before it, the best first."""
+        """The last complete generation and the elites before it, the best first."""
         ranks = np.argsort(history.costs[:born], kind="stable")
         last = ranks[ranks >= born - self.population]
         elites = ranks[ranks < born - self.population][: self.elites]

@@ -1,4 +1,5 @@
-"""Proposals by the template's own estimate, before a cost model is trained and together with it.
+"""Proposals that follow the template's own cost estimate: alone before a cost model is trained, together with the model
+afterwards.
 
 Trees trained on few points are often confidently wrong, while the template's estimate is never far off. A share of
 every batch therefore follows the estimate alone, so that the first measured points cannot exclude a good region.
@@ -20,9 +21,10 @@ RANDOM = 2
 SHARE = 0.125
 """Share of a batch that follows the estimate once there is a model."""
 STARTS = 1024
-"""Number of starting points of the walk: many, since there may be no path of legal points to a good point."""
+"""Number of starting points of the walk: many, since there may be no path of legal points from a start to a good point.
+"""
 DIVERSITY = 1.0
-"""Weight of diversity in `select_diverse`."""
+"""Weight of diversity that this file passes to `select_diverse`."""
 
 
 def first_points(
@@ -42,8 +44,8 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """Number of points in a batch of `count` that follow the estimate although there is a model; 0 without an
-    estimate.
+    """How many points of a batch of `count` follow the template's estimate although there is a trained model; 0 if the
+    template has no estimate.
     """
     if not measured.estimated:
         return 0
@@ -61,8 +63,8 @@ def best_guesses(
 ) -> Candidates:
     """Up to `count` new points with low estimates, different from each other and from the points `known`.
 
-    Once there are measurements, the new points are taken from `found`, the points of a model's walk; before, a walk
-    from `STARTS` points finds them.
+    Once there are measurements, the new points are taken from `found`, the points that a walk guided by the model
+    visited; before, a walk from `STARTS` points finds them.
     """
     if count == 0:
         return known.take(slice(0))

@@ -1,4 +1,4 @@
-"""A short list without a model: the points of a space that its template expects to be fastest, best first.
+"""A short list without a trained model: the points of a space that its template expects to be fastest, best first.
 
 A template's default is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally many
 copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the template's
@@ -23,9 +23,9 @@ BEAM = 24
 ROUNDS = 4
 """Rounds of the beam search. More rounds change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""Length of the list from which a diverse one is selected, as a multiple of the length of the selection."""
+"""The diverse selection is made from a list that is this many times as long as the selection."""
 LEAST = 64
-"""Least number of points in the list from which a diverse one is selected."""
+"""The list from which a diverse selection is made has at least this many points."""
 BEHIND = 1e15
 """Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
 DIVERSITY = 0.3
@@ -78,10 +78,10 @@ def _seeds(space: Space) -> np.ndarray:
 
 
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated costs of points (inf: they do not fit), and the numbers of their programs.
+    """Estimated costs of points (inf: illegal), and the numbers that identify their programs.
 
     Points that a search may not try (`Space.allowed`) get a penalty of `BEHIND`, but stay in the beam, because better
-    points may be beyond them.
+    points may be reached through them.
     """
     account = space.account(space.columns(points))
     fits = np.logical_and.reduce(list(account.limits.values()))

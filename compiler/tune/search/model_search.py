@@ -22,7 +22,8 @@ from .walks import Annealing, Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSearch:
-    """Batches of the points that a model ranks best among the points of a walk.
+    """A strategy that walks through the space guided by the model, and proposes the visited points that the model ranks
+    best.
 
     A walk starts at `starts` points, up to half of them the best measured ones, the others random. The share `random`
     of a batch is random, another share follows the template's estimate (`guesses`), and `diversity` (see
@@ -75,7 +76,7 @@ def _ranked(
     history: History,
     generator: np.random.Generator,
 ) -> Candidates:
-    """The candidates of a short list, sorted by the second model's score, best first."""
+    """The candidates `listed` for lowering, sorted by the second model's score, best first."""
     lessons = short_list.lessons(space, measured, history.costs)
     if not lessons or not len(listed):
         return listed

@@ -1,4 +1,4 @@
-"""Moves from points to other points, legal or not, for arrays of points."""
+"""Moves of search algorithms (mutation, crossover, neighbours) on arrays of points; results may be illegal points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New proposals: legal points, one for each program, none measured before, until the space is exhausted."""
+"""Filters proposals: legal points, one for each program, none measured before, until the space is exhausted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ SAMPLES = 16
 CHUNK = 1 << 14
 """Points examined at a time when a space is enumerated."""
 MOST_POINTS = 1 << 22
-"""Size of the largest space that is enumerated; a larger one counts as exhausted after `SAMPLES` more samples."""
+"""Most points of a space that is enumerated; a larger space counts as exhausted after `SAMPLES` more samples without
+new programs.
+"""
 
 
 def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
-    """The legal ones among `candidates`, in order: the first of each program, without the programs `taken`,
-    uint64 [m].
+    """The legal points among `candidates`, in order: only the first point of each program, and none of the programs
+    `taken`, uint64 [m].
     """
     _, first = np.unique(candidates.programs, return_index=True)
     keep = np.zeros(len(candidates), dtype=bool)
@@ -30,7 +32,7 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
     """`count` random legal points [count, axes] of distinct programs, none of which is in `taken`, uint64 [m].
 
-    Returns fewer only if there are no more. Raises EmptySpaceError if no point is legal.
+    Returns fewer points only if the space has no more. Raises EmptySpaceError if no point is legal.
     """
     found = [np.empty((0, len(space.axes)), np.int64)]
     missing = count
@@ -44,8 +46,8 @@ def random_new(space: Space, generator: np.random.Generator, count: int, taken: 
 
 
 def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
-    """The points, int64 [n, axes], at `indices` (int64, or Python integers if the space is larger), the last axis
-    fastest.
+    """The points, int64 [n, axes], with the numbers `indices` (int64, or Python integers if the space is larger);
+    numbers count all points, the last axis fastest.
     """
     digits = []
     for axis in reversed(space.axes):
@@ -55,7 +57,9 @@ def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
 
 
 def _ever_more_points(space: Space, generator: np.random.Generator, count: int) -> Iterator[np.ndarray]:
-    """Samples of legal points, then every point of the space in random order; for large spaces more samples instead."""
+    """Yields samples of legal points, then every point of the space in random order; for large spaces more samples
+    instead.
+    """
     for _ in range(SAMPLES):
         yield space.sample(generator, max(2 * count, 16))
     if space.size > MOST_POINTS:

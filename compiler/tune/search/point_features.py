@@ -15,11 +15,11 @@ from ...templates.columns import ESTIMATE
 from ...templates.space import Account, Space
 
 GUESS = 0
-"""Column of the initial guess of a point's cost: the template's estimate, or the bound if there is none."""
+"""Column of the point's cost before any measurement: the template's estimate, or the lower bound if there is none."""
 FIRST_AXIS = 2
 """Column of the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
-"""Lower clamp of quantities before their logarithm, for quantities of zero."""
+"""Quantities are raised to at least this value before their logarithm is taken, since they may be zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,8 +130,8 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values` shifted so that the axis's least value is at least 1: logarithms of axes that are switches or
-    permutations exist only then.
+    """`values` shifted so that the axis's least value is at least 1. Axes that are switches or permutation numbers
+    contain 0, which has no logarithm.
     """
     return values + max(0, 1 - min(possible))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 SHORTLIST = 512
-"""Number of best-scored points considered."""
+"""Number of best-scored points among which a batch is selected."""
 FAR = 2.0
-"""Largest distance that counts: for example, a factor of two on each of two axes."""
+"""Largest distance between points that counts: for example, a factor of two on each of two axes."""
 
 
 def select_diverse(

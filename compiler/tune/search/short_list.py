@@ -1,7 +1,7 @@
 """The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
 
 Walks need thousands of points, for which the space computes features without lowering (`Space.account`). Of the points
-found, a multiple of the number to be measured is lowered, which takes a fraction of a trial's time; a second model
+found, a few times as many as will be measured are lowered, which takes a fraction of a trial's time; a second model
 ranks them by the space's features and by features of their programs.
 """
 
@@ -19,8 +19,8 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""Largest number of trials of a history, the best ones, on which the second model is trained; all of them must be
-lowered again after a restart.
+"""Largest number of trials of a history (the best) on which the second model is trained; after a restart all of them
+must be lowered again.
 """
 
 

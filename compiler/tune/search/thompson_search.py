@@ -1,4 +1,4 @@
-"""Thompson sampling: every proposal follows a model of its own, trained on a resample of the history."""
+"""Thompson sampling: for every proposal another model is used, each trained on its own resample of the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .walks import Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThompsonSearch:
-    """Each proposal is the point that one member of an ensemble of models ranks best.
+    """A strategy in which each proposal is the point that one member of an ensemble of models ranks best.
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
     models agree in regions with many measurements and differ in others, so that a batch explores without random points;

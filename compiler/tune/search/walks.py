@@ -1,4 +1,4 @@
-"""Walks over a space, guided by a model: a batch is chosen among the points that they visit.
+"""Walks over a space, guided by a model's scores; a batch is later chosen among the points that a walk visits.
 
 All points of a walk move at once. Scores are the model's, higher is better; `score` is always called with the features
 of all n points of the walk, in order, so that different models may score different points.
@@ -78,7 +78,7 @@ class Annealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Evolution of a population as large as the set of starts, over `generations`.
+    """Evolution of a population, as many points as there are starts, over `generations`.
 
     Children cross two parents with probability `crossing`, otherwise they move one parent on one axis. Parents of
     better rank are drawn more often. The best of parents and children, of distinct programs, survive.
@@ -115,7 +115,9 @@ class Evolution:
 
 
 def _best_distinct(programs: np.ndarray, merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` largest of `merits` [n >= count], of distinct programs as long as there are enough."""
+    """Indices of the `count` largest of `merits` [n >= count], each of a different program as long as there are enough
+    programs.
+    """
     order = np.argsort(-merits, kind="stable")
     _, first = np.unique(programs[order], return_index=True)
     repeated = np.ones(len(order), dtype=bool)

@@ -46,7 +46,9 @@ class Cell:
 
     @property
     def inverts_or_buffers(self) -> str:
-        """ "buffer" or "inverter" if the cell has one input and one output and is such a cell; else an empty text."""
+        """ "buffer" if the cell is a buffer, "inverter" if it is an inverter (one input, one output); else an empty
+        text.
+        """
         outputs = [pin for pin in self.pins.values() if not pin.inward]
         inputs = [pin for pin in self.pins.values() if pin.inward]
         if len(outputs) != 1 or len(inputs) != 1 or self.register:

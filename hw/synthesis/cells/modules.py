@@ -66,7 +66,7 @@ class CanonicalModule:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of the text, hexadecimal."""
+        """SHA-256 of the canonical text, hexadecimal."""
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:

@@ -38,7 +38,7 @@ BEFORE_MEMORIES: Final = (
     "memory_collect",
 )
 FLATTEN: Final = ("flatten", "opt_clean", "opt_expr", "opt_clean", "opt -fast")
-"""Yosys' steps between the two lists, for a job that merges a whole design into one module."""
+"""Yosys' steps between BEFORE_MEMORIES and AFTER_MEMORIES, for a job that merges a whole design into one module."""
 AFTER_MEMORIES: Final = (
     "memory_map",
     "opt -fast",

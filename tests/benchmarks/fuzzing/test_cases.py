@@ -1,4 +1,6 @@
-"""A hundred seeded cases of each kind: everything is refused in one line or right. `make campaign` runs thousands."""
+"""A hundred seeded cases of each kind of fuzzing: every input is rejected in one line, or gives right results. `make
+campaign` runs thousands.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,14 +13,16 @@ from vdla.benchmarks.fuzzing.outcome import FAILURES
 from vdla.benchmarks.fuzzing.runner import CaseProcess
 
 GRAPHS = {"float_graphs": len(float_operators()), "qdq_graphs": len(quantized_operators())}
-"""Every operator once: case i begins with operator i."""
+"""Number of cases for the kinds that draw random graphs: one for each operator, since case i begins with operator i."""
 CASES = dict.fromkeys(KINDS, 100) | {"kills": 1, "streams": 3, "interrupts": 4} | GRAPHS
 FIRST = {"kills": 4}
-"""Cases begin with this number, else with 0: this command is killed after 1.3 s, while it works; others after 6 s."""
+"""Number of the first case, by kind; 0 for kinds that are not listed. Case 4 of "kills" kills its command after 1.3 s,
+while it works; other cases wait up to 6 s.
+"""
 VALID = (*GRAPHS, "attributes")
-"""Kinds whose graphs are valid: few are refused, or all of them should be."""
+"""Kinds that draw valid graphs: in "attributes" every case must be rejected, in the other kinds only few may be."""
 LIMIT = 120.0
-"""Seconds: other tests run beside. The campaign's limit is 20."""
+"""Time limit of a case in seconds. The campaign's limit is 20 s; here other tests run at the same time."""
 SEED = 1000
 
 

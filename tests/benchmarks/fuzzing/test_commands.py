@@ -1,4 +1,4 @@
-"""The calls that the campaign interrupts and cuts off from their outputs."""
+"""The table of command-line calls that the fuzz campaign interrupts, and whose outputs it makes unwritable."""
 
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -20,7 +20,7 @@ READ = {
     "held_out",
     "liberty",
 }
-"""Parameters that name files to read."""
+"""Names of command-line parameters that are paths of input files."""
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
 
 

@@ -1,4 +1,6 @@
-"""Random graphs: every operator of the importers' tables is drawn; what is wrong is told."""
+"""Random graphs of the fuzz campaign: every operator of the importers' tables can be drawn, and wrong results are
+reported.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +96,9 @@ def test_quantized_results_may_be_a_step_away_where_they_are_close_to_a_half() -
 
 
 def test_sums_of_integers_may_be_a_step_away_where_they_are_close_to_a_half() -> None:
-    """The first element is 89.499995 in exact arithmetic and 89.5 in float32 (seed 21, case 2121)."""
+    """The first element is 89.499995 in exact arithmetic and 89.5 in float32 (seed 21, case 2121), so that 89 and 90
+    are both right.
+    """
     builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
     left = builder.new(np.int8([-9, -4]), constant=False)
     right = builder.new(np.int8([76, 76]), constant=False)

@@ -1,4 +1,4 @@
-"""The campaign itself: what counts as what, and that a bad case ends neither the campaign nor the next case."""
+"""The runner of the fuzz campaign: its verdicts, and a hang or a crash of one case that must not affect other cases."""
 
 import sys
 from pathlib import Path

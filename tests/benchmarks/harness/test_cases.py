@@ -1,4 +1,6 @@
-"""Rows: what they are called, what they measure, and that the two sides compute the same."""
+"""Benchmark cases and rows: their names, their figures, and that our side and the peer (ONNX Runtime) compute
+the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of GPUs where there is none: its checks run emulated, its timing on a device of the tests' own."""
+"""The GPU benchmark without a GPU: its checks run emulated, its timing runs on a fake device."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_what_is_timed_is_checked_before():
 
 
 class IdleDevice(FakeDevice):
-    """A device whose kernels do nothing."""
+    """A fake GPU whose kernels do nothing."""
 
     def execute(self, work) -> None:
         assert work

@@ -1,4 +1,4 @@
-"""Accounts of GPU templates against what a card has measured."""
+"""Cost models of the GPU templates, compared with committed times measured on a GPU."""
 
 from __future__ import annotations
 

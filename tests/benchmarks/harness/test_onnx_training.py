@@ -1,4 +1,4 @@
-"""Small networks are trained as ONNX defines them."""
+"""Training of small ONNX models: the forward pass equals ONNX Runtime's, and the training reduces the error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from vdla.util.errors import UserError
 
 
 def shapes(count: int):
-    """`count` images, float32 [count, 1, 8, 8] from 0 to 1, of ten random shapes with noise; the shapes' numbers."""
+    """`count` images, float32 [count, 1, 8, 8] from 0 to 1, each one of ten random patterns with noise; and the labels,
+    the patterns' numbers.
+    """
     rng = np.random.default_rng(0)
     drawn = rng.random((CLASSES, SIDE, SIDE)) < 0.3
     labels = np.arange(count) % CLASSES

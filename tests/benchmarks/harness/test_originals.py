@@ -1,4 +1,4 @@
-"""The 24 networks in float32: their rows, what is kept of them, and their table."""
+"""The benchmark of 24 published networks in float32: its rows, resuming from the committed rows, and its table."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ WRITTEN = {
 
 
 def row(name: str, ratio: float, **fields: Any) -> dict[str, Any]:
-    """A row as the file has it."""
+    """A row of the file of results, with made-up figures."""
     made = {"name": name, "size": 224, "ours_ms": 1.5, "peer_ms": 2.0, "ratio": ratio, "error": 2e-6}
     return made | {"check": "end to end", "compile_s": 0.75, "commit": "abc"} | fields
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The networks that are measured (nothing is), while results go to a folder of their own, of commit abc."""
+    """Names of the networks that the benchmark asks to measure; in place of measuring, rows are made up. Results go to
+    a temporary folder, with commit "abc".
+    """
     names: list[str] = []
 
     def measure(name: str, rounds: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The end of a benchmark: figures as lines, as JSON, and in a file of results."""
+"""The common output of benchmarks: figures as lines, as JSON, and in a file of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of ONNX files that this project does not ship."""
+"""The benchmark of ONNX files that this project does not ship: rows, refusals and table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vdla.util.errors import UserError
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two inputs and two outputs."""
+    """Path of a model with two inputs (`x`, `z`) and two outputs (their sum, and `x` after Relu)."""
     nodes = [
         helper.make_node("Add", ["x", "z"], ["sum"]),
         helper.make_node("Relu", ["x"], ["positive"]),

@@ -1,4 +1,6 @@
-"""The pages' tables: made from committed files, and nothing typed beside them."""
+"""The generated tables of the project's pages: up to date with the committed results, and no measured figure is typed
+by hand beside them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_committed_pages_are_what_the_files_give(name: str) -> None:
 FIGURE = re.compile(
     r"\d+\.\d+|\b\d{1,3}(,\d{3})+|(?<!\w)\d+ ?(%|(ms|us|s|seconds|cycles|times|LSB|MB|caught|of \d+)\b)"
 )
-"""A decimal, a number with commas, or one with a unit; names such as ResNet-18, C12 or H100 are none."""
+"""Regular expression of measured figures in prose: decimals, numbers with commas, and numbers with a unit, but not
+names such as ResNet-18, C12 or H100.
+"""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Committed results say where they come from, and come back as they were written."""
+"""Files of benchmark results: their provenance, and that reading a file returns the written figures."""
 
 import subprocess
 import sys

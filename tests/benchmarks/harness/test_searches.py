@@ -1,4 +1,4 @@
-"""The searches of a study differ in the one part that each leaves out or adds."""
+"""The searches that tuning studies compare: each differs from the full search in the one part that its name states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tuning.py"
 
 
 def estimated_space() -> Space:
-    """A space whose template has an estimate: the bound itself."""
+    """A made-up space whose template estimates the cost of a point: the estimate is the lower bound of the point's
+    cost.
+    """
     space = matrix_space()
 
     def account(columns: Columns) -> Account:

@@ -1,4 +1,4 @@
-"""Turns, repetitions and medians, on a clock that the runs themselves move."""
+"""Timing of benchmarks (alternating runs, repetitions, medians), on a fake clock that only the runs advance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vdla.codesign.timing import interleaved, median_seconds, ratio, wait_until_
 
 
 class Clock:
-    """Seconds that pass only where something is said to take them."""
+    """A fake clock in seconds; only the calls made by `run` advance it."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,6 @@
-"""The search that a model leads: its acquisition by definition, and its choices on figures that are formulas."""
+"""The model-based search for machines: its acquisition function against the definition, and its choices on made-up
+figures.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ SPACE = {
 
 
 def made_up(machine: Config) -> Figures:
-    """Figures that nobody simulated: smooth, with a knee, and different for every machine."""
+    """Figures of a machine from formulas, not from simulation: smooth, with a knee, and different for every machine."""
     cycles = 4e6 / machine.multiplies_per_cycle + 2e5 / machine.memory.bus_bytes
     cycles *= 1 + 3e3 / machine.wgt_buffer_bytes**0.7 + machine.memory.read_latency / machine.acc_depth
     energy = 50 + 3 * machine.wgt_buffer_bytes**0.3 + 4e5 / machine.inp_buffer_bytes + cycles / 4e3
@@ -71,7 +73,7 @@ def study(networks, strategy: str, *, seed: int = 0, budget: int = 60, constrain
 
 @pytest.fixture(scope="module")
 def known(networks) -> Known:
-    """Records of the whole space, so that nothing is simulated."""
+    """Records with made-up figures for every machine of the space, so that searches simulate nothing."""
     whole = study(networks, "random")
     machines = [whole.space.machine(point) for point in whole.space.points()]
     return {(whole.key, machine.digest): made_up(machine) for machine in machines}
@@ -79,12 +81,14 @@ def known(networks) -> Known:
 
 @pytest.fixture(scope="module")
 def every(networks, known: Known):
-    """The exploration of the whole space."""
+    """The exhaustive exploration of the space (864 points), from the records `known`."""
     return explore(study(networks, "exhaustive", budget=864), known=known)
 
 
 def share(every, found) -> float:
-    """The found designs' share of the hypervolume of all."""
+    """Hypervolume of the designs `found`, divided by the hypervolume of all designs `every`; log objectives, normalized
+    over all designs.
+    """
     values = [np.log([d.objectives for d in item.designs if d.objectives]) for item in (every, found)]
     low, high = values[0].min(axis=0), values[0].max(axis=0)
     every_volume, volume = (hypervolume((v - low) / (high - low), [1.1] * 3) for v in values)

@@ -1,4 +1,4 @@
-"""The page of an exploration in a real browser: what is clicked, pressed, dragged and downloaded."""
+"""The report page of an exploration in a real browser: clicks, keys, drags and downloads."""
 
 from __future__ import annotations
 

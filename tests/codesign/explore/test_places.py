@@ -1,4 +1,6 @@
-"""Studies on other processes and machines: the same records, whoever evaluates and whoever dies meanwhile."""
+"""Studies whose evaluations run in other processes or on a dask scheduler give the same records, even if a
+worker dies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spaces, and the files of studies, edited at random: each is a space or a study, or one line says what is wrong."""
+"""Files of spaces and of studies, edited at random: each is either accepted, or rejected with one line that states the
+error.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from vdla.codesign.explore.report.saved import load_exploration
 from vdla.codesign.explore.space import MACHINE_FIELDS, space_of, without_machine
 
 SPACES, STUDIES = in_campaigns((1000, 300), (20, 12))
-"""Edits of a part of ten."""
+"""Number of random edits in each of ten parts of the test: of files of spaces, and of files of studies."""
 SPACE = {
     "base": "tiny",
     "fields": {

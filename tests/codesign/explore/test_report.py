@@ -1,4 +1,6 @@
-"""Reports of explorations: what their figures are, written again from records, after Ctrl-C, and side by side."""
+"""Reports of explorations: their figures, rewriting from records, interruption by Ctrl-C, and comparison of two
+machines.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +229,9 @@ def test_a_space_in_which_nothing_runs_has_a_page(model: Path):
 
 
 def test_figures_do_not_depend_on_weights(model: Path):
-    """Records serve any weights, and workers know none; the interval of the weighted energy follows afterwards."""
+    """Records are valid for any weights of the networks, and workers do not know the weights; the interval of the
+    weighted energy is computed afterwards.
+    """
     machine, components = load_config("tiny"), default_components()
     networks = [
         load_network(model.read_bytes(), name="a"),
@@ -245,7 +249,9 @@ def test_figures_do_not_depend_on_weights(model: Path):
 
 @pytest.mark.parametrize("extensions", [["post", "patch"], []])
 def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensions: list[str]):
-    """One design fails, or both do: figures are of models, none of the table."""
+    """One design fails, or both do. The "ladder" lists the sources of figures by accuracy; here figures come only from
+    models, never from the table.
+    """
     fields = {"bus_bytes": [8, 16], "inp_buffer_bytes": [8, 1024], "extensions": [extensions]}
     found = vdla.explore(
         {"base": "tiny", "fields": fields}, model, budget=4, strategy="exhaustive"

@@ -1,4 +1,6 @@
-"""Hardware and schedules searched together: what is tried is a run's, is never slower, is recorded and made again."""
+"""Joint search of hardware and schedules: tuned machines are never slower, and tuning is recorded, resumed and
+reproduced.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an exhaustive study whose front was tuned."""
+    """Folder of an exhaustive study whose front was tuned."""
     found = tmp_path_factory.mktemp("study")
     explored = vdla.explore(SMALL, model, strategy="exhaustive", folder=found)
     explored.save(found, layers=2)

@@ -1,4 +1,4 @@
-"""Spaces of machines: what a file may say, which points it stands for, and what is refused by name."""
+"""Spaces of machines: the syntax of their files, their points, and error messages that name the wrong entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Studies on a small network: exact figures, whoever evaluates; resumed after any end; fronts that are fronts."""
+"""Studies on a small network: exact figures however many processes evaluate, resuming after any interruption, and
+Pareto fronts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Designs of a front that are synthesized: kept, put in place of predictions, judged anew, and never mapped twice."""
+"""Synthesis of the designs of a front: results are kept, replace the predictions, are checked against the constraints
+again, and are never repeated.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def predicted(machine: Config) -> Any:
 
 @pytest.fixture
 def mapped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The machines that were mapped: everything is 1% larger, and half as fast, as predicted."""
+    """Names of the machines that were synthesized. A stand-in for synthesis gives areas 1% above and half the clock of
+    the predictions.
+    """
     found: list[str] = []
 
     def synthesize(machine: Config, *_: object) -> Synthesis:

@@ -1,4 +1,6 @@
-"""The shipped models: structure, health of every layer, agreement of the forms, and refusals."""
+"""The shipped models: structure, use of the integer range in every layer, agreement of their forms (float, QDQ,
+QOperator), and refusals.
+"""
 
 import itertools
 from collections import Counter
@@ -39,14 +41,16 @@ def session(data: bytes, optimize: bool = True, save: str | None = None):
 
 
 def integer_outputs(model: onnx.ModelProto) -> list[str]:
-    """Every integer activation of a quantized model."""
+    """Names of all integer activations of a quantized model."""
     if any(node.domain == "com.microsoft" or node.op_type == "QLinearConv" for node in model.graph.node):
         return [node.output[0] for node in model.graph.node if node.op_type != "DequantizeLinear"]
     return [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
 
 
 def run_all(name: str, form: str, inputs: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Run on ONNX Runtime; return the outputs and every integer activation over all inputs."""
+    """Runs a shipped model on ONNX Runtime for all `inputs`; returns its outputs, and every integer activation
+    by name.
+    """
     model = onnx.load_from_string(built(name, form))
     names = integer_outputs(model)
     dtype = onnx.TensorProto.INT8 if form == "s8" else onnx.TensorProto.UINT8
@@ -63,7 +67,9 @@ def run_float(name: str, inputs: np.ndarray) -> np.ndarray:
 
 
 def check_health(values: dict[str, np.ndarray], signed: bool) -> None:
-    """At least 64 values in use and under 1% saturated, but for zeros where a ReLU clips at the zero point."""
+    """Asserts that each integer activation uses at least 64 values and saturates in under 1% of its elements, except
+    for zeros where a ReLU clips at the zero point.
+    """
     low, high = (-128, 127) if signed else (0, 255)
     for name, integers in values.items():
         assert len(np.unique(integers)) >= 64, name
@@ -221,7 +227,7 @@ def test_samples_do_not_depend_on_how_many_are_asked_for():
 
 
 def run_with_activations(name: str, operator: str, inputs: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The output of a float network, and those of its nodes of one operator."""
+    """The output of a shipped float network, and the outputs of all its nodes with this operator."""
     model = onnx.load_from_string(built(name, "float"))
     tensors = [node.output[0] for node in model.graph.node if node.op_type == operator]
     model.graph.output.extend(

@@ -1,4 +1,6 @@
-"""Networks that others publish: their parameters and products are the published ones, and ONNX takes each graph."""
+"""Models of published networks: numbers of parameters and products equal the published ones, and every graph passes
+ONNX's checker.
+"""
 
 import math
 from collections import Counter
@@ -42,7 +44,7 @@ PUBLISHED = {
     "mixer": (18_528_264, 3.78),
 }
 SEGMENTATIONS = ("lraspp", "deeplabv3")
-"""Their products are published for images of 520x520."""
+"""Networks whose numbers of products are published for images of 520x520."""
 SMALL = {"size": 64, "width": 0.25, "depth": 0.25}
 
 

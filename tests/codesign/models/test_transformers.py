@@ -1,4 +1,6 @@
-"""Transformers from token ids: what they are, and their outputs on this processor against ONNX Runtime's."""
+"""Models of transformers that start at token ids: structure, and outputs on this processor compared with ONNX
+Runtime's.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ SMALL = {
 
 
 def outputs_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs on this processor, which are ONNX Runtime's within 1e-5 of the greatest."""
+    """The outputs of a model on this processor; asserts that they agree with ONNX Runtime's within 1e-5 of the largest
+    value.
+    """
     onnx.checker.check_model(model, full_check=True)
     got = dict(vdla.compile(model, target="llvm").run(feeds))
     session = onnxruntime.InferenceSession(model.SerializeToString())
@@ -73,7 +77,9 @@ def test_outputs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_token_by_token_as_at_once(name: str) -> None:
-    """The last token of a prompt, behind what was kept of the others, has the logits that it has in the prompt."""
+    """The logits of a prompt's last token are the same whether the prompt runs at once, or the last token runs after
+    cached keys and values of the others.
+    """
     whole = {"gpt2": gpt2(1, 1, 6, GPT2), "llama": llama(1, 1, 6, LLAMA)}[name]
     feeds = token_inputs(whole)
     at_once = outputs_of(whole, feeds)
@@ -96,7 +102,9 @@ def test_token_by_token_as_at_once(name: str) -> None:
     "name", representatives(["bert", "mobilebert", "gpt2", "llama"], 0, always=["mobilebert", "llama"])
 )
 def test_for_any_number_of_tokens(name: str) -> None:
-    """Once its length is known, a model is the one of that length: its sizes are folded, so kernels are as many."""
+    """Once the symbolic length is set, the model has as many kernels as a model built for that length, because its size
+    computations are folded.
+    """
     any_length: Callable[[int | None], onnx.ModelProto] = {
         "bert": lambda n: bert(1, 2, n, BERT),
         "mobilebert": lambda n: mobilebert(1, 1, n, MOBILE),
@@ -135,7 +143,7 @@ def test_what_is_refused() -> None:
 
 
 def test_samples_of_every_type() -> None:
-    """What `vdla run` makes up: ids that every vocabulary has, numbers of any type."""
+    """Sample inputs of `vdla run`: ids that every vocabulary contains, and numbers of any type."""
     types = [dtype.numpy for dtype in DType]
     ports = tuple(Port(name=dtype.name, dtype=dtype, shape=(9,)) for dtype in types)
     samples = sample_inputs(cast(Executable, SimpleNamespace(inputs=ports)))

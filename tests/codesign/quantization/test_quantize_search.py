@@ -1,4 +1,6 @@
-"""`vdla quantize --budget` on a small network: what it reports is what its files do; resumed, chosen, refused."""
+"""`vdla quantize --budget` on a small network: reported figures equal those of the written files; resuming, choosing a
+member of the front, refusals.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_what_it_reports_is_what_its_files_do(vdla, folder: Path, tmp_path: Path
 
 
 def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
-    """The file has the float layers that it is said to have, and is what its decisions give one by one."""
+    """Asserts that the file at `path` has exactly the float layers of `chosen`, and equals the file that quantization
+    with the same decision for each layer makes.
+    """
     floats = {row["layer"] for row in chosen["layers"] if row["choice"] == "float"}
     nodes = {node.name: node for node in onnx.load(path).graph.node}
     weights = {array.name for array in onnx.load(path).graph.initializer}
@@ -77,7 +81,9 @@ def check_chosen(chosen: Mapping[str, Any], path: Path, folder: Path) -> None:
 
 
 def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -> None:
-    """Other members are taken from the records, without an evaluation; goals out of reach say how far it got."""
+    """Asserts that other members of the front are chosen from the records without evaluations, and that goals out of
+    reach report the nearest figure.
+    """
     first, last = document["front"][0], document["front"][-1]
     cheapest = vdla("quantize", *where(folder, target), *SEARCH, "--latency", first["latency_ms"]).document()
     assert cheapest["evaluated"] == 0 and cheapest["chosen"]["member"] == first["member"]
@@ -94,7 +100,7 @@ def check_goals(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -
 
 
 def check_resumed(vdla, folder: Path, target: Path, document: Mapping[str, Any]) -> None:
-    """What a kill leaves, half a line included, goes on to the same records."""
+    """Asserts that a search resumed from truncated records (with half a line at the end) ends with the same records."""
     records = target / "records.jsonl"
     whole = records.read_bytes()
     lines = whole.splitlines(keepends=True)

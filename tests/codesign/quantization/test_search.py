@@ -1,4 +1,6 @@
-"""The search on made-up networks whose noise and cost are known: what it asks, in which order, and how good it gets."""
+"""The search for quantization decisions, on made-up networks with known noise and cost: what it evaluates, and how much
+of the best front it finds.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LAYERS = 9
 
 
 class MadeUp:
-    """Noise and cost add up over layers; layers side by side that are both float save a border."""
+    """A made-up network. Each layer adds cost if it is float, and noise if it is quantized; two adjacent float layers
+    save the cost of a conversion between them.
+    """
 
     def __init__(self, seed: int, free: bool = False) -> None:
         drawn = Random(seed)

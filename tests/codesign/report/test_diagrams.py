@@ -1,4 +1,4 @@
-"""The block diagrams say what the tables of the code say."""
+"""The block diagrams agree with the tables in the code."""
 
 from dataclasses import replace
 from importlib.util import find_spec

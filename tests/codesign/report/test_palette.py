@@ -1,4 +1,4 @@
-"""Colours that stand beside each other differ for readers who lack red or green cones, too."""
+"""Adjacent colours of plots can be told apart, also by readers without red or green cones."""
 
 import re
 from itertools import combinations
@@ -27,7 +27,9 @@ XYZ = np.array(
     [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
 )
 LEAST = 15.0
-"""CIE 1976. The palette before had pairs at 7 and 8, which such readers took for one colour."""
+"""Least colour difference (CIE 1976 delta E) of adjacent colours. An earlier palette had pairs at 7 and 8, which
+colour-blind readers could not tell apart.
+"""
 
 
 def lab(color: str, seen: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Searches against each other: what is read from their records, and that all of it can be drawn."""
+"""Studies that compare tuning searches: figures from their records, and plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The model of area and clock: memories are those of the RTL, machines that nothing was fitted on are predicted."""
+"""The model of area and clock: its memories equal those of the RTL, and predictions for held-out machines are
+accurate.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -162,7 +164,9 @@ def test_every_legal_machine_has_figures():
 
 
 def test_a_library_has_one_node_everywhere():
-    """The maker's; that of the areas' scale, 207 nm, stood beside it."""
+    """The process node must be the one that the library's maker states. Earlier some places showed 207 nm, the node to
+    which areas are scaled.
+    """
     told = [
         *rungs_of_machine(load_config("vta"), default_components()).values(),
         *described(default_components()),

@@ -1,4 +1,4 @@
-"""The model of energy per event: features, coefficients that come with the package, and what follows for a launch."""
+"""The model of energy per event: its features, the shipped coefficients, and the energy of a launch."""
 
 import dataclasses
 
@@ -135,7 +135,9 @@ def test_coefficients_are_those_of_the_rows():
 
 
 def test_totals_of_machines_that_nothing_was_fitted_on():
-    """The whole energy, clock pins and memories with it, is inside the interval as often as it says."""
+    """The total energy, clock pins and memories included, is inside the predicted interval as often as the interval's
+    coverage states.
+    """
     document, known, model = read_results("energy_model"), machines(), shipped_event_energy()
     held = [row for row in document["rows"] if is_reserved(row)]
     assert {(row["machine"], row["seed"]) for row in held} == {
@@ -173,7 +175,9 @@ def test_what_is_kept_for_judging_is_not_fitted_on(reserved: tuple[str, int]):
 
 
 def test_spread_counts_machines_alike():
-    """Two machines, one off by a tenth in one part, the other by nothing in nine programs."""
+    """Two machines with equal weight: one with one program that is 10% off in one part, the other with nine exact
+    programs.
+    """
     exact = fit.Parts(data=1.0, clock=10.0, memories=2.0)
     off = fit.Parts(data=1.1, clock=10.0, memories=2.0)
     found = [fit.Judged(machine="a", seed=0, replayed=off, predicted=exact)]
@@ -187,7 +191,9 @@ def test_spread_counts_machines_alike():
 
 
 def test_memories_by_module():
-    """Accesses are of macros; a memory of less than 1,024 bits is flip-flops and costs no access."""
+    """Accesses count only for memory macros; a memory of less than 1,024 bits is made of flip-flops and has no access
+    energy.
+    """
     machine, scale = machines()["tiny"], shipped_event_energy().sram_scale
     counts = accesses(machine, EVENTS)
     assert counts["wgt"] == (12, 64 / machine.wgt_bytes) and counts["store"][0] == 2 * EVENTS.stored
@@ -228,8 +234,9 @@ def _folded_program(machine: Config, text: str, uops: str) -> Program:
 
 @pytest.mark.parametrize(("shape", "adding", "kept"), [(0, 0, 12), (1, 3, 8), (2, 5, 0)])
 def test_operations_of_arrays_that_fold(shape: int, adding: int, kept: int):
-    """Of six overwriting operations with parts 0 to 3 of a tile and 1 and 2 of the next, those add to accumulators
-    whose part of the inputs is not the first."""
+    """Six overwriting operations use parts 0 to 3 of one weight tile, and parts 1 and 2 of the next. An operation adds
+    to the accumulators, despite overwriting, if its part of the inputs is not the first.
+    """
     machine = dataclasses.replace(
         machines()["tiny"], block_in=16, block_out=16, folds=4, extensions=("post", "fold"),
         inp_buffer_bytes=2048, wgt_buffer_bytes=2048, acc_buffer_bytes=4096, par_buffer_bytes=256,
@@ -262,7 +269,9 @@ FINISH"""
 
 
 def test_features_of_arrays_that_fold():
-    """An input's bit reaches as many rows as there are columns; products are those of the array that is there."""
+    """A bit of an input reaches as many multipliers as the folded array has columns; products are counted for the
+    folded array.
+    """
     whole = dataclasses.replace(
         machines()["8x8"], extensions=("post", "patch", "depthwise"), wgt_buffer_bytes=16384
     )

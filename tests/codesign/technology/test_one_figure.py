@@ -1,4 +1,4 @@
-"""One machine and one network have one clock, one latency and one energy, whichever command is asked."""
+"""All commands report the same clock, latency and energy for one machine and one network."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ CONFIG = "tiny"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A float network, samples of its inputs, a space of one machine, and the file that quantization within a budget
-    makes of the network, with what that reports."""
+    """Folder with a float network, samples of its inputs, and a space of one machine."""
     folder = tmp_path_factory.mktemp("one")
     (folder / "float.onnx").write_bytes(models.build("mlp", "float").SerializeToString())
     (name,) = [item.name for item in models.build("mlp", "float").graph.input]

@@ -1,4 +1,4 @@
-"""Kernels that are alike, written down at once: the program is that of one after the other."""
+"""Emission of several similar kernels at once gives the same program as emitting them one after the other."""
 
 from __future__ import annotations
 

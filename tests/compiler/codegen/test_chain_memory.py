@@ -1,4 +1,6 @@
-"""Pads around tensors in the chain memory: every position is written once, by the tensor or as a pad."""
+"""Pads around tensors in the chain memory (on-chip memory between layers): every position is written once, by the
+tensor or as a pad.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each declaration's body, run by the interpreter, against the accelerator's arithmetic in plain numpy."""
+"""The body of each intrinsic's declaration, run by the interpreter, against the accelerator's arithmetic in numpy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIGS = [load_config("tiny"), replace(load_config("tiny"), name="pairs", batch
 
 
 def call(declaration, arrays, times=1, pad=None):
-    """The arrays after `times` uses, the first of which starts anew."""
+    """The arrays after `times` uses of an intrinsic; the first use overwrites the sums, the others accumulate."""
     verify_declaration(declaration)
     step = Var("step")
     use = Intrinsic(

@@ -1,4 +1,6 @@
-"""Weight tiles of more than 4,096 bytes: constants lie where addresses, which count tiles, can name them."""
+"""Weight tiles of more than 4,096 bytes: constants start at multiples of the tile size, because addresses
+count tiles.
+"""
 
 import pytest
 

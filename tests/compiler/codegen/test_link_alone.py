@@ -1,4 +1,4 @@
-"""A kernel linked by itself takes the cycles of a network of that one layer."""
+"""A kernel that is linked alone takes as many cycles as a network of only this layer."""
 
 import itertools
 from collections.abc import Callable
@@ -38,7 +38,7 @@ LAYERS: dict[str, Callable[[NetworkBuilder], str]] = {
 
 
 def lowered_node(compiled: Compiled, node: Node, virtual_threads: int) -> LoweredLayer:
-    """A node of a compiled network, lowered again."""
+    """A node of a compiled network, lowered a second time."""
     config = compiled.program.config
     kernels = kernels_of(config, Legalized(graph=compiled.graph, layouts=compiled.layouts), node)
     points = choose_points(config, {node.name: kernels}, {}, virtual_threads)[node.name]

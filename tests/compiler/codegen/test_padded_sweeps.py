@@ -1,4 +1,6 @@
-"""Sweeps down rows with pads at both ends: the last row of one is the first of the next, so that it is read once."""
+"""Sweeps (depthwise operations down the rows of a column) with pads at both ends: the last row of pads of one column is
+the first of the next, so that it is read once.
+"""
 
 from dataclasses import replace
 
@@ -31,7 +33,7 @@ MACHINES = {
 def layer(
     channels: int, plane: tuple[int, int], kernel: int = 3, stride: int = 1, dilation: int = 1
 ) -> Graph:
-    """A depthwise convolution whose outputs are as many as its inputs, or a part of these."""
+    """A depthwise convolution with SAME-like pads and square kernel, on one image."""
     b, pad = builder(3), kernel // 2 * dilation
     return fuse(
         b.graph(
@@ -49,7 +51,7 @@ def layer(
 
 
 def operations(config: Config, graph: Graph) -> int:
-    """Operations of the array."""
+    """Number of operations of the multiply array in the compiled network."""
     program = compile_program(graph, config).program
     return simulate(config, program.instructions, program.image, data=False).units["compute"].busy["gemm"]
 
@@ -71,7 +73,9 @@ def test_other_windows_are_right(config, kernel, stride, dilation):
 
 
 def test_a_column_takes_an_operation_for_each_row_and_one_more():
-    """And the layer one, which holds the first row of pads; with one row of pads the other is read for each column."""
+    """The layer takes one operation more, to hold the first row of pads. With pads at one end only, the first row is
+    read again for each column.
+    """
     assert operations(VTA, layer(160, (7, 7))) == 10 * 7 * (7 + 1) + 1
     b = builder(3)
     above = b.convolution(b.input(1, 160, 8, 7), 160, (3, 3), pads=(1, 1, 0, 1), groups=160)

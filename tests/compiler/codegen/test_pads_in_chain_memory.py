@@ -1,4 +1,6 @@
-"""Pads in the chain memory are written once, as long as nothing lies over them, and early where it is free."""
+"""Pads in the chain memory (on-chip memory between layers) are written once as long as no tensor overwrites them, and
+early if the memory is free.
+"""
 
 from dataclasses import replace
 
@@ -43,7 +45,9 @@ def test_pads_stay_until_a_tensor_lies_over_them():
 
 
 def blocks(count: int) -> Graph:
-    """So many times channels expanded, a depthwise layer, and channels reduced."""
+    """A network of `count` inverted bottlenecks: a 1x1 convolution that expands channels, a depthwise convolution, and
+    a 1x1 convolution that reduces channels.
+    """
     b = builder(4)
     tensor = b.convolution(b.input(1, 16, 9, 9), 16, (1, 1))
     for _ in range(count):
@@ -59,7 +63,7 @@ def test_networks_of_blocks_are_right(count):
 
 
 def of_many_widths(seed: int) -> Graph:
-    """Convolutions of single positions and of windows in turn, each of some number of channels."""
+    """A network of eight 1x1 or 3x3 convolutions in random order, with random numbers of channels."""
     b, rng = builder(seed), np.random.default_rng(seed)
     tensor = b.input(1, 16, 8, 8)
     for _ in range(8):
@@ -73,5 +77,7 @@ def of_many_widths(seed: int) -> Graph:
 
 @pytest.mark.parametrize("seed", [0, 8])
 def test_tensors_of_different_sizes_begin_at_one_place(seed: int):
-    """A smaller tensor that lay there has not the place of a larger one behind it."""
+    """Tensors of different sizes are placed at the same address; the pads of a smaller tensor must not be taken for
+    those of a larger one.
+    """
     assert_right(compile_program(of_many_widths(seed), replace(MACHINE, chain_buffer_bytes=1 << 14)))

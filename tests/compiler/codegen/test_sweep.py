@@ -1,4 +1,6 @@
-"""Micro-ops of sweeps: every sum finds the rows of its window held, and no row is read more often than it must be."""
+"""Micro-ops of sweeps (depthwise operations down a column): every sum finds the rows of its window in the holding
+registers, and no row is read more often than necessary.
+"""
 
 from dataclasses import replace
 

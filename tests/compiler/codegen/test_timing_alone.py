@@ -1,4 +1,4 @@
-"""Programs compiled for their timing alone: the same but for constants, which the image does not hold."""
+"""Programs compiled for timing only: equal to full programs except that the image does not contain the constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Token insertion: the edges order every conflict, are needed, and stay within the queues."""
+"""Insertion of dependence tokens: the tokens order all conflicting instructions, none is superfluous, and token queues
+do not overflow.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +19,7 @@ SIZES = {"inp": 8, "wgt": 4, "acc": 8, "par": 2, "dram": 8}
 
 @dataclass(frozen=True)
 class Operation:
-    """One instruction and the (space, low, high) that it touches."""
+    """One instruction, with the ranges (memory space, low, high) that it reads and writes."""
 
     name: str
     reads: tuple[tuple[str, int, int], ...]
@@ -48,7 +50,7 @@ def store(acc, dram):
 
 
 def batches(operations: list[Operation]) -> list[Batch]:
-    """One batch an instruction, in an order of no meaning."""
+    """One batch for each operation, in reversed order, since the order of batches must not matter."""
     return [
         Batch(
             name=operation.name,

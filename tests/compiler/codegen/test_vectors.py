@@ -1,4 +1,4 @@
-"""Element-wise operations on accumulators: tensorized, emitted as ALU instructions and run, against the interpreter."""
+"""Element-wise operations on accumulators: tensorized, emitted as ALU instructions, and run against the interpreter."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ BLOCKS, ROWS, COLUMNS, TILES = 2, 3, 5, 2
 def rows_combined(
     config: Config, opcode: AluOpcode, immediate: int | None, post: Post, times: int = 1
 ) -> Program:
-    """Y = post(operation(X, Z)): Z int8[1, CB, 1, W, B, co] is one row for all of X, or there is an immediate.
+    """A program of Y = post(operation(X, Z)), tiled by rows; the operation is applied `times` times in sequence.
 
-    Tile by tile; the operation happens `times` in a row (statement "result", loops v.o, v.y, v.x, v.b, v.j).
+    Z, int8[1, CB, 1, W, B, co], is one row for all rows of X; with an `immediate` there is no Z. The statement "result"
+    is in the loops v.o, v.y, v.x, v.b, v.j.
     """
     lanes = (config.batch, config.block_out)
     x_in = activation("X", (1, BLOCKS, TILES * ROWS, COLUMNS), lanes)

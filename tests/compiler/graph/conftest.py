@@ -1,4 +1,4 @@
-"""Small float networks, ONNX Runtime's quantizer to quantize them, and a comparison layer by layer."""
+"""A builder of small float networks, their quantization by ONNX Runtime, and comparisons layer by layer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 class Reader(CalibrationDataReader):
-    """Six seeded random inputs."""
+    """Calibration data: six seeded random inputs of a network."""
 
     def __init__(self, model: Network, seed: int = 5):
         rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ class NetworkBuilder:
         return self.node("Conv", inputs, output, **attributes)
 
     def pair(self, data: str, scale: float, zero_point: np.generic) -> str:
-        """QuantizeLinear and DequantizeLinear of a tensor; returns the float name."""
+        """Adds QuantizeLinear and DequantizeLinear of a tensor; returns the name of the dequantized tensor."""
         inputs = [
             self.constant(f"{data}_s", np.float32(scale)),
             self.constant(f"{data}_z", np.asarray(zero_point)),
@@ -109,7 +109,7 @@ class NetworkBuilder:
         return self.node("DequantizeLinear", [f"{data}_q", *inputs], f"{data}_d")
 
     def weight(self, name: str, *shape: int, scale: float = 0.01) -> str:
-        """Seeded int8 weights behind DequantizeLinear; returns the float name."""
+        """Adds seeded int8 weights and their DequantizeLinear; returns the name of the dequantized tensor."""
         integers = self.constant(f"{name}_q", self.rng.integers(-WEIGHTS, WEIGHTS, shape).astype(np.int8))
         return self.node("DequantizeLinear", [integers, self.constant(f"{name}_s", np.float32(scale))], name)
 
@@ -129,7 +129,9 @@ class NetworkBuilder:
 
 
 def quantize_network(model: Network, form: str, folder: Path) -> bytes:
-    """The bytes of what ONNX Runtime's static quantizer makes of a float model, in 7 bits where 8 would saturate."""
+    """The bytes of a float model after ONNX Runtime's static quantization. Weights have 7 bits on processors where ONNX
+    Runtime's kernels would saturate with 8.
+    """
     options = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **FORMS[form]}
     options["reduce_range"] = options.get("reduce_range", False) or kernels_saturate()
     target = folder / "quantized.onnx"
@@ -140,7 +142,9 @@ def quantize_network(model: Network, form: str, folder: Path) -> bytes:
 def runtime_tensors(
     data: bytes, names: list[str], feed: dict[str, np.ndarray], optimized: bool
 ) -> list[np.ndarray]:
-    """What ONNX Runtime has in the named tensors, which are added to the model's outputs."""
+    """The values that ONNX Runtime computes for the tensors `names`, which may be intermediate ones; `optimized`: with
+    graph optimization.
+    """
     model = onnx.load_from_string(data)
     present = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
@@ -157,7 +161,9 @@ def onnx_names(data: bytes) -> set[str]:
 
 
 def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Fused and pool-fused graphs give the unfused graph's bits; returns the model's outputs."""
+    """Asserts that the graphs after fusion, and after fusion of pools, give the same bits as the unfused graph; returns
+    the outputs of the model.
+    """
     expected = interpret(graph, store_inputs(graph, feed))
     for rewritten in (fuse(graph), fuse_pool(fuse(graph))):
         got = interpret(rewritten, store_inputs(rewritten, feed))
@@ -168,7 +174,9 @@ def assert_fusion_exact(graph: Graph, feed: dict[str, np.ndarray]) -> dict[str, 
 
 
 def layer_differences(data: bytes, feed: dict[str, np.ndarray], optimized: bool) -> dict[str, int]:
-    """Largest difference in steps of each node of the unfused graph, fed ONNX Runtime's own integers."""
+    """For each node of the unfused graph, the largest difference (in quantization steps) of its output from ONNX
+    Runtime's, if the node gets ONNX Runtime's own integers as inputs.
+    """
     graph = import_model(data)
     produced = onnx_names(data) | {entry.name for entry in graph.inputs}
     names = [name for name in graph.tensors if name in produced and name not in feed]

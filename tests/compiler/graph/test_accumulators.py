@@ -1,4 +1,4 @@
-"""Biases at the edges of 32 bits, and scales that no target computes with."""
+"""Biases near the limits of 32 bits, and scales that every target refuses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def convolution(
     bias_scale: float | None = None,
     output_scale: float = 0.05,
 ) -> onnx.ModelProto:
-    """A quantized 3x3 convolution, 4 channels to 8 on 6x6, in QDQ form."""
+    """A model of a quantized 3x3 convolution in QDQ form, with 4 input and 8 output channels on 6x6."""
     weights = np.random.default_rng(0).integers(-127, 128, (8, 4, 3, 3)).astype(np.int8)
     scales = np.full(8, weight_scale, np.float32)
     with np.errstate(over="ignore"):
@@ -77,7 +77,9 @@ X = np.random.default_rng(1).standard_normal((1, 4, 6, 6)).astype(np.float32)
 
 
 def reference(model: onnx.ModelProto) -> np.ndarray:
-    """ONNX Runtime, every operator in float32 as written."""
+    """The model's output for the input X in ONNX Runtime without graph optimization: every operator computes in
+    float32.
+    """
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"x": X})[0]

@@ -1,4 +1,4 @@
-"""Models as ONNX Runtime's static quantizer writes them, layer by layer against ONNX Runtime."""
+"""Models quantized by ONNX Runtime's static quantizer, compared with ONNX Runtime layer by layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ FORMS = (
 
 
 def chain(builder):
-    """Odd channels, asymmetric pads, strides, dilation, both pools, dense."""
+    """A network with odd numbers of channels, asymmetric pads, strides, dilation, both kinds of pools and a dense
+    layer.
+    """
     b = builder(2, 3, 17, 14)
     b.conv("x", "c1", 5, 3, 3, 5, pads=[1, 2, 0, 1], strides=[2, 1])
     b.node("Relu", ["c1"], "r1")
@@ -46,7 +48,7 @@ def chain(builder):
 
 
 def residual(builder):
-    """Two branches, a sum with ReLU, a global average, a product of matrices with a bias."""
+    """A network with two branches, additions with ReLU, a global average pool, and a matrix product with bias."""
     b = builder(1, 6, 9, 9, seed=1)
     b.conv("x", "c1", 8, 6, 3, 3, pads=[1, 1, 1, 1], strides=[2, 2])
     b.node("Relu", ["c1"], "r1")
@@ -64,7 +66,7 @@ def residual(builder):
 
 
 def depthwise(builder):
-    """A depthwise and a grouped convolution, ReLU6, a product of two tensors."""
+    """A network with a depthwise and a grouped convolution, ReLU6, and an element-wise product of two tensors."""
     b = builder(1, 8, 10, 11, seed=2)
     b.conv("x", "c1", 8, 1, 3, 3, group=8, auto_pad="SAME_UPPER", strides=[2, 2])
     b.node("Clip", ["c1", b.constant("zero", np.float32(0)), b.constant("six", np.float32(0.8))], "k1")
@@ -75,7 +77,7 @@ def depthwise(builder):
 
 
 def channels(builder):
-    """Channels split, sliced, joined and shuffled, as ShuffleNet does."""
+    """A network that splits, slices, concatenates and shuffles channels, like ShuffleNet."""
     b = builder(1, 6, 8, 9, seed=3)
     b.conv("x", "c1", 21, 6, 3, 3, pads=[1, 1, 1, 1])
     b.node("Relu", ["c1"], "r1")

@@ -1,4 +1,6 @@
-"""Flags that are neither 0 nor 1, on which readers of ONNX disagree, and others that nobody else checks."""
+"""Boolean attributes with values other than 0 and 1, on which implementations of ONNX disagree, and attributes that
+ONNX's own checker does not check.
+"""
 
 import onnx
 import pytest

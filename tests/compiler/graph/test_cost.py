@@ -1,4 +1,4 @@
-"""Compulsory bytes: the elements that windows read, against a count of every read of every window."""
+"""Compulsory traffic in bytes: the number of distinct elements that windows read, against counting every read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def windows(
     pads: tuple[int, int, int, int],
     wanted: set[tuple[int, int]] | None = None,
 ) -> set[tuple[int, int]]:
-    """Every position that a window reads, one by one; `wanted` are the windows that count."""
+    """The set of positions that the windows read, by enumeration; `wanted`: output positions whose windows count (None:
+    all).
+    """
     rows, columns = output_plane(plane, kernel, strides, dilations, pads)
     read = set()
     for out in itertools.product(range(rows), range(columns)):

@@ -1,4 +1,4 @@
-"""Windows of convolutions without what only reads pads, and resized images whose readers take no blocks."""
+"""Convolution windows without the taps that read only pads; and resized images whose readers need no channel blocks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_left(window, size, expected) -> None:
 )
 @settings(max_examples=examples(200), deadline=None)
 def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dilations) -> None:
-    """Each output reads the same elements through the same taps."""
+    """After cropping, each output reads the same elements with the same weights."""
     window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
     try:
         outputs = window.outputs(*size)

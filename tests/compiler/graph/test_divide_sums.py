@@ -1,4 +1,6 @@
-"""Constants added behind joined positions: part by part, in the store of who makes a part."""
+"""Constants added to a concatenation along positions: the addition is divided into one for each part, fused into the
+store of the part's producer.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def network(
     kept: bool = False,
     combination: Combination = ADD,
 ) -> Graph:
-    """One position and six of a convolution, joined in this order, to which something is added."""
+    """A graph that concatenates one input position and six positions of a convolution, in the given `order`, and adds a
+    constant (or an input, if not `constant`). `first`: the concatenation is the first operand; `kept`: it is an output
+    as well.
+    """
     b = builder(2)
     token, data = b.input(1, 8, 1, 1), b.input(1, 8, 3, 2)
     made = b.convolution(data, 8, (1, 1))
@@ -41,7 +46,7 @@ def network(
 
 
 def same(graph: Graph, fused: Graph) -> None:
-    """Both compute the same."""
+    """Asserts that both graphs compute the same outputs for random inputs."""
     random = np.random.default_rng(3)
     inputs = {
         item.tensor: random.integers(-128, 128, graph.tensors[item.tensor].shape).astype(np.int8)

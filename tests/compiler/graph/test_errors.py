@@ -1,4 +1,4 @@
-"""Every mistake in a model file gives one message with file, node, operator and the way out."""
+"""Every mistake in a model file gives one message with file, node, operator and advice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refused(model, *words: str) -> str:
 
 
 def convolved(b, data="x", **attributes):
-    """A quantized convolution of `data`; returns its float name."""
+    """Adds a quantized convolution of `data`; returns the name of its dequantized output."""
     real = b.pair(data, 0.02, np.uint8(100))
     b.node("Conv", [real, b.weight("w", 4, 3, 3, 3)], "c", **attributes)
     return b.pair("c", 0.05, np.uint8(10))
@@ -304,7 +304,9 @@ def test_initializer_whose_data_do_not_fill_its_shape(builder):
 
 
 def mutated(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
-    """The model with one thing wrong, or seemingly so: an attribute, an operator, an operand, a shape, some bytes."""
+    """The bytes of the model with one random change that may make it invalid: of an attribute, an operator, an operand
+    or a shape; sometimes also of a byte.
+    """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     nodes, initializers = changed.graph.node, changed.graph.initializer
@@ -415,7 +417,7 @@ def test_two_nodes_of_one_name(builder):
 
 
 def test_what_no_target_can_take_is_not_computed_in_floats_instead():
-    """The reference implementation, which folds constants of float models, has no use for this axis."""
+    """ONNX's reference implementation, which folds constants of float models, ignores this axis."""
     weights, scale = np.ones((2, 3, 1, 1), np.float32), np.float32(0.1)
     constants = {"w": weights, "s": scale, "z": np.int8(0)}
     nodes = [

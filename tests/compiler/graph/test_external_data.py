@@ -1,4 +1,4 @@
-"""External data of models: looked at in full before a byte is read, by the importer and by the cache alike."""
+"""External data of models: importer and cache check all references before they read a byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ WEIGHT = np.arange(40, dtype=np.float32).reshape(8, 5)
 
 
 def write(folder: Path, **entries: str) -> Path:
-    """A dense layer whose weight lies where `entries` say."""
+    """Path of a model of a dense layer whose weight is external data with the fields `entries`; without entries the
+    weight is in the model.
+    """
     weight = numpy_helper.from_array(WEIGHT, "w")
     if entries:
         weight.ClearField("raw_data")
@@ -40,7 +42,7 @@ def write(folder: Path, **entries: str) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's folder with weights in it, beside what it must not read."""
+    """A model's folder with weight files, and with links, a pipe and a file outside that the importer must not read."""
     (tmp_path / "model").mkdir()
     (tmp_path / "secret").write_bytes(WEIGHT.tobytes())
     (tmp_path / "model" / "w.bin").write_bytes(bytes(16) + WEIGHT.tobytes())

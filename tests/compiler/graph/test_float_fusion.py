@@ -1,4 +1,4 @@
-"""Fusion in float graphs: which nodes are left by each rule, and that they compute what the model says."""
+"""Fusion in float graphs: the nodes that remain after each rule, and equal results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fused(net: FloatNetwork) -> Graph:
 
 
 def kernels(graph: Graph) -> list[tuple[str, str]]:
-    """Operator and members of the nodes that compute something and are no change of layout."""
+    """(operator, names of the fused ONNX nodes) of all nodes except changes of shape and layout."""
     named = [(type(node.operator).__name__, " ".join(node.members)) for node in graph.nodes]
     return [pair for pair in named if pair[0] not in ("Reshape", "Relayout")]
 
@@ -54,7 +54,9 @@ def number(net: FloatNetwork, value: float) -> str:
 
 
 def residual_with_channels() -> FloatNetwork:
-    """All behind the convolution: a residual, a factor a channel, one a pixel, a function."""
+    """A convolution whose epilogue takes all following nodes: a residual, a factor for each channel, a difference for
+    each pixel, a function.
+    """
     net = FloatNetwork(2, 19, 5, 6)
     net.convolution(19, (3, 3), pads=[1] * 4)
     net.add("Relu")
@@ -89,7 +91,9 @@ def attention() -> FloatNetwork:
 
 
 def bias_and_gelu_behind_rows() -> FloatNetwork:
-    """The product's rows are a view of the model's tensor; its value is read twice."""
+    """A matrix product followed by a bias and GELU in single operators. The product's rows are a view of the
+    three-dimensional tensor; its result is read twice.
+    """
     net = FloatNetwork(2, 5, 12)
     net.add("MatMul", net.weights(12, 21, deviation=0.3))
     x = net.add("Add", net.weights(21))
@@ -156,7 +160,9 @@ def moves() -> FloatNetwork:
 
 
 def gates() -> FloatNetwork:
-    """Slices of one row are views, so that all is one kernel."""
+    """The gates of an LSTM cell from slices of one row. The slices are views, so that everything is fused into one
+    kernel.
+    """
     net = FloatNetwork(1, 64)
     parts = []
     for start, function in zip(range(0, 64, 16), ("Sigmoid", "Sigmoid", "Tanh", "Sigmoid"), strict=True):
@@ -249,7 +255,9 @@ def test_indices_are_read_under_decisions_of_lanes() -> None:
 
 
 def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
-    """Rows that differ, columns that do not: the convolution's positions are one loop."""
+    """The operand differs by row but not by column, while the convolution's epilogue has one loop over all
+    positions.
+    """
     net = FloatNetwork(1, 8, 4, 4)
     net.convolution(8, (1, 1))
     net.add("Mul", net.weights(4, 1))
@@ -261,7 +269,7 @@ def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("views", [1, 2])
 def test_two_shapes_draw_an_operator_to_one_side(views, swapped) -> None:
-    """Each argument of the sum could be viewed in the other one's shape, for ever."""
+    """Each argument of the sum could be viewed in the shape of the other; the rewrite must not alternate for ever."""
     net = FloatNetwork(1, 4, 6, 6)
 
     def view(name: str, *shape: int) -> str:
@@ -336,7 +344,9 @@ def test_dumps_show_what_is_fused() -> None:
 
 @st.composite
 def chains(draw) -> FloatNetwork:
-    """Element-wise functions between everything that they may be fused with; operands broadcast in all ways."""
+    """A random network of element-wise functions between all kinds of operators with which they may be fused; operands
+    broadcast in all ways.
+    """
     rank = draw(st.sampled_from([2, 3, 4]))
     net = FloatNetwork(*[draw(st.integers(1, 6)) for _ in range(rank)], seed=draw(st.integers(0, 99)))
     earlier = [("x", net.shape)]

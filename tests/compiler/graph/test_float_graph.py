@@ -1,4 +1,4 @@
-"""The float graph: what the import makes of models, what passes make of that, and where tensors lie."""
+"""The float graph: import of ONNX models, graph passes, layouts and placement of tensors in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers that follow from shapes become constants once shapes are known."""
+"""Integers computed from shapes become constants once the shapes are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> onnx.ModelProto:
-    """From ``x`` [2, 5] and ``table`` [8, 3], both float32, to ``y``, shapes inferred."""
+    """A model with the float32 inputs ``x`` [2, 5] and ``table`` [8, 3] and the float32 output ``y``; shapes are
+    inferred.
+    """
     graph = helper.make_graph(
         nodes,
         "net",
@@ -28,7 +30,9 @@ def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> onnx
 
 
 def positions() -> onnx.ModelProto:
-    """Rows of the table for each column of ``x``: ONNX does not tell how many the Slice of a constant gives."""
+    """A model that gathers as many rows of the table as ``x`` has columns. ONNX's inference does not know the length of
+    a Slice of a constant.
+    """
     one = np.array([1], np.int64)
     return model(
         [

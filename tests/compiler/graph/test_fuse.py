@@ -1,4 +1,4 @@
-"""Fusion: what is joined, what must not be, and that no bit changes."""
+"""Fusion of integer graphs: which nodes are fused, which must not be, and bit-equal results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def shape_of(graph):
 
 
 def rescaled_convolution(b):
-    """A convolution with a quantization of its own, then a ReLU with another; returns the ReLU's float name."""
+    """Adds a convolution whose output is quantized, then a ReLU that is quantized with another scale; returns the name
+    of the ReLU's dequantized output.
+    """
     data = b.pair("x", 0.02, np.int8(3))
     b.node("Conv", [data, b.weight("w", 4, 3, 3, 3)], "c")
     b.node("Relu", [b.pair("c", 0.05, np.int8(-7))], "r")
@@ -83,7 +85,9 @@ def node_of(output: str, operator: Int8Operator, *inputs: str) -> Node:
 
 @pytest.fixture
 def graph_of_convolution():
-    """A 1x1 convolution from `x` to `c` and given element-wise nodes after it; the last gives the output."""
+    """A function that makes a graph: a 1x1 convolution from `x` to `c`, followed by the given element-wise nodes; the
+    last one makes the output.
+    """
 
     def make(*rest) -> Graph:
         quantization = Quantization(scale=np.float32(1), zero_point=0, dtype="int8")
@@ -127,7 +131,9 @@ def assert_same(graph: Graph, other: Graph) -> None:
 
 
 def residual(builder, first: str, second: str):
-    """A sum of a 3x3 branch `big` and a 1x1 branch `small`, given in either order."""
+    """A model that adds a 3x3 branch `big` and a 1x1 branch `small`, in the order `first`, `second`, followed by a
+    Relu.
+    """
     b = builder(1, 4, 9, 9)
     b.conv("x", "big", 6, 4, 3, 3, pads=[1, 1, 1, 1])
     b.conv("x", "small", 6, 4, 1, 1)
@@ -224,7 +230,9 @@ def test_dense_on_the_model_input_is_flattened(builder, quantized, feed_of, fusi
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_random_chains_of_stage_b_are_exact(seed):
-    """Element-wise nodes of random kinds, constants and order after and between convolutions."""
+    """Chains of element-wise nodes of random kinds and with random constants, in random order after and between
+    convolutions. Stage B is the second half of the store pipeline.
+    """
     rng = np.random.default_rng(seed)
     graph = random_graph(rng)
     for rewritten in (fuse(graph), fuse_pool(fuse(graph))):

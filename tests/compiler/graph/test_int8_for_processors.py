@@ -1,4 +1,6 @@
-"""A quantized graph made ready for processors: blocks of channels, and the host's conversions as nodes."""
+"""Preparation of a quantized graph for processors: channel blocks, and conversions at the inputs and outputs
+as nodes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from ..random_networks import builder
 
 
 def small():
-    """A convolution of an image in rows of channels, a sum with a constant, and the constant itself as an output."""
+    """A graph of a convolution of an image in NHWC, an addition of a constant, and the constant itself as a second
+    output. Inputs and outputs of the host have other shapes, types and names than the graph's tensors.
+    """
     b = builder(0)
     x = b.input(1, 3, 6, 5)
     constant = b.constant(1, 20, 6, 5)

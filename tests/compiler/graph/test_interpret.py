@@ -1,4 +1,6 @@
-"""The interpreter's own corners: operand order of stage B, wrapping sums, what it keeps."""
+"""Special cases of the integer graph's interpreter: operand order of stage B of the store pipeline, wrapping sums, and
+which tensors it returns.
+"""
 
 from __future__ import annotations
 

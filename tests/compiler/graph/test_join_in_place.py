@@ -1,4 +1,6 @@
-"""Concatenations: in blocks of channels, and computed in place wherever what is joined is a stretch of the result."""
+"""Concatenations of float graphs: in channel blocks, and in place if an input can be computed directly into a
+contiguous part of the result.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from vdla.compiler.runtime.network_object import emit_network
 
 
 def branches(*filters: int, batch: int = 1, axis: int = 1) -> FloatNetwork:
-    """Convolutions of one input, joined, and one more behind."""
+    """A network of convolutions of one input, with the given numbers of filters, whose results are concatenated and
+    convolved again.
+    """
     net = FloatNetwork(batch, 3, 6, 5)
     made = []
     for count in filters:
@@ -40,7 +44,7 @@ def branches(*filters: int, batch: int = 1, axis: int = 1) -> FloatNetwork:
 
 
 def chain() -> FloatNetwork:
-    """Each step joins what there is with a convolution of it."""
+    """A network in which each step concatenates all earlier results and convolves them, like DenseNet."""
     net = FloatNetwork(1, 3, 6, 5)
     made = [net.convolution(32, (3, 3), pads=[1] * 4)]
     for _ in range(3):
@@ -53,7 +57,9 @@ def chain() -> FloatNetwork:
 
 
 def twice() -> FloatNetwork:
-    """A tensor that is joined twice in one place and once in another, beside an input and a constant."""
+    """A network in which one concatenation has a tensor twice as an input, and another concatenation has it once,
+    beside a constant.
+    """
     net = FloatNetwork(1, 32, 4, 4)
     a = net.convolution(16, (1, 1))
     first = net.add("Concat", inputs=[a, "x", a], axis=1)
@@ -65,7 +71,9 @@ def twice() -> FloatNetwork:
 
 
 def views() -> FloatNetwork:
-    """Rows of several results, reshaped and joined, as the heads of detectors are."""
+    """A network that transposes, reshapes and concatenates the results of several convolutions, like the heads of
+    object detectors.
+    """
     net = FloatNetwork(1, 16, 4, 4)
     parts = []
     for filters in (4, 8):
@@ -79,7 +87,7 @@ def views() -> FloatNetwork:
 
 
 def activated() -> FloatNetwork:
-    """What follows element by element is computed where it is joined or behind it."""
+    """A network in which a concatenation is followed by a batch normalization and a Relu."""
     net = branches(32, 24)
     del net.nodes[-1]
     net.last = net.nodes[-1].output[0]

@@ -1,4 +1,4 @@
-"""Names that nothing has yet, among few and among very many."""
+"""Finding unused names, among few names and among very many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vdla.compiler.graph.graph import unused
 
 
 class Counted(set):
-    """Names that count how often they are asked for."""
+    """A set of names that counts its membership tests."""
 
     asked = 0
 

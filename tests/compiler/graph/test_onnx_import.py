@@ -1,4 +1,4 @@
-"""What the importer reads beside the plain cases: forms of writing the same network, views, constants, opsets."""
+"""The importer's less common cases: different ways to write the same network, views, constants, opsets."""
 
 from __future__ import annotations
 

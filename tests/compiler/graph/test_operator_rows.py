@@ -1,4 +1,6 @@
-"""Attributes that nobody reads are refused by name, at every operator of both importers; rows name what they read."""
+"""Attributes that nothing reads are refused by name, for every operator of both importers; each row of the operator
+table lists what its function reads.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def domain_of(operator: str) -> str:
 
 
 def single(operator: str, domain: str, **attributes: Any) -> onnx.ModelProto:
-    """A model of one node, of an input that the node cannot take."""
+    """A model of one node, whose input need not be valid for the operator."""
     graph = helper.make_graph(
         [helper.make_node(operator, ["x"], ["y"], "the node", domain=domain, **attributes)],
         "net",
@@ -130,7 +132,7 @@ def test_rows_name_attributes_that_there_are() -> None:
 
 
 class Recorded(dict[str, Any]):
-    """Attributes that note which of them are asked for, also where there are none."""
+    """A dict of attributes that records which names are looked up, including missing ones."""
 
     def __init__(self, entries: Mapping[str, Any], asked: set[str]) -> None:
         super().__init__(entries)
@@ -164,7 +166,7 @@ class Recorded(dict[str, Any]):
 
 
 Asked = dict[tuple[str, int], set[str]]
-"""By operator and number among its rows."""
+"""Names that were read, by operator and index of the row among the operator's rows."""
 
 
 def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
@@ -175,7 +177,7 @@ def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Puts rows that record into the table; what they record."""
+    """Replaces the rows of the importers' table by rows that record what their functions read; returns the record."""
     found: Asked = {}
     watched = {
         operator: tuple(
@@ -188,7 +190,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def compare(asked: Asked, *kinds: Kind) -> None:
-    """Holds the rows of these kinds to what was recorded."""
+    """Asserts that each row of these kinds lists exactly the names that were read."""
     rows = {
         (operator, number): row
         for operator, entry in onnx_table.ROWS.items()
@@ -210,7 +212,9 @@ def built(
     result: tuple[int, ...] | None = None,
     **attributes: Any,
 ) -> bytes:
-    """A model of a node: inputs are shapes of float32 inputs, types and shapes of others, or arrays (constants)."""
+    """The bytes of a model of one node. Each of `inputs` is a shape (float32), a type and a shape, or an array (a
+    constant). `outside`: shape of a further input of the model for subgraphs; `result`: shape of the outputs.
+    """
     names: list[str] = []
     given: list[onnx.ValueInfoProto] = []
     constants: list[onnx.TensorProto] = []
@@ -245,7 +249,7 @@ def i(*values: int) -> np.ndarray:
 
 
 def bodies() -> Iterator[bytes]:
-    """If, Loop and Scan."""
+    """Models of If, Loop and Scan."""
     types = {"t": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "d": (TensorProto.BOOL, [])}
 
     def body(*inputs: str, outputs: tuple[str, ...], nodes: list[onnx.NodeProto]) -> onnx.GraphProto:
@@ -272,12 +276,12 @@ def bodies() -> Iterator[bytes]:
 
 
 def of_function(place: str) -> Iterator[str]:
-    """The operators that a function reads, also where rows record."""
+    """Operators for which a row of the table names the function at `place`."""
     return (name for name, rows in FIRST.items() if any(row.function == Located(place) for row in rows))
 
 
 def float_models() -> Iterator[bytes]:
-    """Models in which every row of the float tables reads all that it reads anywhere."""
+    """Models that together make the function of every row of the float tables read everything that it can read."""
     yield from bodies()
     for shape in ((1, 2, 6, 6), (1, 2, 6, 6, 6)):
         rank = len(shape) - 2
@@ -423,7 +427,7 @@ def test_rows_of_the_float_tables_read_what_they_name(monkeypatch: pytest.Monkey
 
 
 def rounded(net: FloatNetwork, dtype: Any = np.uint8) -> FloatNetwork:
-    """A pair behind the last tensor."""
+    """Adds QuantizeLinear and DequantizeLinear of the last tensor to the network; returns the network."""
     operands = [net.constant(np.float32(0.05)), net.constant(np.zeros((), dtype))]
     net.add("QuantizeLinear", *operands)
     net.add("DequantizeLinear", *operands)
@@ -433,7 +437,9 @@ def rounded(net: FloatNetwork, dtype: Any = np.uint8) -> FloatNetwork:
 def between(
     operator: str, *others: Any, shape: tuple[int, ...] = (1, 4, 6, 6), opset: int = 21, **attributes: Any
 ) -> bytes:
-    """A model of a node between pairs; `others` are constants."""
+    """The bytes of a model of one node whose input and output are quantized (QDQ); `others`: the node's constant
+    inputs.
+    """
     net = rounded(FloatNetwork(*shape, opset=opset))
     data, names = net.last, ["" if other is None else net.constant(other) for other in others]
     if operator in ("Conv", "ConvTranspose", "Gemm"):
@@ -446,7 +452,7 @@ def between(
 
 
 def of_any_shape(model: bytes) -> bytes:
-    """The model with its output's shape as ONNX infers it."""
+    """The bytes of the model, with the shape of its output inferred by ONNX."""
     proto = onnx.load_from_string(model)
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     return onnx.shape_inference.infer_shapes(proto, data_prop=True).SerializeToString()
@@ -459,7 +465,9 @@ def on_integers(
     shape: tuple[int, ...] = (1, 4, 6, 6),
     **attributes: Any,
 ) -> bytes:
-    """A model of an operator on integers between QuantizeLinear and DequantizeLinear."""
+    """The bytes of a model of one of ONNX Runtime's operators on integers, between QuantizeLinear and DequantizeLinear.
+    `others`: its further constant inputs; `result`: shape of its output.
+    """
     net = FloatNetwork(*shape, opset=21)
     grid = [net.constant(np.float32(0.05)), net.constant(np.uint8(0))]
     net.add("QuantizeLinear", *grid)
@@ -472,7 +480,7 @@ def on_integers(
 
 
 def integer_models() -> Iterator[bytes]:
-    """Models in which every row of the integer tables reads all that it reads anywhere."""
+    """Models that together make the function of every row of the integer tables read everything that it can read."""
     yield between("Conv", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("ConvTranspose", f(4, 4, 3, 3), kernel_shape=[3, 3])
     yield between("Gemm", f(3, 4), shape=(2, 3))
@@ -524,7 +532,7 @@ def test_rows_of_the_integer_tables_read_what_they_name(monkeypatch: pytest.Monk
 
 @dataclass(slots=True, kw_only=True)
 class Writing(NodeErrors):
-    """Writes steps of nodes of images."""
+    """Stand-in for the object that writes a node as a sequence of simpler nodes; every tensor has rank 4."""
 
     integer_biases: ClassVar[bool] = False
     opset: int

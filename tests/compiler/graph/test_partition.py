@@ -1,4 +1,6 @@
-"""Models divided between accelerator and CPU: who gets what, and that the pieces together are the model."""
+"""Models divided between accelerator and CPU: the side of each node, and that the regions together compute
+the model.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def sides(partition: Partition) -> str:
 
 
 def work(partition: Partition) -> list[list[str]]:
-    """The operators of each region that do more than convert."""
+    """The operators of each region, without those that only quantize or dequantize."""
     return [
         [
             name
@@ -58,7 +60,9 @@ def random_feeds(model: bytes, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def assert_pieces_are_the_whole(model: bytes, partition: Partition) -> None:
-    """ONNX Runtime gives the same bits for the regions one after another as for the model; the importer takes each."""
+    """Asserts that ONNX Runtime gives the same bits for the regions in sequence as for the whole model, and that the
+    importer accepts each region of the accelerator.
+    """
     feeds = random_feeds(model)
     expected = unoptimized(model, feeds)
     types = {info.name: info for info in onnx.load_from_string(model).graph.output}
@@ -78,7 +82,7 @@ def assert_pieces_are_the_whole(model: bytes, partition: Partition) -> None:
 
 
 def classifier(dtype: type = np.uint8) -> MixedNetwork:
-    """What the accelerator supports as a whole."""
+    """A quantized network that the accelerator supports completely."""
     net = MixedNetwork(*SHAPE, dtype=dtype)
     net.pair()
     shortcut = net.quantized_convolution(4)
@@ -279,7 +283,9 @@ def test_nodes_can_be_sent_to_the_cpu() -> None:
 
 @pytest.mark.parametrize("behind", ["Softmax", "Conv"])
 def test_a_guard_behind_either_side(behind: str) -> None:
-    """Where reads the tensor that it leads into a region at its third input, behind a constant condition."""
+    """The guard is a Where with a condition, a constant and, as its third input, the tensor that it passes to
+    a region.
+    """
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)
@@ -325,7 +331,9 @@ def test_bad_files() -> None:
 
 @st.composite
 def networks(draw) -> bytes:
-    """A random graph of quantized tensors of one shape, with operators of either side in any order."""
+    """The bytes of a random graph of quantized tensors of one shape, with operators for the accelerator and for the CPU
+    in any order.
+    """
     net = MixedNetwork(*SHAPE, seed=draw(st.integers(0, 9)), dtype=draw(st.sampled_from([np.uint8, np.int8])))
     tensors = [net.pair()]
     for _ in range(draw(st.integers(1, 7))):

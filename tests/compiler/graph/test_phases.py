@@ -1,4 +1,4 @@
-"""Phases of random graphs: nothing waits for itself, and no two regions of a side could be one."""
+"""Partitioning of random graphs into regions: no cyclic dependences, and no two regions of one side could be merged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def graphs(draw) -> tuple[list[bool], list[set[int]]]:
 
 
 def reaches(edges: set[tuple[int, int]], start: int, end: int, *, through_another: bool) -> bool:
-    """Whether a path leads from a region to another, through a third one if asked."""
+    """Whether a path of edges leads from region `start` to region `end`; with `through_another`, a path through a third
+    region.
+    """
     seen = {start}
     waiting = [start]
     while waiting:

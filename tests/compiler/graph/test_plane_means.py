@@ -40,7 +40,9 @@ def mean_model(
     dtype: str = "uint8",
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """Quantized x, seen as `view`, its mean over `axes`, seen as `after`, quantized; then a Gemm of `dense` outputs."""
+    """A model of a quantized input, reshaped to `view`, its ReduceMean over `axes`, reshaped to `after` and quantized;
+    then, if `dense` is not 0, a Gemm with `dense` outputs.
+    """
     zero = np.dtype(dtype).type(7)
     arrays: dict[str, np.ndarray] = {"s": np.asarray(STEP), "z": np.asarray(zero)}
     nodes = [
@@ -91,7 +93,7 @@ def mean_model(
 
 
 def reference(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    """ONNX Runtime, every operator in float32 as written."""
+    """The model's output for `x` in ONNX Runtime without graph optimization: every operator computes in float32."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -182,7 +184,9 @@ RANK_FOUR = ([1], [2], [3], [1, 2], [1, 3], [2, 3])
     ),
 )
 def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None:
-    """Its last axis are the channels of the tensor; the mean over one axis was one over two."""
+    """The last axis of the product is the channel axis of its tensor. Earlier the mean over one axis was computed over
+    two.
+    """
     net = FloatNetwork(2, 5, 3, 7, opset=13)
     step, zero = net.constant(np.float32(0.05)), net.constant(np.int8(3))
     for name in ("QuantizeLinear", "DequantizeLinear"):

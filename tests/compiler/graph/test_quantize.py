@@ -1,4 +1,6 @@
-"""Post-training quantization: files that ONNX Runtime and our interpreter read alike, with errors as they say."""
+"""Post-training quantization: written files give the same results in ONNX Runtime and in our interpreter, and reported
+errors are true.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 
 def random_cnn(seed: int) -> FloatNetwork:
-    """Convolutions of all kinds with what networks put between them, a residual, pools, and a dense layer."""
+    """A random network: convolutions of all kinds with common operators between them, a residual, pools, and a dense
+    layer.
+    """
     rng = np.random.default_rng(seed)
     channels = int(rng.integers(2, 6))
     net = FloatNetwork(int(rng.integers(1, 3)), channels, int(rng.integers(7, 11)), 9, seed=seed)

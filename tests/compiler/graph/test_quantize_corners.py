@@ -1,4 +1,6 @@
-"""Models that are written in unusual ways: what is quantized still runs in ONNX Runtime and still computes the same."""
+"""Quantization of models that are written in unusual ways: the quantized model runs in ONNX Runtime and computes the
+same up to small errors.
+"""
 
 from __future__ import annotations
 

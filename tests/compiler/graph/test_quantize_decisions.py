@@ -1,4 +1,6 @@
-"""Decisions layer by layer: what is written is what was decided, and both sides together compute it."""
+"""Quantization with a decision for each layer (float or a quantized form): the file contains these decisions, and
+accelerator and CPU together compute it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Quantization of whole networks: functions, softmax, normalizations, products of activations; one program each."""
+"""Quantization of whole networks, with functions, softmax, normalizations and products of activations; each network is
+one program of the accelerator.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,13 @@ FUNCTIONS = {
     "clipped": [("Tanh", "x"), ("Clip", "0", -0.5, 0.5)],
     "of a function": [("Sigmoid", "x"), ("Tanh", "0")],
 }
-"""Nodes of a function: operators, and what they read: x, the number of an earlier node, or a constant."""
+"""Activation functions by name, as a list of nodes: operator, then its inputs: "x", the number of an earlier node, or a
+constant.
+"""
 
 
 def with_function(steps) -> onnx.ModelProto:
-    """A convolution, a function of its result, and a dense layer."""
+    """A model of a convolution, the function `steps` of its result (a value of FUNCTIONS), and a dense layer."""
     rng = np.random.default_rng(3)
     weights = {
         "w": rng.normal(0, 0.4, (8, 4, 1, 1)).astype(np.float32),
@@ -96,13 +100,17 @@ def quantized(model: onnx.ModelProto, recipe: Recipe = WHOLE, **choices) -> Quan
 
 
 def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: float = 0.1) -> None:
-    """`check_program`, and outputs near those of the float model on what scales were chosen from."""
+    """Calls `check_program`, and asserts that outputs on the calibration data differ from the float model's by less
+    than `error`, relative to the largest value.
+    """
     check_program(model, made, steps)
     assert all((found.relative_maximum or 0.0) < error for found in made.outputs.values())
 
 
 def check_program(model: onnx.ModelProto, made: Quantized, steps: int = 1) -> None:
-    """One program whose outputs are the interpreter's, and within `steps` of what ONNX Runtime makes of the file."""
+    """Asserts that the quantized model is one program of the accelerator whose outputs equal the interpreter's, and
+    ONNX Runtime's within `steps` quantization steps.
+    """
     assert made.float_operators == {}
     feeds, data = feeds_of(model, 17), made.proto.SerializeToString()
     compiled = compile_program(data, vta_with())
@@ -222,9 +230,13 @@ def test_recurrent_networks_are_one_program(kind, direction, batch, attributes):
 
 
 def check_errors(model: onnx.ModelProto, made: Quantized) -> None:
-    """The reported error of the output is that of the file's roundings, followed through in float64: no constant bounds
-    it, since tanh(x * x * x + c) is steep where steps of the cube are wide. And no tensor's values are rounded more
-    coarsely, in the root mean square, than by half a step of the range of all of them."""
+    """Asserts that the reported error of the output lies within bounds computed in float64 from the roundings in the
+    file; and that the root mean square of each tensor's rounding errors is at most half a step of 255 steps for the
+    tensor's whole range.
+
+    The error has no constant bound, since for example tanh(x * x * x + c) is steep where the quantization steps of the
+    cube are wide.
+    """
     ((output, found),) = made.outputs.items()
     tensors = [layer.tensor for layer in made.layers]
     exact = onnx.ModelProto()
@@ -252,7 +264,9 @@ def check_errors(model: onnx.ModelProto, made: Quantized) -> None:
 
 
 def chain_of_functions(seed: int) -> list[tuple]:
-    """Up to four functions, each of the one before; products also of the convolution's result."""
+    """Up to four random functions (as in FUNCTIONS), each applied to the result before it; products may also read the
+    convolution's result.
+    """
     rng = np.random.default_rng(seed)
     steps: list[tuple] = []
     for number in range(int(rng.integers(1, 5))):
@@ -286,7 +300,9 @@ def test_any_chain_of_functions(seed):
 
 
 def test_what_ids_look_up_does_not_keep_residual_sums_float():
-    """Rows of a table, a dense layer, the sum of both, its normalization: all but the look-up is on integers."""
+    """A look-up of rows, a dense layer, the sum of both, and its normalization: everything except the look-up is
+    quantized.
+    """
     rng = np.random.default_rng(7)
     constants = {
         "table": rng.normal(0, 1, (10, 16)).astype(np.float32),

@@ -1,4 +1,4 @@
-"""Files of rare operators are imported by models that have the operators, and by no others."""
+"""Lazy imports: source files of rare operators are imported only for models that have these operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ print(*(name.rsplit(".", 1)[1] for name in sys.modules if name.startswith("vdla.
 
 
 def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]:
-    """The files of `compiler/graph` that are imported by a process that imports a model."""
+    """The source files of `compiler/graph` that a new process imports when it imports `model` by `function` of
+    `module`.
+    """
     (folder / "model.onnx").write_bytes(model)
     program = IMPORT.format(module=module, function=function)
     made = subprocess.run(
@@ -57,7 +59,7 @@ def test_a_float_operator_meets_its_own_file(operator: str, file: str, tmp_path:
 
 
 def convolution() -> bytes:
-    """A convolution between grids."""
+    """The bytes of a model of a quantized convolution (QDQ)."""
     net = FloatNetwork(1, 4, 6, 6, opset=21)
     grid = [net.constant(np.float32(0.05)), net.constant(np.int8(0))]
     net.add("QuantizeLinear", *grid)

@@ -1,4 +1,6 @@
-"""Refusals: all nodes at once, each with a way out that works; what is told of files and of NaN."""
+"""Refusals of nodes: all refused nodes are reported at once, each with advice that works; messages on unusual files and
+on NaN.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def convolution(net: FloatNetwork) -> None:
 
 
 def network(*functions: tuple[str, dict[str, Any]], rounded: bool = True) -> FloatNetwork:
-    """Quantized convolutions, behind each one of some operators."""
+    """A network of quantized convolutions, each followed by one of `functions` (operator, attributes). `rounded`: the
+    convolution's result is quantized before the function reads it.
+    """
     net = FloatNetwork(1, 4, 5, 5)
     pair(net)
     for operator, attributes in functions:

@@ -1,4 +1,4 @@
-"""The driver of rewrites: a row runs on graphs that have one of its operators, and on no others."""
+"""The driver of graph rewrites: a rewrite runs only on graphs that contain one of its operators."""
 
 from __future__ import annotations
 

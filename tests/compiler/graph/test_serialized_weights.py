@@ -1,4 +1,6 @@
-"""Weights cut out of a serialized model: with them put back it is the model that protobuf reads from the whole."""
+"""Weights cut out of a serialized model: with the weights put back, the model equals the one that protobuf reads from
+the whole file.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LARGE, SMALL = LEAST_BYTES + 40, 30
 
 
 def model(sizes: list[int], location: int | None = None) -> onnx.ModelProto:
-    """X + each initializer, which are of so many bytes; that number `location` says where its bytes lie."""
+    """A model that adds X to each of several int8 initializers of `sizes` bytes; initializer number `location` has the
+    field `data_location`.
+    """
     random = np.random.default_rng(0)
     tensors = [
         numpy_helper.from_array(random.integers(-128, 128, size, dtype=np.int8), f"w{number}")
@@ -33,7 +37,7 @@ def model(sizes: list[int], location: int | None = None) -> onnx.ModelProto:
 
 
 def joined(content: bytes) -> onnx.ModelProto:
-    """What is left, with the weights put back."""
+    """The model after its weights were cut out of `content` and put back."""
     small, weights = cut_weights(content)
     found = onnx.load_model_from_string(small)
     for number, data in weights.items():
@@ -56,7 +60,9 @@ def test_what_says_where_its_bytes_lie_stays() -> None:
 
 
 def test_a_graph_in_two_parts_stays() -> None:
-    """Protobuf makes one of them, whose initializers have other numbers."""
+    """Protobuf merges two serialized parts of a graph; the numbers of initializers then differ from those in
+    each part.
+    """
     part = model([LARGE]).SerializeToString()
     assert cut_weights(part + part) == (part + part, {})
     assert len(onnx.load_model_from_string(part + part).graph.initializer) == 2

@@ -1,4 +1,6 @@
-"""Operators that one function reads for integer and float graphs: what they become between grids."""
+"""Operators that one reader function imports for both integer and float graphs: the nodes that they become in an
+integer graph.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WHOLE = np.array([1, 4, 6, 5], np.int64)
 
 
 def between(operator: str, *others: np.ndarray, **attributes: Any) -> Graph:
-    """The integer graph of a node between two pairs of one grid; `others` are constants."""
+    """The integer graph of one node whose input and output are quantized with the same scale and zero point; `others`:
+    the node's constant inputs.
+    """
     net = FloatNetwork(*SHAPE, opset=18)
     grid = [net.constant(np.float32(0.05)), net.constant(np.uint8(100))]
     for name in ("QuantizeLinear", "DequantizeLinear"):
@@ -67,7 +71,7 @@ def test_the_greatest_of_an_image_is_a_pool() -> None:
 
 @pytest.mark.parametrize("importer", [import_model, import_float_model])
 def test_a_refusal_names_the_operator_of_the_file(importer: Any) -> None:
-    """Not its step Conv."""
+    """The message names the operator of the file, not the internal Conv that replaces it."""
     net = FloatNetwork(*SHAPE, opset=18)
     grid = [net.constant(np.float32(0.05)), net.constant(np.uint8(100))]
     weights = [

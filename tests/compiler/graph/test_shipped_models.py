@@ -1,4 +1,4 @@
-"""The shipped models in every form against ONNX Runtime, and the true work of ResNet-18."""
+"""The shipped models in every form against ONNX Runtime, and the amount of work and the roofline of ResNet-18."""
 
 from __future__ import annotations
 

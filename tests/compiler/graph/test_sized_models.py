@@ -1,4 +1,6 @@
-"""A model that is read once and given many sizes: each is what reading it anew for that size gives."""
+"""A model that is read once and then specialized to many sizes: each result equals reading the model anew for that
+size.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ WEIGHT = np.random.default_rng(3).standard_normal((LEAST_BYTES // 64, 32)).astyp
 
 @pytest.fixture
 def model() -> onnx.ModelProto:
-    """A product whose weights are large enough to be kept apart."""
+    """A model of a matrix product with a symbolic number of rows, whose weights are large enough to be stored
+    separately.
+    """
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
         "sized",

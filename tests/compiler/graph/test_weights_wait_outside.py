@@ -1,4 +1,4 @@
-"""Shape inference without the weights: the same shapes, the weights as they were, and the same errors."""
+"""Shape inference on a model without its large weights: the same shapes, unchanged weights, and the same errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = np.array([5, 60], np.int64)
 
 
 def model(inner: int = 64) -> onnx.ModelProto:
-    """Y = reshape(X @ W, SHAPE), whose weights are large and whose shape is not."""
+    """A model of Y = reshape(X @ W, SHAPE). W is large enough to be taken out of the model; SHAPE is not."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"]),
         helper.make_node("Reshape", ["product", "shape"], ["y"]),

@@ -45,7 +45,9 @@ def ours(model, data):
 
 @st.composite
 def convolutions(draw, modes=("NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"), groups=(1, 1, 2, 3)):
-    """Convolutions whose window fits; ONNX Runtime pads no dilated window by itself."""
+    """Parameters of a random convolution whose window fits the input. Dilated windows have explicit pads, because ONNX
+    Runtime's auto_pad ignores dilations.
+    """
     mode, group = draw(st.sampled_from(modes)), draw(st.sampled_from(groups))
     kernel = [draw(st.integers(1, 4)) for _ in range(2)]
     dilations = [draw(st.integers(1, 3)) if mode == "NOTSET" else 1 for _ in range(2)]

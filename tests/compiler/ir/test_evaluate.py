@@ -1,4 +1,4 @@
-"""Programs evaluated nest by nest give what the interpreter gives."""
+"""Evaluation of programs one loop nest at a time with numpy, against the interpreter."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_only_the_interpreter_runs_is_refused(name):
 
 
 def test_convolutions_of_gpus():
-    """Their boxes are gathered, of what lies outside of the input too."""
+    """Boxes of the input are gathered, including positions outside of the input."""
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
         gemm_convolution(Convolution(**sizes), block=4),
@@ -161,7 +161,7 @@ def test_long_sums_are_exact():
 
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
-    """They take no memory for each product, of which there are more here than there is memory for."""
+    """They are evaluated as matrix products; an array of all products would not fit into memory."""
     program = round_factors(product(Matrices(rows=5000, depth=256, columns=5000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}

@@ -1,4 +1,4 @@
-"""Which memories of a grid's threads may lie where: distribution over the loops of threads."""
+"""Distribution of buffers over the threads of a GPU grid: which elements each thread may access."""
 
 import pytest
 
@@ -13,7 +13,9 @@ SUM = Buffer(name="sum", shape=(8, 4, 2), dtype=DType.FLOAT32, scope="register")
 
 
 def phase(name: str, at: tuple[Expr, Expr, Expr], kinds: tuple[LoopKind, ...], *, store: bool) -> Stmt:
-    """sum[at] = 0, or Y[...] = sum[at], in loops y, x over 8 and 4 threads and r over 2 elements."""
+    """A loop nest over y (8), x (4) and r (2) that sets sum[at] = 0 or, with `store`, Y[y, x, r] = sum[at]; `kinds`:
+    kinds of the loops y and x.
+    """
     y, x, r = (Var(f"{name}.{v}") for v in "yxr")
     if store:
         body: Stmt = Assign(name=name, buffer=Y, indices=(y, x, r), value=SUM[at])

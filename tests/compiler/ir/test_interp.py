@@ -1,4 +1,6 @@
-"""The interpreter: arithmetic, copies with padding, intrinsics, asynchronous copies, poison."""
+"""The loop-IR interpreter: arithmetic, copies with padding, intrinsics, asynchronous copies, and poison (undefined
+memory).
+"""
 
 from __future__ import annotations
 
@@ -259,7 +261,9 @@ def test_widening_copy() -> None:
 
 
 def test_intrinsic_operand_with_padding() -> None:
-    """Read-only operands may reach outside their buffer and read the pad there; written ones may not."""
+    """Read-only operands of an intrinsic may extend beyond their buffer and read the pad value there; written operands
+    may not.
+    """
     source = Buffer(name="s", shape=(4,), dtype=I32)
     target = Buffer(name="d", shape=(1,), dtype=I32)
     total = Reduce(

@@ -1,4 +1,4 @@
-"""Programs as JSON: every tensor expression comes back equal, and whatever else a document says is refused."""
+"""Programs as JSON: every tensor expression is read back as it was, and invalid documents are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_programs_of_any_size_come_back(sizes, axis, width):
 
 
 def constants(*values: Const) -> Program:
-    """A program that stores these in a row."""
+    """A program whose stored value is the sum of the given constants, in order."""
     y = Buffer(name="Y", shape=(8,), dtype=DType.FLOAT32)
     i = Var("i")
     total = Const(0.0, DType.FLOAT32)
@@ -92,7 +92,9 @@ def test_what_no_tensor_expression_has_is_not_written():
 
 
 DOCUMENT = program_to_dict(reduction((3, 4, 10), (1,), "sum"))
-"""Nodes: 0 to 2 the loops' variables, in some order, the load, the condition, the Reduce and so on."""
+"""A valid JSON document of a reduction; its nodes 0 to 2 are loop variables, followed by the load, the condition and
+the Reduce.
+"""
 
 
 def changed(**fields) -> dict:

@@ -1,4 +1,4 @@
-"""Small frozen dataclasses with a faster `__init__`: what stays as it was, and what is refused."""
+"""Small frozen dataclasses with a faster `__init__`: behaviour that stays the same, and refused classes."""
 
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""Boxes of buffers against brute force, and their algebra."""
+"""Boxes of accessed buffer elements against brute-force enumeration, and operations on boxes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ def test_operand_access() -> None:
     st.sampled_from(["plain", "floor", "modulo", "tail", "min"]),
 )
 def test_bounds_hold_every_index(factors: list[int], n: int, m: int, k: int, shape: str) -> None:
-    """The box over y < m and kh (perhaps a tail) holds all indices, for every value of the outer x."""
+    """The box over all y < m and kh (whose loop may have a shorter last part) contains all indices, for every value of
+    the outer variable x.
+    """
     expr: Expr = factors[0] * X + factors[1] * Y + factors[2] * KH
     expr = {"floor": expr // k, "modulo": expr % k, "min": minimum(expr, X + k)}.get(shape, expr)
     tail = minimum(k, Const(m * k - 1) - Y * k + X) if shape == "tail" else Const(k)

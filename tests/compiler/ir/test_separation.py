@@ -1,4 +1,6 @@
-"""What is said to meet only at equal coordinates does: against all pairs of iterations."""
+"""The proof that two accesses touch the same element only if some loop variables are equal, against all pairs of
+iterations.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def elements(a: Access, values: dict[str, int]) -> set[tuple[int, ...]]:
 
 
 def meets_elsewhere(p: Access, q: Access, coordinates, common) -> bool:
-    """Whether some iterations with other coordinates touch one element."""
+    """Whether two iterations that differ in `coordinates`, but agree in the variables `common`, touch the same
+    element.
+    """
     after = [(v, elements(q, v)) for v in iterations(q.loops)]
     for u in iterations(p.loops):
         own = elements(p, u)
@@ -100,7 +104,7 @@ def test_examples(starts, others, proven):
 
 
 def test_tails():
-    """A loop that is shorter at the end of the one around it."""
+    """The inner loop has fewer iterations in the last iteration of the outer loop."""
     around = loops(("t", 3), ("v", minimum(4, 10 - T * 4)))
     p = access((T * 4 + V, Const(0)), around)
     assert meets_only_at(p, p, [("t", "t")])
@@ -108,7 +112,7 @@ def test_tails():
 
 
 def test_digits_of_boxes():
-    """Pairs of elements that overlap those of the next thread's, in rows of four."""
+    """Each thread accesses pairs of elements that overlap the next thread's, in rows of four."""
     around = loops(("t", 8))
     p = access((T // 4, T % 4), around, (1, 2))
     assert not meets_only_at(p, p, [("t", "t")])

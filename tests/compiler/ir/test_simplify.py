@@ -1,4 +1,4 @@
-"""simplify, bounds and printing of expressions, against brute-force evaluation."""
+"""Simplification, interval bounds and printing of expressions, against brute-force evaluation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ X, Y, Z = Var("x"), Var("y"), Var("z")
 
 
 def evaluate(expr: Expr, values: dict[str, int]) -> int:
-    """Python's own arithmetic, independent of the interpreter."""
+    """The value of an expression, computed by Python's arithmetic, independent of the interpreter."""
     match expr:
         case Const(value=value):
             return int(value)

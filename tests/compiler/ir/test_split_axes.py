@@ -1,4 +1,6 @@
-"""Indices that are digits of one number: what they tell apart, against all iterations."""
+"""Indices that are digits (quotients and remainders) of one number: the proof that they differ, against all
+iterations.
+"""
 
 from itertools import product
 
@@ -49,7 +51,9 @@ def evaluate(e: Expr, at: dict[str, int]) -> int:
 def test_what_is_said_to_differ_differs(
     sizes: tuple[int, int, int], width: int, height: int, gap: int, simplified: bool, dropped: int | None
 ) -> None:
-    """n = (i * J + j) * K + k as a position in planes of height x width; one index may be missing."""
+    """n = (i * J + j) * K + k is split into a position in planes of height x width; one of the indices may be
+    left out.
+    """
     _, j_size, k_size = sizes
     n = (ROW * (j_size + gap) + J) * k_size + K
     indices: list[Expr] = [n // (width * height), n % (width * height) // width, n % width]
@@ -155,7 +159,7 @@ def test_a_digit_is_missing(program: Program) -> None:
 
 
 def test_tiles_whose_results_are_stored_by_digits() -> None:
-    """The columns of a product are images, rows and columns of a convolution's output."""
+    """The columns of a matrix product are the images, rows and columns of a convolution's output."""
     rows, columns = 8, 60
     source = Buffer(name="X", shape=(rows, columns), dtype=DType.INT32)
     held = Buffer(name="S", shape=(rows, columns), dtype=DType.INT32)

@@ -1,4 +1,4 @@
-"""Printed goldens, rewriting with identity, search by name, hashes."""
+"""Printed golden texts of the loop IR, rewriting that keeps unchanged nodes identical, search by name, and hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element types: what each can hold, and that 16-bit floats round after every operation."""
+"""Element types: their value ranges, and rounding of 16-bit floats after every operation."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every rule of the IR, broken once."""
+"""The IR verifier: for every rule, a program that violates it."""
 
 from __future__ import annotations
 

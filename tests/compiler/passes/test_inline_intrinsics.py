@@ -1,4 +1,6 @@
-"""Intrinsics become what their declarations say: the same meaning, and the loops that tensorize took."""
+"""The pass that replaces intrinsics by the loops of their declarations: equal results, and the loops that tensorize had
+matched.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ F32 = DType.FLOAT32
 
 
 def declaration() -> IntrinsicDeclaration:
-    """C[2, 3] (+)= A[2, 4] B[4, 3], B read through a local copy."""
+    """Declaration of an intrinsic C[2, 3] (+)= A[2, 4] B[4, 3] that reads B through a local copy."""
     c, a, b = (Buffer(name=n, shape=s, dtype=F32) for n, s in (("C", (2, 3)), ("A", (2, 4)), ("B", (4, 3))))
     local = Buffer(name="local", shape=(4, 3), dtype=F32)
     i, j, k = Var("i"), Var("j"), Var("k")
@@ -40,7 +42,9 @@ def declaration() -> IntrinsicDeclaration:
 
 
 def program(pad: Const | None = None, rows: int = 8) -> Program:
-    """Y[n] = X[n] W in pieces, two uses of the operation under one name; with a pad, X is `rows` short of its rows."""
+    """A program of Y[n] = X[n] W, divided into two uses of the intrinsic with one name. X has only `rows` of the 8 rows
+    that are read; the others are `pad`.
+    """
     x = Buffer(name="X", shape=(3, rows, 8), dtype=F32)
     w = Buffer(name="W", shape=(8, 6), dtype=F32)
     y = Buffer(name="Y", shape=(3, 8, 6), dtype=F32)

@@ -1,4 +1,4 @@
-"""Barriers are where dependences between threads are, and nowhere else; a race check of another kind agrees."""
+"""The pass that inserts barriers exactly where threads depend on each other; an independent race check agrees."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 
 def assert_needed(program: Program, count: int) -> Program:
-    """So many barriers are put in; with them there is no race, without any one of them there is."""
+    """Asserts that the pass inserts `count` barriers, that the result has no race, and that it has one without any
+    single barrier; returns the result.
+    """
     done = insert_barriers(program)
     assert barriers(done) == count, format_node(done)
     check_races(done)
@@ -105,7 +107,7 @@ def test_dependences_within_a_thread_need_none():
 
 
 def test_slots_that_differ_need_none():
-    """Stores into one slot beside reads of the other: one barrier an iteration, not two."""
+    """Each iteration writes one slot of a double buffer and reads the other: it needs one barrier, not two."""
     x, y, s = buffer("X", 9, 32), buffer("Y", 8, 32), buffer("S", 2, 32, scope="shared")
     k = Var("k")
     first = threads("f", 32, lambda t: assign(s, (0, t), x[0, t], "first"))
@@ -148,7 +150,7 @@ def test_in_front_of_a_loop_not_in_it():
 
 
 def test_memory_used_again_by_another_buffer():
-    """Buffers allocated one after the other may lie in the same bytes."""
+    """Buffers whose lifetimes do not overlap may have the same address."""
     x, y = buffer("X", 32), buffer("Y", 2, 32)
     s, z = buffer("S", 32, scope="shared"), buffer("Z", 32, scope="shared")
     first = allocate(
@@ -175,10 +177,10 @@ def test_one_thread_needs_none():
 @settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_tiles_of_sums_of_products(data):
-    """Random tiles: no race with the barriers, one without any of them.
+    """Random tiles: no race with the barriers, and a race without any single one.
 
-    That needs more steps than stages: where no copy is issued in the loop, a barrier in front of it protects nothing,
-    but a pass that doesn't count iterations cannot know.
+    The test needs more steps than stages: if the loop issues no copy, a barrier before it protects nothing, but the
+    pass does not count iterations and cannot know.
     """
     draw = data.draw
     groups = [draw(st.sampled_from([1, 2])) for _ in range(2)]

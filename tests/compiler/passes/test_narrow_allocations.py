@@ -1,4 +1,4 @@
-"""Allocations around no more than what uses them."""
+"""The pass that narrows each allocation to the statements that use the buffer."""
 
 import numpy as np
 

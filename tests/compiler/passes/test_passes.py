@@ -1,4 +1,4 @@
-"""Each pass against its golden text, and against the loop-IR interpreter."""
+"""Each pass against its golden text, and its results against the loop-IR interpreter."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ TEXTS = stages.stages()
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_golden(name: str):
-    """Rewrite the goldens with `python tests/helpers/stages.py` when a change is meant."""
+    """After an intended change, rewrite the golden texts with `python tests/helpers/stages.py`."""
     assert TEXTS[name] == (stages.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
@@ -115,7 +115,7 @@ def test_as_many_copies_as_threads_iterations_and_memory_allow(threads, capacity
 
 
 def test_a_loop_of_varying_length_counts_as_its_longest():
-    """Five rows, two at a time: the second loop has one iteration in the last round."""
+    """Five rows are processed two at a time, so that the inner loop has only one iteration in the last round."""
     source = Buffer(name="X", shape=(5, 1, 4), dtype=DType.INT8)
     local = Buffer(name="L", shape=(1, 1, 4), dtype=DType.INT8, scope="inp")
     out = Buffer(name="Y", shape=source.shape, dtype=DType.INT8)

@@ -1,4 +1,4 @@
-"""Long sums in blocks: what is rewritten, what is left alone, and that the numbers stay."""
+"""The pass that divides long sums into blocks: which sums are rewritten, which stay, and equal results."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def parameters(*extents, dtype=DType.FLOAT32):
 
 
 def sums(*extents, dtype=DType.FLOAT32, op="add", first=None, kind="serial"):
-    """Y[lane] += X[k0, k1, ..., lane] in loops of these extents around one of four lanes."""
+    """A program of Y[lane] += X[k0, k1, ..., lane], with loops of the given extents around a loop over four lanes."""
     x, y = parameters(*extents, dtype=dtype)
     around = [Var(f"k{d}") for d in range(len(extents))]
     add = Reduce(name="add", op=op, buffer=y, indices=(LANE,), value=x[(*around, LANE)], first=first)
@@ -33,7 +33,9 @@ def sums(*extents, dtype=DType.FLOAT32, op="add", first=None, kind="serial"):
 
 
 def cut(program):
-    """The program in blocks, which computes what it did: numbers so small that no order of sums rounds."""
+    """The program after the pass; asserts that its results are unchanged, on integers small enough that no order of
+    summation rounds.
+    """
     blocked = sum_in_blocks(program)
     verify(blocked)
     assert blocked is not program
@@ -115,7 +117,7 @@ def test_sums_of_parts_that_a_schedule_made_are_cut_too():
 
 
 def carrying(statement):
-    """A long sum with a statement beside it in the loop."""
+    """A program of a sum over 600 terms with another statement in the same loop; `statement(x, y, k)` makes it."""
     x, y = parameters(600)
     k = Var("k")
     add = Reduce(name="add", op="add", buffer=y, indices=(LANE,), value=x[k, LANE])

@@ -1,4 +1,4 @@
-"""What records are for: the best knobs, few that are worth keeping, searches that go on."""
+"""Tuning records: looking up the best legal knobs, keeping the few best records, and resuming searches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def knobs(rows: int, threads: int = 2) -> dict[str, int]:
 
 
 def space() -> Space:
-    """Rows 1, 2, 4, 8 and threads 1, 2, of which rows * threads <= 8 are legal."""
+    """A made-up space of rows (1, 2, 4, 8) and threads (1, 2); points with rows * threads <= 8 are legal."""
 
     def account(columns):
         work = columns["rows"] * columns["threads"]

@@ -1,4 +1,4 @@
-"""Files of records survive kills and full disks, and what strangers wrote costs its own lines."""
+"""Files of tuning records: they survive killed writers and full disks, and an invalid line costs only this line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vdla.util import line_file
 
 @pytest.fixture(autouse=True)
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The files that were to be synced, instead of waiting for a disk that others use."""
+    """The file descriptors passed to `os.fsync`, which is replaced so that tests do not wait for the disk."""
     files: list[int] = []
     monkeypatch.setattr(os, "fsync", files.append)
     return files

@@ -1,4 +1,4 @@
-"""A record as a line: it comes back, what is none is refused with the reason."""
+"""A tuning record as a line of JSON: it is read back as it was, and an invalid line is refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that ship with the package: still legal, still as fast as they say, never slower than without."""
+"""The shipped tuning records: still legal, as fast as they state, and never slower than the default schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Records whose knobs look legal, but come to nothing: the network has the template's own choice, and says so."""
+"""Tuning records whose knobs are legal but give no usable kernel: the network takes the template's default, and a
+warning says so.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ ROWS = {"group": 2, "lanes": 32, "kept": 0}
 
 
 def model() -> bytes:
-    """Few rows times a matrix, and a softmax with what is fused with it."""
+    """A network of a matrix product of two rows, and a softmax that is fused with a Tanh."""
     net = FloatNetwork(2, 300)
     net.add("Gemm", net.weights(300, 600, deviation=0.05), net.weights(600))
     net.add("Softmax", axis=-1)
@@ -48,7 +50,7 @@ FEEDS = {"x": np.random.default_rng(3).standard_normal((2, 300), dtype=np.float3
 
 
 def records(folder: Path, **knobs: dict[str, int]) -> Path:
-    """A file of records for the network's workloads on the GPU, one for each of these templates."""
+    """Path of a file with one GPU tuning record for each named template of the network, with the given knobs."""
     found = {w.template: w for _, w in network_workloads(GpuLowering(TARGET), model())}
     return file_of(
         folder,
@@ -60,7 +62,7 @@ def records(folder: Path, **knobs: dict[str, int]) -> Path:
 
 
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The space of rows allows more threads than a block has."""
+    """Makes the space of the template `rows_cuda` allow more threads than a block can have."""
 
     class Wide(GpuTarget):
         @property
@@ -76,7 +78,9 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verifier does not know that a loop's variable is below its extent, only that it has an iteration."""
+    """Weakens the verifier: it no longer knows that a loop variable is below the loop's extent, only that the loop has
+    an iteration.
+    """
 
     def entered(var, extent):
         return tuple(form.offset(-1) for form in facts._least(extent))

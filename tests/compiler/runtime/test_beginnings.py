@@ -1,4 +1,6 @@
-"""Constants that are the beginning of others: found, held once in memory and in files, read back as they were."""
+"""Constants that equal the beginning of a longer constant: they are found, stored once in memory and in files, and read
+back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Inputs and outputs that lie with the caller: which may, what is copied nevertheless, and memory that comes back."""
+"""Inputs and outputs of networks in arrays of the caller: which are used in place, which are copied, and release of the
+memory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def planned(offsets: dict[str, int], inputs: tuple[str, ...], outputs: tuple[str, ...]):
-    """Tensors of 16 floats at byte offsets."""
+    """A graph without nodes, with tensors of 16 float32 elements; and a storage plan with their byte offsets."""
     tensors = {name: Tensor(name=name, shape=(16,)) for name in {*offsets, *outputs}}
     graph = Graph(
         name="net",

@@ -1,4 +1,4 @@
-"""Compiled networks as Python calls them: the door, repeated and concurrent runs, threads, profile, dumps."""
+"""Compiled CPU networks in Python: checks of arguments, repeated and concurrent runs, threads, profiles, dumps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The calls of cuda-core, held against its own classes: none is misspelt, all are undone, failures become one line.
+"""Our calls of cuda-core, checked against its classes: valid names, every resource closed, and failures reported in one
+line.
 
-No GPU takes part: the classes' instances are stand-ins that have the real ones' attributes and no others.
+No GPU is used: instances are mocks that have exactly the attributes of the real classes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PROPERTIES = {
 
 
 class Stand:
-    """cuda-core and the driver's bindings as far as they are used, with a record of what was opened and closed."""
+    """Mocks of cuda-core and of the driver's bindings, as far as we use them, with a record of opened and closed
+    resources.
+    """
 
     def __init__(self) -> None:
         self.host = np.zeros(64, np.uint8)
@@ -109,7 +112,7 @@ def call(
 
 
 def test_the_names_that_are_used_are_cuda_cores():
-    """What the stand-ins cannot tell: functions, and properties of devices."""
+    """Checks names that the mocks cannot check: functions, and properties of devices."""
     for name in PROPERTIES:
         assert hasattr(importlib.import_module("cuda.core._device").DeviceProperties, name), name
     for name in ("cuKernelSetAttribute", "cuDriverGetVersion", "cuDeviceTotalMem", "cuMemGetInfo"):

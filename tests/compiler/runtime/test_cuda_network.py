@@ -1,4 +1,4 @@
-"""Networks on a GPU that is not there: memory, copies, graphs and profiles, and nothing kept when anything fails."""
+"""Networks on a fake GPU: memory, copies, graphs and profiles, and release of all resources after any failure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def parameters(*names: str) -> tuple[ParameterArgument, ...]:
 
 
 def code(constant: np.ndarray = W, arch: str = "sm_90") -> CudaNetworkCode:
-    """y = x * w in one kernel; z = y + 0 + 1 + 2, through the workspace, in three launches of one kernel."""
+    """The code of a network with two kernels: y = x * w in one launch, and z = y + 0 + 1 + 2 in three launches through
+    the workspace.
+    """
     scale = CudaModule(
         source="scale",
         launches=(launch("scale", *parameters("Y", "X", "W")),),
@@ -101,7 +103,7 @@ def scale_kernel(device, grid, arguments) -> None:
 
 
 def add_kernel(device, grid, arguments) -> None:
-    """Sums in the workspace; the step is a 32-bit number."""
+    """The fake GPU's kernel for a step of the sum, in the workspace; asserts that the step is a 32-bit integer."""
     *addresses, step = arguments
     assert isinstance(step, np.int32)
     y, x, room = (device.floats(a, N) for a in addresses)
@@ -175,7 +177,7 @@ def test_times_are_the_devices():
 
 
 def test_whatever_fails_nothing_stays():
-    """The n-th call of the device fails, for all n that a network's life has."""
+    """Runs a network once for each n, with the n-th call of the device failing."""
 
     def live(device: FakeDevice) -> None:
         with CudaNetwork(code(), device) as network:

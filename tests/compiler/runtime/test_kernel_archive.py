@@ -1,4 +1,6 @@
-"""Kernels in files: they run as they did, and no file that was changed, cut or made for another machine is loaded."""
+"""Archives of compiled kernels: loaded kernels give the same results, and changed, truncated or foreign archives are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def test_equal_kernels_give_equal_files(path, tmp_path):
 
 
 def test_every_changed_byte_is_found(path):
-    """Changes of members' data; what tar pads with is nobody's."""
+    """Changes bytes of the members' data, but not tar's padding."""
     files = members(path)
     rng = np.random.default_rng(0)
     for name, data in files.items():
@@ -108,7 +110,7 @@ def test_members_that_do_not_belong(path):
 
 
 def test_damage_anywhere_is_refused_or_harmless(path):
-    """Headers and padding included: a message, or kernels, never another error."""
+    """Changes any bytes, tar headers and padding included: the archive is refused with a message or loads correctly."""
     data = path.read_bytes()
     rng = np.random.default_rng(1)
     refused = 0

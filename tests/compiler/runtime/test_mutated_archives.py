@@ -1,4 +1,6 @@
-"""Archives that somebody changed, with a checksum that fits: one line that names archive and field, or a network."""
+"""Archives with changed contents and a matching checksum: each gives one line that names archive and field, or a usable
+network.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,13 @@ VALUES = (
     {"a": 1},
 )
 UNREAD = {"sha256"}
-"""Fields for other readers than ours."""
+"""Fields of an archive's description that our reader does not use."""
 
 Path_ = tuple[str | int, ...]
 
 
 def model() -> bytes:
-    """A convolution, its sum with the input, and an output that is a constant."""
+    """A model of a convolution, its sum with the input, a Relu, and a second output that is a constant."""
     net = FloatNetwork(1, 5, 6, 6)
     net.add("Add", net.convolution(5, (3, 3), pads=[1] * 4))
     result = net.add("Relu")
@@ -66,7 +68,7 @@ def model() -> bytes:
 
 
 def fields(value: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """The places of all values in a JSON document."""
+    """Yields the paths (tuples of keys and indices) of all values in a JSON document."""
     if path:
         yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -107,7 +109,9 @@ def parts(path: Path) -> tuple[Any, dict[str, bytes]]:
 
 
 def mutations(document: Any, count: int, seed: int) -> Iterator[tuple[Path_, object]]:
-    """`count` changes, of each field once before any a second time."""
+    """Yields `count` changes, each as (path of a field, new value); no field is changed a second time before every
+    field was changed once.
+    """
     rng = np.random.default_rng(seed)
     places = list(fields(document))
     for number in range(count):
@@ -152,7 +156,9 @@ def test_changed_fields_of_networks_for_gpus(saved_for_gpu: Path, tmp_path: Path
 
 @pytest.mark.parametrize("seed", representatives(range(8), 0, always=[0]))
 def test_changed_objects(saved: Path, tmp_path: Path, seed: int):
-    """Of an object's headers, tables and code: what crashes does so in the trial."""
+    """Changes bytes in headers, tables and code of an object file. Code that crashes must do so in the trial run in
+    another process.
+    """
     document, files = parts(saved)
     rng = np.random.default_rng(seed)
     refused = 0
@@ -223,7 +229,7 @@ def test_descriptions_that_are_none(saved: Path, tmp_path: Path):
 
 
 def rewrite_description(path: Path, text: bytes, files: dict[str, bytes]) -> None:
-    """An archive with a fitting checksum whose description is `text`."""
+    """Rewrites an archive with the description `text`, the other `files`, and a matching checksum."""
     held = {"description.json": text, **files}
     rewrite(path, {**held, "sha256": checksum(held)})
 
@@ -232,7 +238,7 @@ def rewrite_description(path: Path, text: bytes, files: dict[str, bytes]) -> Non
 
 
 def sparse_tar(path: Path, size: int) -> None:
-    """A tar in GNU's old sparse format: one block of data that stands for `size` bytes, mostly holes."""
+    """Writes a tar file in GNU's old sparse format: one block of data that expands to `size` bytes, mostly zeros."""
     entry = tarfile.TarInfo("constants.bin")
     entry.type, entry.size = tarfile.GNUTYPE_SPARSE, 512
     header = bytearray(entry.tobuf(tarfile.GNU_FORMAT))

@@ -1,4 +1,4 @@
-"""Whole networks in files: they compute the same, and damaged or foreign files are refused."""
+"""Archives of whole networks: loaded networks give the same results, and damaged or foreign archives are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHAPE = (1, 19, 12, 12)
 
 
 def model() -> bytes:
-    """Two convolutions of one kernel with weights of their own, a sum and its activation."""
+    """A model of two convolutions with the same kernel and different weights, their sum, and a Relu."""
     net = FloatNetwork(*SHAPE)
     first = net.convolution(19, (3, 3), pads=[1] * 4)
     net.convolution(19, (3, 3), pads=[1] * 4)
@@ -94,7 +94,7 @@ def test_a_lower_level_of_this_machine_runs(tmp_path):
 
 
 def test_networks_that_compute_nothing(tmp_path):
-    """Inputs handed through, constants, and views need no kernel."""
+    """Networks whose outputs are inputs, constants or views need no kernel."""
     net = FloatNetwork(2, 3)
     same = net.add("Identity")
     flat = net.add("Flatten", inputs=["x"], axis=0)
@@ -115,7 +115,7 @@ def test_equal_networks_give_equal_files(path, tmp_path):
 
 
 def test_constants_are_described(path):
-    """Their bytes are where the description says, so that others can read them."""
+    """The description states where the bytes of each constant are, so that other programs can read them."""
     files = members(path)
     description = json.loads(files["description.json"])
     assert description["constants"]

@@ -1,4 +1,6 @@
-"""Whole networks as one C function: linked for other processors and for this one, they compute what Python runs."""
+"""Whole networks as one C function in an object file, linked for other processors and for this one: the same results as
+in Python.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SHAPE = (1, 5, 8, 8)
 
 
 def model() -> tuple[bytes, list[str]]:
-    """A convolution, its shared activation, a softmax of it; outputs that are views, parts, inputs and constants."""
+    """A model of a convolution, a Sigmoid and a Softmax; and the names of its outputs, some of which are views, slices,
+    inputs or constants.
+    """
     net = FloatNetwork(*SHAPE)
     net.convolution(6, (3, 3), pads=[1] * 4)
     first = net.add("Sigmoid")
@@ -72,7 +76,7 @@ def test_networks_run_elsewhere(target, processor, tmp_path):
 
 
 def test_networks_in_a_shared_library(tmp_path):
-    """The driver's files are the inputs and outputs in their order."""
+    """The command-line arguments of the generated driver are the files of inputs and outputs, in order."""
     data, outputs = model()
     code = emit_network(compile_kernels(data, cpu_ahead(host_target())), name="net")
     write_shared_library(code, tmp_path / "libnet.so")

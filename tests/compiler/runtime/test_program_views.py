@@ -1,4 +1,4 @@
-"""Views of outputs in the description of an accelerator program: written as JSON, and read again."""
+"""Outputs that are views, in the JSON description of an accelerator program: written and read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each primitive against its golden text, replayed from JSON, and against the interpreter."""
+"""Each schedule primitive against its golden text, replayed from JSON, and against the interpreter."""
 
 import numpy as np
 import primitives
@@ -14,7 +14,7 @@ from vdla.compiler.schedule.trace import PRIMITIVES
 
 @pytest.mark.parametrize("name", primitives.CASES)
 def test_golden(name: str):
-    """Rewrite the goldens with `python tests/helpers/primitives.py` when a change is meant."""
+    """After an intended change, rewrite the golden texts with `python tests/helpers/primitives.py`."""
     assert primitives.text(name) == (primitives.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 

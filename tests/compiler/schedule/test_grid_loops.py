@@ -1,4 +1,6 @@
-"""What makes one loop of many for a GPU's grid: fused indices, concurrency that stays, remainders that differ."""
+"""Fusing several loops into one for a GPU's grid: fused indices, concurrency that remains provable, and indices that
+differ in their remainders.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ ROW, J, K, X, G = (Var(name) for name in "ijkxg")
 
 
 def flat_program() -> Program:
-    """Y[i, j, k] = A[i, j, k] + B[j] in one dimension."""
+    """A program of Y[i, j, k] = A[i, j, k] + B[j] whose arrays Y and A have one dimension."""
     a, y = (Buffer(name=n, shape=(5 * 6 * 7,), dtype=I32) for n in "AY")
     b = Buffer(name="B", shape=(6,), dtype=I32)
     at = ROW * 42 + J * 7 + K
@@ -72,7 +74,9 @@ def test_loops_that_are_parallel_may_be_bound_whatever_their_indices_have_become
 
 
 def strided(shift: int, width: int) -> Program:
-    """Threads x of 8 write every eighth element, and what is left over of 37 behind them."""
+    """A program in which threads x below `width` write the elements K * 8 + x of Y, and threads x below 5 also the
+    element x + `shift`.
+    """
     a, y = Buffer(name="A", shape=(64,), dtype=I32), Buffer(name="Y", shape=(64,), dtype=I32)
     whole = Assign(name="set", buffer=y, indices=(K * 8 + X,), value=a[0])
     rest = Assign(name="rest", buffer=y, indices=(X + G + shift,), value=a[0])

@@ -1,4 +1,4 @@
-"""The primitives that processors' kernels need: names, equal results and refusals."""
+"""Schedule primitives that CPU kernels need: names, equal results, and refusals."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def started_elsewhere():
 
 
 def restarted():
-    """The sum is made anew in each iteration of r."""
+    """A program in which each iteration of the loop r computes the same sum again."""
     program = product()
     return Program(name="again", parameters=program.parameters, body=nest([(Var("r"), 2)], program.body))
 

@@ -1,4 +1,6 @@
-"""reverse_compute_at, pipeline, axes of a grid and scopes: how far they reach, and every use that is refused."""
+"""The primitives reverse_compute_at and pipeline, binding of grid axes, and memory scopes: what they allow and what
+they refuse.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def same(program: Program, s: Schedule) -> None:
 
 
 def two(value, consumer, *between, made=nest, out=Y) -> Program:
-    """S[i, j] is made of A; `consumer` takes it, behind what stands between."""
+    """A program of a producer S[i, j] = `value`, the statements `between`, and the statement `consumer` that
+    reads S.
+    """
     producer = nest([(ROW, 10), (J, 8)], Assign(name="make", buffer=S, indices=(ROW, J), value=value))
     body = Alloc(buffer=S, body=seq(producer, *between, consumer))
     return Program(name="two", parameters=(A, out), body=body)
@@ -99,7 +103,7 @@ def test_a_buffer_that_others_read_stays_where_it_is():
 
 
 def triangle():
-    """Only the lower half of S is made, and all of it taken."""
+    """A program that computes only the lower triangle of S and reads all of S."""
     make = Assign(name="make", buffer=S, indices=(ROW, J), value=A[ROW, J])
     producer = For(var=ROW, extent=Const(8), body=For(var=J, extent=ROW + 1, body=make))
     return Program(
@@ -108,13 +112,13 @@ def triangle():
 
 
 def spoiled():
-    """A is overwritten by the consumer."""
+    """A program whose consumer overwrites A, from which the producer computes S."""
     put = Assign(name="take", buffer=A, indices=(P, Q), value=S[P, Q])
     return two(A[ROW, J], nest([(P, 10), (Q, 8)], put))
 
 
 def summed():
-    """The consumer sums up over rows."""
+    """A program whose consumer sums S over rows."""
     c = Buffer(name="Y", shape=(8,), dtype=I32)
     total = Reduce(name="take", op="add", buffer=c, indices=(Q,), value=S[P, Q], first=equal(P, 0))
     return two(A[ROW, J], nest([(P, 10), (Q, 8)], total), out=c)
@@ -171,7 +175,7 @@ def loaded(s: Schedule, factor: int = 2) -> str:
 
 @pytest.mark.parametrize(("factor", "stages"), [(2, 2), (3, 2), (4, 3), (4, 5), (10, 2)])
 def test_pipelined_copies_arrive_in_time(factor, stages):
-    """Also with more stages than iterations; the interpreter checks waits and overwritten sources."""
+    """Includes more stages than iterations; the interpreter reports missing waits and overwritten sources."""
     s = Schedule(sums())
     s.pipeline(loaded(s, factor), stages)
     same(sums(), s)
@@ -198,7 +202,7 @@ def test_pipelines_nest():
 
 
 def rewritten():
-    """Each iteration overwrites what the next one loads."""
+    """A program in which each iteration overwrites the row of A that the next iteration loads."""
     t = Buffer(name="T", shape=(1, 8), dtype=I32)
     from vdla.compiler.ir.stmt import Copy, region, whole
 
@@ -297,28 +301,30 @@ def test_a_grid_that_a_program_is_built_with_is_checked_too():
 
 
 def diagonal():
-    """C[i + j] sums up in any order; for one j, all i are apart."""
+    """A program of C[i + j] += A[i, j], whose terms may be added in any order; for one j, all i write different
+    elements.
+    """
     line = Buffer(name="Y", shape=(18,), dtype=I32)
     total = Reduce(name="sum", op="add", buffer=line, indices=(ROW + J,), value=A[ROW, J])
     return Program(name="diagonal", parameters=(A, line), body=nest([(J, 8), (ROW, 10)], total))
 
 
 def backwards():
-    """The sum starts in the middle of its loops, so that their order counts."""
+    """A program whose sum is initialized in the middle of its loops, so that the order of iterations matters."""
     first = equal(J, 1) & equal(K, 0)
     total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J + K], first=first)
     return Program(name="backwards", parameters=(A, C), body=nest([(ROW, 10), (J, 4), (K, 4)], total))
 
 
 def half():
-    """Row i of Y is written up to column i."""
+    """A program that writes row i of Y up to column i."""
     put = Assign(name="put", buffer=Y, indices=(ROW, J), value=A[ROW, J])
     body = For(var=ROW, extent=Const(8), body=For(var=J, extent=ROW + 1, body=put))
     return Program(name="half", parameters=(A, Y), body=body)
 
 
 def partly_started():
-    """Only the first element of C starts anew."""
+    """A program whose sum initializes only the first element of C."""
     total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(ROW + J, 0))
     return Program(name="partly", parameters=(A, C), body=nest([(ROW, 10), (J, 8)], total))
 

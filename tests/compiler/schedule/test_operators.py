@@ -1,4 +1,6 @@
-"""Whole schedules of every operator for the accelerator: after each step the program verifies and computes the same."""
+"""Complete schedules for the accelerator, of every operator: after each step the program passes the verifier and
+computes the same.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,12 @@ def schedule_conv2d(s, config, post, tiles, chunk, pool=None):
 
 
 def check(program, rng, build, poison=True):
-    """Runs `build` on a schedule of the program, then its trace from lists: every step verifies, a third of them, and
-    the last one, computes what the program itself does (in campaigns all of them)."""
+    """Applies `build` to a schedule of the program, then replays its trace (through JSON) step by step; returns the
+    scheduled program.
+
+    Asserts that the program verifies after every step, and computes the same after the last step and after a third of
+    the others (in campaigns after all).
+    """
     arrays = {
         p.name: rng.integers(-128, 128, p.shape, dtype=np.int8) for p in program.parameters if p.name != "Y"
     }

@@ -1,4 +1,4 @@
-"""prefetch: programs keep their meaning, hints reach the code of every processor, and what is refused."""
+"""The primitive prefetch: unchanged results, prefetch instructions in the code of every processor, and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROW, J, K = Var("i"), Var("j"), Var("k")
 
 
 def product(rows: int = 6, depth: int = 40, columns: int = 32) -> Program:
-    """Y[i, j] += X[i, k] W[k, j]."""
+    """A program of Y[i, j] += X[i, k] W[k, j] in float32."""
     x = Buffer(name="X", shape=(rows, depth), dtype=DType.FLOAT32)
     w = Buffer(name="W", shape=(depth, columns), dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=(rows, columns), dtype=DType.FLOAT32)

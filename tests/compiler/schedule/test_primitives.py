@@ -1,4 +1,4 @@
-"""What the primitives refuse, and how far they reach; their goldens are in test_golden.py."""
+"""Schedule primitives: what they allow and what they refuse. Their golden texts are in test_golden.py."""
 
 from __future__ import annotations
 
@@ -44,27 +44,31 @@ def same(before, after):
 
 
 def skewed():
-    """Every iteration of i overwrites most of what the one before wrote, elsewhere in it: their order counts."""
+    """A program in which each iteration of i overwrites most elements of the previous iteration, shifted by one: the
+    order of iterations matters.
+    """
     body = nest([(ROW, 4), (J, 6)], Assign(name="put", buffer=C, indices=(ROW + J,), value=A[ROW, J]))
     return Program(name="skewed", parameters=(A, C), body=body)
 
 
 def rows_in_one(pitch):
-    """Rows of seven values, one every `pitch` elements of a line."""
+    """A program that writes rows of seven values to one array, each row `pitch` elements after the previous one."""
     line = Buffer(name="L", shape=(48,), dtype=I32)
     put = Assign(name="put", buffer=line, indices=(ROW * pitch + J,), value=A[ROW, J])
     return Program(name="rows_in_one", parameters=(A, line), body=nest([(ROW, 4), (J, 7)], put))
 
 
 def by_pieces(s):
-    """Columns four at a time, the last piece shorter, around the rows."""
+    """Splits the loop over columns into pieces of four, of which the last is shorter, and moves it outside of the loop
+    over rows.
+    """
     s.split("j", 4)
     s.reorder("j.0", "j.1", "i")
 
 
 @pytest.mark.parametrize("pitch", [7, 8, 9])
 def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
-    """4*j.0 + j.1 never exceeds 6, though the loops' ends alone would make it 7."""
+    """The column 4*j.0 + j.1 never exceeds 6, though the loops' extents alone would allow 7."""
     s = Schedule(rows_in_one(pitch))
     by_pieces(s)
     assert [loop.name for loop in loops(s.program)] == ["j.0", "j.1", "i"]
@@ -84,7 +88,7 @@ def test_compute_at_an_allocation_behind_other_statements():
 
 
 def halves(pitch, shift=4):
-    """Each row i written by two loops of four: from column 0, and from column `shift` on."""
+    """A program that writes each row i by two loops of four iterations: one from column 0, one from column `shift`."""
     c = Buffer(name="C", shape=(40,), dtype=DType.INT32)
     i, a, b = Var("i"), Var("a"), Var("b")
     row = i * pitch + (20 if pitch < 0 else 0)
@@ -119,20 +123,20 @@ def test_an_index_that_changes_is_not_apart():
 
 
 def running():
-    """Each element needs the one before."""
+    """A program of running sums: each element of C needs the previous one."""
     previous = select(Const(0) < ROW, C[ROW - 1], A[ROW, 0])
     body = nest([(ROW, 10), (J, 1)], Assign(name="run", buffer=C, indices=(ROW,), value=previous + A[ROW, J]))
     return Program(name="running", parameters=(A, C), body=body)
 
 
 def recomputed():
-    """The sum is started anew in each iteration of a."""
+    """A program that computes the same sum again in each iteration of an outer loop."""
     total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
     return Program(name="recomputed", parameters=(A, C), body=nest([(P, 2), (J, 8), (ROW, 10)], total))
 
 
 def overwritten():
-    """A, from which T is made, changes before T is used."""
+    """A program that copies A to T, then overwrites A, then reads T."""
     whole_t = region(T, (0, 10), (0, 8))
     load = Copy(name="load", destination=whole_t, source=whole(A))
     spoil = nest([(P, 10), (Q, 8)], Assign(name="spoil", buffer=A, indices=(P, Q), value=Const(0, I32)))
@@ -141,7 +145,7 @@ def overwritten():
 
 
 def accumulated():
-    """T is a sum that starts from what is there."""
+    """A program in which T is initialized by a copy of A, and A is then added to it."""
     start = Copy(name="start", destination=whole(T), source=whole(A))
     more = Reduce(name="more", op="add", buffer=T, indices=(P, Q), value=A[P, Q])
     use = nest([(ROW, 8), (J, 8)], Assign(name="use", buffer=D, indices=(ROW, J), value=T[ROW, J]))
@@ -150,7 +154,7 @@ def accumulated():
 
 
 def narrow(s):
-    """A dot over fewer elements than the loop has."""
+    """Splits a loop into fours and tensorizes it with a dot product of fewer elements."""
     s.split("j", 4)
     s.tensorize("j.1", DOT)
 
@@ -234,7 +238,7 @@ def test_the_loop_is_underlined():
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_tiles_of_a_padded_window_compute_the_same(data):
-    """Random one-dimensional convolutions, tiled, with both producers moved under the tiles, in chunks."""
+    """Random one-dimensional convolutions are tiled, and both producers are moved into the tiles, in chunks."""
     size = data.draw(st.integers(1, 9), "size")
     kernel, stride, dilation = (data.draw(st.integers(1, 3), n) for n in ("kernel", "stride", "dilation"))
     before, after = data.draw(st.integers(0, 3), "before"), data.draw(st.integers(0, 3), "after")

@@ -1,4 +1,6 @@
-"""Steps that are legal leave a program that verifies; where a processor takes it, it computes what it did before."""
+"""Random schedules: after legal steps the program passes the verifier, and if a CPU can run it, it computes the same as
+before.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.functions import FUNCTIONS
 
 COUNT, BUILT = in_campaigns((1000, 1), (30, 10))
-"""Schedules of a part, and of how many one is built."""
+"""Number of random schedules in each part of the test; one of BUILT schedules is also compiled and run."""
 
 
 @pytest.mark.parametrize("part", representatives(range(10), 5))

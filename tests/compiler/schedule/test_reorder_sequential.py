@@ -1,4 +1,4 @@
-"""Loops that change sides with one whose iterations depend on one another."""
+"""Reordering of loops across a loop whose iterations depend on each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_others_may_pass_a_sequential_loop() -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_dependences_along_both_loops_are_kept(step: int) -> None:
-    """Y[k + 1, i] of a neighbour's Y[k, i + step]: i may be at once for a k, but not outside of it."""
+    """Y[k + 1, i] depends on Y[k, i + step]: for one k all i may run at once, but the loops may not be exchanged."""
     y = Buffer(name="Y", shape=(6, 6), dtype=DType.FLOAT32)
     k, i = Var("k"), Var("i")
     at: tuple[Expr, Expr] = (k + 1, i + 1)

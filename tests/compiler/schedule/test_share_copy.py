@@ -1,4 +1,6 @@
-"""share_copy: every element once, whatever the threads, also ahead in a pipeline; and every use that is refused."""
+"""The primitive share_copy, by which threads share a copy: every element is copied once, also in pipelines; and
+refusals.
+"""
 
 import numpy as np
 import primitives
@@ -21,7 +23,9 @@ F32 = DType.FLOAT32
 
 
 def moved(shape: tuple[int, ...], before: int) -> Program:
-    """Y is a box of X that begins `before` elements in front of it, by way of T."""
+    """A program that copies a box of X to Y through the shared buffer T; the box begins `before` elements before X in
+    every dimension.
+    """
     x = Buffer(name="X", shape=shape, dtype=F32)
     t = Buffer(name="T", shape=shape, dtype=F32, scope="shared")
     y = Buffer(name="Y", shape=shape, dtype=F32)

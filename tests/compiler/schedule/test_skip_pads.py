@@ -1,4 +1,4 @@
-"""skip_pads: what reads pads alone is left out, all else is computed, and what is refused."""
+"""The primitive skip_pads: iterations that read only pads are skipped, all others run; and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ OUTPUTS, TAPS, INSIDE = 6, 4, 2
 
 
 def window(stride: int, dilation: int, size: int, before: int, fill: float = 0.0) -> Program:
-    """Y[i, j] += a[i stride + k dilation + j] W[k] of a copy a that begins `before` elements before X [size]."""
+    """A program of Y[i, j] += a[i * stride + k * dilation + j] * W[k], where `a` is a copy of X [size] that begins
+    `before` elements before X; elements outside of X are `fill`.
+    """
     x = Buffer(name="X", shape=(size,), dtype=DType.FLOAT32)
     w = Buffer(name="W", shape=(TAPS,), dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=(OUTPUTS, INSIDE), dtype=DType.FLOAT32)

@@ -1,4 +1,4 @@
-"""Traces as JSON: they come back the same, and a text that is none is refused with the step at fault."""
+"""Schedule traces as JSON: they are read back as they were, and invalid texts are refused with the wrong step."""
 
 from __future__ import annotations
 

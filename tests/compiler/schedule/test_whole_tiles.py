@@ -1,4 +1,4 @@
-"""pad and guard: tiles that are whole, whatever the sizes; and every use that is refused."""
+"""The primitives pad and guard, which make all tiles whole for any sizes; and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def same(program: Program, s: Schedule) -> None:
 @settings(max_examples=examples(15), deadline=None)
 @given(sizes=st.tuples(*[st.integers(1, 12)] * 3), tile=st.tuples(*[st.integers(1, 5)] * 2))
 def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
-    """Also where "post" goes along, guarded."""
+    """Includes the statement "post", which is guarded and moved into the tiles."""
     s = Schedule(staged())
     for loop, multiple in zip(("i", "j", "k"), sizes, strict=True):
         s.pad(loop, multiple)
@@ -62,7 +62,7 @@ def test_guards_move_inside() -> None:
 
 
 def test_copied_tiles_are_packed() -> None:
-    """What tiles of a parameter hold beyond its end are zeros, as what is padded has there."""
+    """Elements of packed tiles beyond the end of the parameter are zeros, equal to the padding."""
     s = Schedule(staged())
     s.pad("i", 4)
     s.pad("k", 4)
@@ -76,7 +76,7 @@ def test_copied_tiles_are_packed() -> None:
 
 
 def windows() -> Program:
-    """C[i] = sum over k of a[3 * i + 2 * k] * w[k], a and w copied."""
+    """A program of C[i] = sum over k of a[3 * i + 2 * k] * w[k], where `a` and `w` are copies of the inputs."""
     i, k = Var("i"), Var("k")
     x, f, c = (Buffer(name=n, shape=(s,), dtype=primitives.I32) for n, s in (("A", 30), ("F", 4), ("C", 7)))
     a, w, total = (
@@ -98,7 +98,9 @@ def windows() -> Program:
 
 
 def test_padded_windows() -> None:
-    """What windows read grows by as many steps as there are new ones; a sum over the taps is not padded so."""
+    """Padding the loop over outputs enlarges the copied input by the stride times the number of new outputs; the loop
+    over taps cannot be padded.
+    """
     s = Schedule(windows())
     s.pad("i", 4)
     shapes = {n.buffer.name: n.buffer.shape for n in walk(s.program) if isinstance(n, Alloc)}

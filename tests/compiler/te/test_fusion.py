@@ -1,4 +1,6 @@
-"""Functions grafted onto programs, and the shapes in which operands broadcast against merged dimensions."""
+"""Grafting of element-wise functions onto tensor expressions, and the shapes of operands that broadcast against merged
+dimensions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each operator, run by the interpreter, against plain numpy over unblocked tensors."""
+"""The tensor expression of each operator, run by the interpreter, against numpy on unblocked tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOWEST = -(2**31)
 
 
 def block(tensor, batch, lanes):
-    """(N, C, H, W) as [NB, CB, H, W, batch, lanes], zeros behind the ends."""
+    """The tensor (N, C, H, W) in the blocked layout [NB, CB, H, W, batch, lanes], filled with zeros."""
     n, c, h, w = tensor.shape
     nb, cb = -(-n // batch), -(-c // lanes)
     full = np.zeros((nb * batch, cb * lanes, h, w), tensor.dtype)
@@ -65,7 +65,7 @@ def parameter_table(bias, scale, co):
 
 
 def windows(data, window, pad_value, stride=None, pads=None):
-    """[N, C, OH, OW, KH, KW] int64 of a padded tensor."""
+    """The windows of a padded tensor, int64 [N, C, OH, OW, KH, KW]."""
     top, left, bottom, right = pads or window.pads
     data = np.pad(
         data.astype(np.int64), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value
@@ -77,7 +77,7 @@ def windows(data, window, pad_value, stride=None, pads=None):
 
 
 def finish(total, bias, scale, post, operand):
-    """The store pipeline on int64 sums [N, C, H, W]."""
+    """The results of the accelerator's store pipeline for int64 sums [N, C, H, W]: bias, requantization and `post`."""
     total = (total + bias[None, :, None, None]).astype(np.int32)
     q = arithmetic.requantize(total, scale[None, :, None, None], post.zero_point, post.low, post.high)
     c = post.combination

@@ -1,4 +1,4 @@
-"""Expressions as steps: the same expressions again, and what is none is refused with its step."""
+"""Scalar expressions as lists of steps: they are read back as they were, and invalid steps are named."""
 
 from __future__ import annotations
 

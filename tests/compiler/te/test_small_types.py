@@ -1,4 +1,4 @@
-"""Codes of small floats and integers against ml_dtypes: what every code stands for, and the codes of many numbers."""
+"""Small float and integer types against ml_dtypes: the value of every code, and the rounding of numbers to codes."""
 
 from __future__ import annotations
 

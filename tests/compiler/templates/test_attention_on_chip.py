@@ -1,4 +1,6 @@
-"""Attention as one kernel: scores and their softmax stay on the chip, on machines with a chain memory."""
+"""Attention as one kernel of the accelerator: scores and their softmax stay in the chain memory (on-chip memory between
+layers).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ MACHINE = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Of `heads` matrices in each of `images`; `shared` heads have keys and values together."""
+    """Sizes of an attention layer: number of heads in each of `images`, rows of queries, keys, depth of queries, width
+    of values. `shared`: number of heads that share keys and values; `looked_up`, `masked`: the scores have a look-up
+    table, a mask.
+    """
 
     heads: int = 2
     images: int = 1
@@ -58,7 +63,9 @@ def whole(size: int, lanes: int = 4) -> int:
 
 
 def attention(sizes: Sizes, seed: int = 3) -> Graph:
-    """Scores, softmax and context of inputs that lie as attention's own layers leave them."""
+    """A graph of scores, softmax and context, whose inputs have the layouts in which the layers before attention store
+    them.
+    """
     b = builder(seed)
     heads, kinds = sizes.heads, sizes.heads // sizes.shared
     depth, width, places = (
@@ -128,7 +135,9 @@ def attention(sizes: Sizes, seed: int = 3) -> Graph:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kernel even where three take less time, as they do for small matrices."""
+    """Makes the compiler fuse attention into one kernel even if three kernels take fewer cycles, as for small
+    matrices.
+    """
     monkeypatch.setattr(attention_kernels, "_pays", lambda config, workload: True)
 
 
@@ -182,7 +191,7 @@ def test_scores_never_cross_the_bus():
 
 
 def stores(result: Compiled) -> list[tuple[str, np.uint64]]:
-    """The stores, and the second word of each, whose bit 55 is `chain`."""
+    """The STORE.POST instructions of a program, each with its second 64-bit word, whose bit 55 is the flag `chain`."""
     instructions = result.program.instructions
     names = format_names(instructions)
     return [(name, words[1]) for name, words in zip(names, instructions, strict=True) if name == "STORE.POST"]

@@ -1,4 +1,4 @@
-"""Which of nested loops threads share."""
+"""The choice of the nested loop whose iterations threads share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Layers chained on the chip: right for any convolutions on any array, and what is chained crosses the bus no more."""
+"""Layers chained through the on-chip chain memory: right results for any convolutions on any array, and chained tensors
+never use the bus.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ MACHINES = {
 
 
 def chained_network(seed: int) -> Graph:
-    """Convolutions of any window one behind the other, depthwise ones and residual blocks among them."""
+    """A random network of convolutions with any windows in sequence, with depthwise convolutions and residual blocks
+    among them.
+    """
     b = builder(seed)
     random = b.random
     data = b.input(int(random.choice([1, 1, 2, 3])), int(random.choice([32, 64])), *_pair(b, 5, 14))
@@ -79,7 +83,7 @@ def _pair(b: NetworkBuilder, low: int, high: int) -> tuple[int, int]:
 
 
 def compiled_right(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
-    """The network compiled, verified after every pass."""
+    """The network compiled, with the verifier after every pass; asserts that its outputs are right."""
     result = compile_program(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     assert_right(result)
     return result
@@ -103,7 +107,9 @@ def test_any_chained_network(seed, name, virtual_threads):
 
 
 def bottleneck(b: NetworkBuilder, data: str) -> str:
-    """1x1, 3x3, 1x1, and what came in added."""
+    """Adds a residual block: convolutions 1x1, 3x3, 1x1, and the addition of the input; returns the name of
+    its output.
+    """
     middle = b.convolution(data, 32, (1, 1))
     middle = b.convolution(middle, 32, (3, 3), pads=(1, 1, 1, 1))
     return b.add(b.convolution(middle, 64, (1, 1)), data)

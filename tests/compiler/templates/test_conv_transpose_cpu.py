@@ -1,4 +1,4 @@
-"""Transposed convolutions: tensor expressions against ONNX Runtime, kernels against both."""
+"""Transposed convolutions on CPUs: tensor expressions compared with ONNX Runtime, kernels compared with both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def reference(x, w, window, groups, output_padding):
 
 
 def blocked(x, groups, block):
-    """[N, C, H, W] in blocks of a group's channels, zeros behind the last one."""
+    """The array [N, C, H, W] in channel blocks within each group, [N, groups, blocks, H, W, block], filled
+    with zeros.
+    """
     n, c, h, w = x.shape
     x = x.reshape(n, groups, c // groups, h, w)
     x = np.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % block), (0, 0), (0, 0)))
@@ -51,7 +53,9 @@ def blocked(x, groups, block):
 
 
 def weights(w, groups, ci, co):
-    """ONNX's [C, M / groups, KH, KW] as the program's [groups, OB * co, CB * ci, KH, KW]."""
+    """ONNX's weights [C, M / groups, KH, KW] in the program's layout [groups, OB * co, CB * ci, KH, KW], filled with
+    zeros.
+    """
     c, m, kh, kw = w.shape
     w = w.reshape(groups, c // groups, m, kh, kw).transpose(0, 2, 1, 3, 4)
     return np.pad(w, ((0, 0), (0, -m % co), (0, -(c // groups) % ci), (0, 0), (0, 0)))

@@ -1,4 +1,6 @@
-"""Templates of CPU kernels: their traces replay, and compiled they equal the unscheduled program in the interpreter."""
+"""Templates of CPU kernels: their traces replay, and compiled kernels equal the unscheduled program in the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ FULL = Epilogue(bias=True, operand=True, activation="relu")
 
 
 def targets():
-    """The host, and every level below it."""
+    """The host's target, and targets of the lower vector extensions that the host supports."""
     found = [host_target()]
     for level in GENERIC_LEVELS:
         try:
@@ -55,7 +57,7 @@ def targets():
 
 TARGETS = targets()
 NARROW_DOTS = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni")
-"""The dot product in registers of 256 bits."""
+"""A CPU target with the dot-product instruction in 256-bit registers."""
 
 
 def arrays_of(program):
@@ -232,7 +234,7 @@ def test_borders_wider_than_tiles_are_copied(size):
 
 
 def rooted(program):
-    """The program with the square root of each result above 0."""
+    """The program with each result r replaced by the square root of max(r, 0)."""
 
     def root(statement):
         return replace(statement, value=Call("sqrt", (maximum(statement.value, 0.0),), DType.FLOAT32))

@@ -1,4 +1,4 @@
-"""Spaces of templates for processors: legal points compile and mean the same, equal rows are equal programs."""
+"""Spaces of the CPU templates: legal points compile and compute the same, equal effective points are equal programs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WORKLOADS = {
 }
 HOST = host_target()
 SERVER = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4")
-"""A processor whose spaces are the same wherever the tests run."""
+"""A CPU target that does not depend on the computer on which the tests run."""
 
 
 def arrays_of(workload):
@@ -86,7 +86,7 @@ def test_legal_points_compute_what_the_expression_does(name):
 
 
 def clear(workload, arrays):
-    """Zeros beyond the channels, as the reference takes its inputs."""
+    """Sets the lanes of X beyond the last channel to zero, as the reference computation assumes."""
     match workload:
         case Conv2dCpu():
             lanes = workload.channels // workload.groups - (arrays["X"].shape[2] - 1) * workload.block_in
@@ -142,7 +142,7 @@ DEEP = Conv2dCpu(
     block_in=16,
     block_out=16,
 )
-"""By default its sums lie in memory."""
+"""A convolution whose default schedule keeps its sums in memory."""
 
 
 def test_sums_in_memory_are_an_axis_of_the_space():

@@ -1,4 +1,4 @@
-"""Element-wise operators: tensor expressions against numpy, kernels against both."""
+"""Element-wise operators on CPUs: tensor expressions compared with numpy, kernels compared with both."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SPECIAL = np.array(
 
 
 def values(shape, seed=0):
-    """Ordinary numbers, and now and then a special one."""
+    """Random normal float32 values, of which a fifth are special values (SPECIAL)."""
     rng = np.random.default_rng(seed)
     plain = rng.normal(0, 3, shape).astype(np.float32)
     return np.where(rng.random(shape) < 0.2, rng.choice(SPECIAL, shape), plain)

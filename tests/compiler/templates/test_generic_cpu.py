@@ -1,4 +1,4 @@
-"""Any tensor expression on a processor: what operators without a schedule of their own get."""
+"""The generic CPU schedule, which any tensor expression without a template gets."""
 
 from __future__ import annotations
 

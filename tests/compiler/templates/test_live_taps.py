@@ -1,4 +1,4 @@
-"""Taps that read pads alone: counted right, and never computed in convolutions on processors."""
+"""Taps of a window that read only pads: counted correctly, and never computed by CPU convolutions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
 
 
 def test_tiles_of_far_apart_taps_are_small() -> None:
-    """Of 3x3 taps 12 positions apart on 14 x 14, nine of 49 products are needed; whole rows would compute 0.43."""
+    """With 3x3 taps 12 positions apart on a plane of 14 x 14, 9 of 49 products are needed. Tiles of whole rows would
+    compute 43%; the chosen tiles must compute less than 30%.
+    """
     window = Window(kernel=(3, 3), dilations=(12, 12), pads=(12, 12, 12, 12))
     program = blocked_convolution(
         Convolution(batch=1, channels=64, height=14, width=14, filters=64, window=window),

@@ -1,4 +1,6 @@
-"""LSTM layers: tensor expressions against ONNX's reference and Runtime, kernels against both."""
+"""LSTM layers on CPUs: tensor expressions compared with ONNX's reference and ONNX Runtime, kernels compared
+with both.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional":
 
 
 def layer(steps, batch, inputs, hidden, direction):
-    """Random inputs of ONNX's LSTM, and what ONNX Runtime makes of them."""
+    """Random inputs of ONNX's LSTM, and ONNX Runtime's outputs for them."""
     rng = np.random.default_rng(0)
     d = len(DIRECTIONS[direction])
     shapes = {
@@ -47,7 +49,7 @@ def layer(steps, batch, inputs, hidden, direction):
 
 
 def gates_of(arrays, target):
-    """G: the inputs of all steps times W, by the compiled `dense`."""
+    """The operand G of the LSTM program: the inputs of all steps times W, plus biases, by a compiled matrix product."""
     steps, batch, inputs = arrays["X"].shape
     w, b = input_weights(arrays["W"], arrays["B"])
     program = product(

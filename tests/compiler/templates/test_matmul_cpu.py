@@ -1,4 +1,4 @@
-"""Batches of matrix products: tensor expressions against numpy, kernels against both."""
+"""Batches of matrix products on CPUs: tensor expressions compared with numpy, kernels compared with both."""
 
 from __future__ import annotations
 

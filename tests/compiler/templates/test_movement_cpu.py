@@ -1,4 +1,4 @@
-"""Data movement: tensor expressions against numpy, kernels against both."""
+"""Data movement on CPUs: tensor expressions compared with numpy, kernels compared with both."""
 
 from __future__ import annotations
 

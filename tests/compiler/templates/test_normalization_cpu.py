@@ -1,4 +1,4 @@
-"""Normalization: tensor expressions against numpy, kernels against both."""
+"""Normalizations on CPUs: tensor expressions compared with numpy, kernels compared with both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Convolutions and the normalization of their result as one kernel, which makes both at a time."""
+"""A convolution and the normalization of its result as one kernel of the accelerator, which computes both tile
+by tile.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,10 @@ MACHINE = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Of a product of `positions`, and what else there is: an operand, another reader of what is normalized, an
-    exchange behind a convolution of what that makes."""
+    """Sizes of a 1x1 convolution whose result is normalized. `operand`: a tensor is added to the result first; `other`:
+    the unnormalized result is an output as well; `turned`: another convolution of the normalized result follows, with
+    channels and positions exchanged.
+    """
 
     images: int = 1
     positions: int = 11
@@ -56,7 +60,7 @@ class Sizes:
 
 
 def network(sizes: Sizes) -> Graph:
-    """A product behind another one, its normalization, and the readers of both."""
+    """A graph of two 1x1 convolutions, the normalization of the second one's result, and its readers."""
     b = builder(9)
     source = b.convolution(b.input(sizes.images, 8, sizes.positions, 1), sizes.channels, (1, 1))
     made = b.convolution(source, sizes.filters, (1, 1))
@@ -84,7 +88,9 @@ def network(sizes: Sizes) -> Graph:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kernel even where two take less time, as they do for small matrices."""
+    """Makes the compiler fuse convolution and normalization into one kernel even if two kernels take fewer cycles, as
+    for small matrices.
+    """
     monkeypatch.setattr(normed_kernels, "_pays", lambda config, workload: True)
 
 

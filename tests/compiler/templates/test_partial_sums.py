@@ -1,4 +1,4 @@
-"""Convolutions and products whose sums are long enough to be added up in parts."""
+"""Convolutions and products with sums so long that they are computed in parts, which are then added."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_long_products(depth) -> None:
 
 
 def test_errors_of_long_sums_stay_small() -> None:
-    """Terms of one sign: added in a row, 4096 of them would be off by 1e-6 and more."""
+    """All terms are positive: added one after the other, 4096 of them would have a relative error above 1e-6."""
     program = product(Matrices(rows=3, depth=4096, columns=16))
     rng = np.random.default_rng(1)
     arrays = {p.name: rng.random(p.shape, dtype=np.float32) for p in program.parameters[:-1]}

@@ -1,4 +1,6 @@
-"""Patches that outputs share: every layout computes the same, what is said of it is true, and the choice pays."""
+"""Patches (gathered windows of a first layer) that several outputs share: every layout computes the same, its predicted
+sizes are right, and the choice saves cycles.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from ..right_programs import assert_right
 
 
 def array(block_in: int, block_out: int, batch: int = 1, vectors: int = 2048) -> Config:
-    """A machine whose scratchpads grow with its array."""
+    """A machine (accelerator configuration) whose scratchpads grow with its array."""
     return Config(
         name=f"{block_in}x{block_out}",
         batch=batch,
@@ -50,7 +52,9 @@ def first_layer(
     pad: int,
     pooled: bool = False,
 ) -> Graph:
-    """A network of one convolution on an input of `size` (channels, height, width), with a 3x3 max-pool behind it."""
+    """A network of one convolution on an input of `size` (channels, height, width); with `pooled`, a 3x3 max-pool
+    follows.
+    """
     b = builder(3)
     tensor = b.convolution(
         b.input(batch, *size), filters, (kernel, kernel), (stride, stride), (pad, pad, pad, pad)
@@ -61,7 +65,7 @@ def first_layer(
 
 
 def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filters: int = 64) -> Workload:
-    """A convolution on a square image."""
+    """The workload of a convolution with patches on a square image."""
     return Workload(
         template="patch_conv2d",
         batch=1,
@@ -121,14 +125,14 @@ def test_rolling_rows_of_every_layout_are_right(monkeypatch, ahead, name, places
 
 
 def test_images_share_the_ring_of_patches():
-    """A ring that holds the rows of one image serves any number of them, one after the other."""
+    """A ring buffer for the rows of one image serves any number of images, one after the other."""
     config = array(64, 64, vectors=150)
     assert patch_layouts.rolling_layout(config, workload(30, 3, 7, 2, 3), 15, 1)[1] is not None
     assert_right(compile_program(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config))
 
 
 def test_what_a_layout_takes():
-    """The 7x7 window of ResNet on 64 lanes: three patches of three rows, each row in one vector."""
+    """The 7x7 window of ResNet on 64 lanes becomes three patches of three rows, each row in one vector."""
     window = Window(kernel=(7, 7), strides=(2, 2))
     whole = PatchLayout.of(window, 3, 64)
     assert (whole.products, whole.vectors, whole.rows, whole.steps, whole.reach) == (3, 3, 7, 9, 0)
@@ -195,7 +199,9 @@ def test_a_choice_is_never_busier_than_whole_windows_and_fits(data):
     ids=["64x64", "16x64"],
 )
 def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
-    """Array and load unit, the busier of them, hardly wait: with whole windows 64x64 takes 114,000 cycles."""
+    """The busier one of array and load unit is hardly ever idle. With one patch for each window, the array of 64x64
+    takes 114,000 cycles.
+    """
     result = compile_program(first_layer(1, (3, 224, 224), 64, 7, 2, 3, pooled=True), config)
     program = result.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
@@ -203,7 +209,9 @@ def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
 
 
 def test_columns_of_tiles_share_patches():
-    """The first window of MobileNets on 64 lanes: two of them in a vector, half as many patches to gather."""
+    """The first layer of MobileNets on 64 lanes: one vector holds two output columns of 32 filters, so that half as
+    many patches are gathered.
+    """
     config, work = array(64, 64), workload(224, 3, 3, 2, 1, filters=32)
     layout = patch_layouts.tiled_layout(config, work)
     assert (layout.columns, layout.count, layout.products, layout.steps) == (2, 1, 1, 3)

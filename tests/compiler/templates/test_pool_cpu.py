@@ -1,4 +1,4 @@
-"""Pools: tensor expressions against ONNX Runtime, kernels against both."""
+"""Pools on CPUs: tensor expressions compared with ONNX Runtime, kernels compared with both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEDULE = scheduled
 
 
 def reference(x, kind, *, ceil_mode=0, include=0, **attributes):
-    """ONNX Runtime's pool of x [N, C, H, W]; ONNX's own reference is wrong on partial windows."""
+    """ONNX Runtime's pool of x [N, C, H, W]; ONNX's reference implementation is wrong for partial windows."""
     attributes["ceil_mode"] = ceil_mode
     if kind == "average":
         attributes["count_include_pad"] = include
@@ -32,7 +32,7 @@ def reference(x, kind, *, ceil_mode=0, include=0, **attributes):
 
 
 def blocked(x, block):
-    """[N, C, H, W] as [N * C / block, H, W, block]."""
+    """The array [N, C, H, W] in channel blocks, [N * C / block, H, W, block]."""
     n, c, h, w = x.shape
     return x.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2).reshape(-1, h, w, block)
 

@@ -1,4 +1,6 @@
-"""GRU and RNN layers: tensor expressions, kernels of every level, and networks against ONNX Runtime."""
+"""GRU and RNN layers on CPUs: tensor expressions, kernels for every vector extension, and networks compared with ONNX
+Runtime.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional":
 
 
 def operands(program, rng):
-    """Random arrays for all parameters that are read."""
+    """Random float32 arrays for all parameters of the program except outputs."""
     return {
         p.name: rng.normal(0, 0.5, p.shape).astype(np.float32)
         for p in program.parameters
@@ -78,7 +80,9 @@ def layer(
     lengths: list[int] | None = None,
     **attributes: Any,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """A model of one layer, and its inputs; `parts` are those of its optional inputs B and H that it has."""
+    """The bytes of a model of one recurrent layer, and its inputs. `parts`: its optional inputs (biases "B", initial
+    state "H"); `lengths`: lengths of the sequences.
+    """
     rng = np.random.default_rng(steps * 1000 + hidden)
     count, gates = len(DIRECTIONS[direction]), {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
     first = bool(attributes.get("layout"))
@@ -119,7 +123,9 @@ def layer(
 
 
 def matches_the_runtime(model: bytes, feeds: dict[str, np.ndarray], *, kernel: str | None, threads: int = 1):
-    """Compares a layer with ONNX Runtime; `kernel` computes all steps (None: they are taken one by one)."""
+    """Asserts that the compiled layer agrees with ONNX Runtime. `kernel`: the operator that computes all steps in one
+    kernel (None: there is one kernel or more for each step).
+    """
     expected = runtime(model, feeds)
     with compile_kernels(model, cpu_now()) as network:
         operators = [launch.operator for launch in network.launches]
@@ -175,7 +181,7 @@ def test_other_variants_are_taken_step_by_step(kind, case):
 
 
 def test_a_batch_in_front_is_moved_behind_the_steps():
-    """ONNX Runtime takes no layout 1, so the layer of layout 0 says what is right."""
+    """ONNX Runtime does not support the attribute layout = 1, so the result is compared with the layer of layout 0."""
     for kind, kernel in (("RNN", "RecurrentSteps"), ("GRU", "RecurrentSteps"), ("LSTM", "LstmSteps")):
         parts = frozenset({"B", "H"}) if kind != "LSTM" else frozenset({"B"})
         model, feeds = layer(kind, direction="bidirectional", parts=parts)

@@ -1,4 +1,6 @@
-"""Sums stay in registers: no innermost loop that multiplies touches the stack, in the assembly of any processor."""
+"""Accumulators stay in registers: no innermost loop with multiplications accesses the stack, in the assembly for any
+processor.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ STACK = re.compile(r"%rsp|\[sp\b")
 
 
 def innermost(assembly):
-    """The bodies of loops that hold no jump but their own."""
+    """Yields the instructions of each innermost loop: loops without jumps other than their own."""
     label, body = None, []
     for line in assembly.splitlines():
         text = line.split("#")[0].split("//")[0].strip()
@@ -48,7 +50,7 @@ def innermost(assembly):
 
 
 def check(s, target):
-    """Compiles a schedule and looks at its loops."""
+    """Compiles a schedule and asserts that no innermost loop with multiplications accesses the stack."""
     machine = target_machine(target, jit=False)
     assembly = machine.emit_assembly(optimise([lower(s.program, target)], machine))
     bodies = [body for body in innermost(assembly) if any(MULTIPLY.match(text) for text in body)]

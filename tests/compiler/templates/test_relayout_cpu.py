@@ -1,4 +1,4 @@
-"""Tensors from blocks of channels into others, against numpy, for all pairs of blocks that networks have."""
+"""Changes of the channel block size on CPUs, compared with numpy, for all pairs of sizes that networks need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ BLOCKS = st.sampled_from([1, 2, 3, 4, 8, 16])
 
 
 def blocked(data: np.ndarray, block: int) -> np.ndarray:
-    """[batch, channels, plane] in blocks, with zeros beyond the channels."""
+    """The array [batch, channels, plane] in channel blocks, [batch, blocks, plane, block], filled with zeros; unchanged
+    if `block` is 1.
+    """
     if block == 1:
         return data
     batch, channels, plane = data.shape

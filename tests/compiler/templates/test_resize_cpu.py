@@ -1,4 +1,4 @@
-"""Resizing: tensor expressions against ONNX Runtime, kernels against both."""
+"""Resizing of images on CPUs: tensor expressions compared with ONNX Runtime, kernels compared with both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vdla.compiler.templates.cpu.lowered import scheduled
 
 
 def reference(x, sizes, mode, coordinates, rounding):
-    """ONNX Runtime's resizing of x [N, C, H, W] to `sizes`."""
+    """ONNX Runtime's Resize of x [N, C, H, W] to the plane `sizes`."""
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
         attributes["nearest_mode"] = rounding

@@ -1,4 +1,4 @@
-"""Softmax and normalizations over channels on accelerators with statistics of rows."""
+"""Softmax and normalizations over channels, on accelerators with the extension `rows` (statistics of rows)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = replace(TINY, extensions=(*TINY.extensions, "table", "rows"), row_entries
 
 
 def model(op: str, shape: tuple[int, ...], *, stored: bool = False, axis: int) -> bytes:
-    """One quantized node, of a float input or of `stored` integers."""
+    """The bytes of a model of one quantized node; its input is float or, with `stored`, integers."""
     rng = np.random.default_rng(0)
     softmax, channels = op == "Softmax", shape[1]
     values = {

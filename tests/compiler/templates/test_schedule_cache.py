@@ -1,4 +1,6 @@
-"""Kernels that are kept for other layers and other machines: the programs are those of kernels lowered anew."""
+"""Cached kernels that are reused for other layers and other machines: the programs equal those of newly lowered
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ MACHINES = (
 
 
 def layers_alike() -> Graph:
-    """Convolutions of one shape; their zero points, limits, weights, and what they add, differ."""
+    """A graph of convolutions of one shape, which differ in zero points, limits, weights and added operands."""
     net = builder(11)
     data = net.input(1, 16, 7, 9)
     for _ in range(4):

@@ -1,4 +1,6 @@
-"""Sketches: every operator's random points schedule, compute the same as the program, and are what accounts say."""
+"""Sketches (generated schedule spaces): random points of every operator can be scheduled, compute the same as the
+program, and match the cost model's counts.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
-"""Vectors of four elements, so that small shapes have many."""
+"""A CPU target with vectors of four float32 elements, so that small shapes have many vectors."""
 
 
 def assert_close(got, name: str) -> None:

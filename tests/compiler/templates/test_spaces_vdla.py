@@ -1,4 +1,6 @@
-"""Spaces of the accelerator's templates: every legal point is a right program, and what is said of it is true."""
+"""Spaces of the accelerator's templates: every legal point is a correct program, and the cost model's statements about
+it are true.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ VTA = load_config("vta")
 
 
 def layer(template: str, channels: int, size: int, filters: int, kernel: int, stride: int) -> Workload:
-    """A layer whose output is `size` / `stride` rows and columns."""
+    """The workload of a layer with SAME padding: its output has ceil(`size` / `stride`) rows and columns."""
     pads = max(0, (-(-size // stride) - 1) * stride + kernel - size)
     return Workload(
         template=template,
@@ -90,7 +92,7 @@ def one_layer(seed: int) -> Graph:
 
 
 class Chosen:
-    """Sets the knobs of a layer to a random legal point, or to given values, and remembers them."""
+    """Draws a random legal point of a layer's space, or takes given knobs, and remembers space and point."""
 
     def __init__(self, config: Config, random: np.random.Generator) -> None:
         self.config = config
@@ -112,7 +114,9 @@ class Chosen:
 def compiled(
     graph: Graph, config: Config, choose: Callable[[Workload], Mapping[str, int] | None]
 ) -> Compiled:
-    """The network with knobs as `choose` sets them. CompileError where nothing fits."""
+    """The network compiled with the knobs that `choose` returns for the workload of each node (None: the default).
+    Raises CompileError if a layer does not fit.
+    """
     result = compile_program(graph, config)
     legalized = legalize(graph, config)
     layers = []
@@ -183,7 +187,9 @@ def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
 
 
 def test_transfers_of_boxes():
-    """Rows that are whole go in one transfer, rows of which some are not are loaded one by one."""
+    """Complete rows of a box are loaded in one transfer; rows that are cut, or partly outside, need one
+    transfer each.
+    """
 
     def box(blocks: int, rows: int, columns: int, ragged: float = 0.0) -> float:
         sizes = (4, 8, 8)
@@ -221,7 +227,9 @@ def test_transfers_of_boxes():
     ids=["C1", "C3", "C12", "D9"],
 )
 def test_the_papers_layers_have_large_spaces(workload):
-    """Draws uniformly: as many distinct legal programs as the share of them that are seen says, and none twice."""
+    """The number of distinct legal programs is estimated from uniform draws, as their share of the drawn points times
+    the size of the space.
+    """
     space = space_of(VTA, workload)
     drawn = space.draw(np.random.default_rng(3), 200_000)
     points = drawn[space.legal(drawn)]
@@ -326,7 +334,9 @@ def test_measured_points_of_every_template():
 
 
 def test_every_way_to_gather_patches_for_a_rolling_pool():
-    """The space is small: all of it is right, none of it beats its bound, and the default is one of its points."""
+    """The space is small, so all of its points are checked: outputs are right, cycles are not below the bound, and the
+    default is one of the points.
+    """
     workload = Workload(
         template="patch_conv2d_pool",
         batch=1,

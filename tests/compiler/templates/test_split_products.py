@@ -1,4 +1,6 @@
-"""A convolution whose parts are read through tables, or by products, becomes one for each part."""
+"""A convolution is split into one for each part of its result if the parts are read through different look-up tables,
+or by products of activations.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ MACHINE = replace(TINY, extensions=(*TINY.extensions, "table", "zero_points"))
 
 
 def scaled_attention(*, another_reader: bool = False) -> tuple[Graph, str]:
-    """Queries and keys of two heads as one product of which the queries are scaled, and their scores."""
+    """A graph in which one convolution computes queries and keys of two heads, the queries are scaled by a look-up
+    table, and scores are computed; and the name of the convolution's output. `another_reader`: another node reads the
+    whole output.
+    """
     b = builder(5)
     source = b.input(1, 8, 6, 1)
     both = b.convolution(source, 20, (1, 1))
@@ -76,8 +81,9 @@ def test_what_another_node_reads_whole_is_not_cut():
 
 
 def test_knobs_of_products_are_those_of_a_series():
-    """Each product loads weights of its own, while the one before it ends: inputs in few large tiles, not many small
-    ones that hold up the loads."""
+    """In a series of products, each loads its own weights while the previous one ends. Therefore inputs are loaded in
+    few large tiles: many small ones would delay the weights.
+    """
     config = replace(load_config("vta"), extensions=(*load_config("vta").extensions, "rows"))
     alone = windowed("conv2d", (1, 128, 1, 128), 64, Window(kernel=(1, 1)))
     series = replace(alone, batch=12, own_weights=True)

@@ -1,4 +1,6 @@
-"""Convolutions whose sums lie in memory while parts of the weights pass by: the same numbers, chosen for deep sums."""
+"""CPU convolutions whose sums are kept in memory while parts of the weights are processed: equal results, and chosen
+for deep sums.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one tensor on accelerators that look them up: a copy whose store has a table."""
+"""Functions of one tensor on accelerators with look-up tables: a copy whose store applies a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ MACHINES = {
 
 
 def network() -> Graph:
-    """Tables behind convolutions of every kind, a pool, and an output of two readers."""
+    """A graph with look-up tables after convolutions of every kind and after a pool, and with an output that another
+    node reads as well.
+    """
     b = builder(3)
     first, second = (b.random.integers(-128, 128, 256).astype(np.int8) for _ in range(2))
 
@@ -79,7 +81,7 @@ GATES = {
 
 @pytest.mark.parametrize("config", GATES.values(), ids=GATES)
 def test_a_gate_of_one_value_a_channel(config: Config):
-    """x * sigmoid(x) is one table; squeeze-and-excitation a pool, a table, and a store whose operand repeats."""
+    """x * sigmoid(x) is one table; squeeze-and-excitation is a pool, a table, and a store that repeats its operand."""
     net = gated()
     result = compile_program(net.model(), config, verify=True)
     kinds = [node.kind for node in result.graph.nodes]

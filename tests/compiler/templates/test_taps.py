@@ -1,4 +1,6 @@
-"""Depthwise layers on machines with TAPS: right for any window, and at the speed that the instruction promises."""
+"""Depthwise layers on machines with the instruction TAPS: right for any window, and at the speed that the instruction
+allows.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,9 @@ MACHINES |= SWEEPING
 
 
 def depthwise_network(seed: int, alone: bool = False) -> Graph:
-    """Depthwise convolutions and average pools of any window, one of them behind the other, among dense ones; of one
-    image where it is `alone`."""
+    """A random network of depthwise convolutions and average pools with any windows, in sequence, and dense 1x1
+    convolutions; with `alone`, for one image.
+    """
     b = builder(seed)
     random = b.random
     data = b.input(
@@ -105,9 +108,11 @@ def test_any_depthwise_layers_are_right(seed, name, virtual_threads):
     ],
 )
 def test_operations_of_a_window(name, kernel, dilation, operations):
-    """A kernel row takes one operation for every four columns; columns that lie apart take one each.
+    """A kernel row takes one operation for every four adjacent columns; columns that are too far apart take one
+    operation each.
 
-    Where an output vector is a fourth of an input vector, each of its four takes as many.
+    If an output vector has a fourth of an input vector's lanes, each of the four output vectors takes as many
+    operations.
     """
     b = builder(3)
     data = b.input(1, 32, 40, 40)
@@ -134,7 +139,7 @@ def test_operations_of_a_window(name, kernel, dilation, operations):
     ],
 )
 def test_operations_of_a_window_by_sweeps(name, kernel, dilation, stride, operations):
-    """Rows of a window take one operation together, as far as they are held; a row that is new takes one of its own."""
+    """The rows of a window that the array still holds take one operation together; each new row takes one more."""
     b = builder(3)
     data = b.input(1, 32, 40 * stride, 40 * stride)
     pads, window = (dilation * (kernel // 2),) * 4, (kernel, kernel)

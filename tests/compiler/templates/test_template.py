@@ -1,4 +1,4 @@
-"""The template protocol: the default of a space, and a target's table of templates."""
+"""The template protocol: the default point of a space, and the table of templates of a target."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from vdla.compiler.templates.vdla.template import TEMPLATES, template_named
 
 
 def made_up(candidates, *, most: int = 20) -> Space:
-    """rows x copies; the cost falls with both, and `most` of their product fit."""
+    """A space of rows (1 to 8) and copies (1 to 4) whose estimated cost falls with both; their product is at most
+    `most`.
+    """
 
     def account(points: Columns) -> Account:
         work = points["rows"] * points["copies"]

@@ -1,4 +1,6 @@
-"""Convolutions whose results have channels and positions exchanged: weights and activations change places."""
+"""Convolutions whose result has channels and positions exchanged: computed as a product with the roles of weights and
+activations exchanged.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def turned(
     other_reader: bool = False,
     filters: int = 12,
 ) -> tuple[Graph, str]:
-    """A convolution of single positions, its channels and positions exchanged."""
+    """A graph of a 1x1 convolution whose channels and positions are then exchanged, and the name of the convolution's
+    output. `looked_up`: through a look-up table; `other_reader`: the convolution's result is an output as well.
+    """
     b = builder(3)
     source = b.input(images, 10, positions, 1)
     made = b.convolution(source, filters, (1, 1))
@@ -128,7 +132,7 @@ def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, ima
 
 
 def test_no_room_is_left_where_others_read_all():
-    """What is added lies like the sum, position behind position."""
+    """An added operand must have the same layout as the sum: positions contiguous, without room for whole blocks."""
     b = builder(7)
     source = b.input(1, 8, 6, 1)
     made = b.convolution(source, 12, (1, 1))

@@ -1,4 +1,6 @@
-"""Winograd's method on processors: compiled transforms against exact sums, what is fused, shared and chosen."""
+"""Winograd convolutions on CPUs: compiled transforms against exact sums, fused epilogues, shared transforms, and when
+they are chosen.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ CASES = {
 
 
 def convolved(x: np.ndarray, w: np.ndarray, pads: tuple[int, int, int, int]) -> np.ndarray:
-    """In float64."""
+    """The exact 3x3 convolution of x [N, C, H, W] with w [F, C, 3, 3], in float64."""
     top, left, bottom, right = pads
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
     oh, ow = padded.shape[2] - 2, padded.shape[3] - 2
@@ -120,7 +122,7 @@ def test_other_convolutions_have_no_tiles() -> None:
 
 
 def graph_of(net: FloatNetwork, m: int | None, lanes: int = 16) -> Graph:
-    """The graph with tiles of m x m outputs wherever that is possible."""
+    """The graph of a network, with Winograd tiles of m x m outputs wherever possible."""
     passes = graph_passes(lanes, join=True, tiling=lambda sizes, block: m)
     return run_graph_passes(import_float_model(net.model()), passes)
 
@@ -166,7 +168,7 @@ def test_a_graph_without_any_is_the_same() -> None:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch):
-    """Chooses tiles of so many outputs wherever that is possible."""
+    """A function that makes the compiler choose Winograd tiles of m x m outputs wherever possible."""
 
     def choose(m: int) -> None:
         monkeypatch.setattr(winograd_choice, "tiling", lambda target, shape, block: m)
@@ -183,7 +185,7 @@ def always(monkeypatch: pytest.MonkeyPatch):
     ),
 )
 def test_networks_with_all_that_is_fused(m, bits, always) -> None:
-    """A residual with an activation that is grafted on, odd channels, and a concatenation, of two images."""
+    """Fuses a residual with an activation; includes odd numbers of channels, a concatenation, and two images."""
     target = LEVELS[bits]
     always(m)
     net = FloatNetwork(2, 19, 11, 10)
@@ -207,7 +209,7 @@ def test_networks_with_all_that_is_fused(m, bits, always) -> None:
 
 
 def test_large_convolutions_are_computed_so() -> None:
-    """By the model, on the processor that runs the tests, and right."""
+    """The cost model chooses Winograd on the processor that runs the tests, and the results are right."""
     net = FloatNetwork(1, 64, 40, 40)
     net.convolution(64, (3, 3), pads=list(SAME))
     net.add("Relu")
@@ -219,7 +221,7 @@ def test_large_convolutions_are_computed_so() -> None:
 
 
 def processor(bits: int, registers: int) -> CpuTarget:
-    """A processor with vectors of so many bits, as the cost model sees it."""
+    """A CPU target with vectors of `bits` bits and the given number of vector registers, for the cost model."""
     return CpuTarget(
         triple="x86_64-unknown-linux-gnu",
         cpu="any",
@@ -243,7 +245,9 @@ def choice(target: CpuTarget, channels: int, size: int, filters: int) -> int | N
 
 
 def test_the_choice_follows_what_was_measured() -> None:
-    """With AVX-512, in ResNet-50, VGG-11, DenseNet-121 and U-Net; see `winograd_choice`."""
+    """Compares the choices with measurements with AVX-512 in ResNet-50, VGG-11, DenseNet-121 and U-Net; see
+    `winograd_choice`.
+    """
     chosen = partial(choice, processor(512, 32))
     # Large images: tiles of 16 outputs; many weights for few tiles: those of four; too many, or few channels: none.
     assert [chosen(64, 56, 64), chosen(128, 28, 128), chosen(128, 56, 32)] == [4, 4, 4]

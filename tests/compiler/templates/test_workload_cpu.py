@@ -1,4 +1,6 @@
-"""Workloads on processors: as JSON and back, found in networks, whose schedules take knobs chosen for them."""
+"""Tuning workloads of CPUs: written as JSON and read back, extracted from networks, whose schedules use the knobs
+chosen for them.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,9 @@ def test_what_no_memory_holds_is_refused(wrong, message):
 
 
 def chain():
-    """relu(sigmoid(x) + b) * x, b one for each channel, and a transposition that is no element-wise node."""
+    """A model of relu(sigmoid(x) + b) * x with one b for each channel, followed by a transposition, which is no
+    element-wise node.
+    """
     nodes = [
         helper.make_node("Sigmoid", ["x"], ["s"], "sigmoid"),
         helper.make_node("Add", ["s", "b"], ["t"]),
@@ -214,7 +218,7 @@ def test_elementwise_nodes_are_workloads_fused_or_not():
 
 
 def model():
-    """A convolution with bias and ReLU, a depthwise one, a max-pool and a matrix product."""
+    """A model of a convolution with bias and ReLU, a depthwise convolution, a max-pool and a matrix product."""
     rng = np.random.default_rng(0)
     arrays = {
         "W": rng.standard_normal((16, 8, 3, 3)),
@@ -281,7 +285,7 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
 
 
 def attention() -> bytes:
-    """Products of matrices, softmax, normalization, a sum, and a transposed convolution."""
+    """A model of matrix products, softmax, normalization, an addition, and a transposed convolution."""
     net = FloatNetwork(1, 2, 40, 32)
     net.add("Transpose", perm=[0, 1, 3, 2])
     net.add("MatMul", inputs=["x", net.last])

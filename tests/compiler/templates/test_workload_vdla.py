@@ -1,4 +1,4 @@
-"""Workloads of the accelerator that files describe: those that nothing can run are refused."""
+"""Workloads of the accelerator as read from files: workloads that no machine can run are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Time-outs by what a worker says instead of by the clock: however busy the machine is, only what hangs is late."""
+"""Time-outs of candidates by a worker's own statement that it hangs, in place of the clock, so that a busy machine
+causes no false time-outs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from vdla.compiler.tune.measure.local_workers import LocalWorkers
 
 @pytest.fixture
 def hangs_are_late(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The time of a candidate is over as soon as it says that it hangs (`patience.say_that_this_hangs`)."""
+    """Makes a candidate's time-out expire as soon as its worker states that it hangs (`patience.say_that_this_hangs`);
+    returns the folder of these statements.
+    """
     folder = tmp_path_factory.mktemp("hangs")
     deadline = LocalWorkers._deadline
     monkeypatch.setenv(HANGS, str(folder))

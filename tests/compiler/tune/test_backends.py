@@ -193,7 +193,9 @@ def test_no_process_outlives_the_search(end: signal.Signals, timeout: float) -> 
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process is there and no zombie, for whose end somebody else is responsible."""
+    """Whether a process exists and is not a zombie (a process that has ended, but whose parent has not yet waited for
+    it).
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

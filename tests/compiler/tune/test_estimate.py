@@ -1,4 +1,4 @@
-"""What the account of a convolution on the accelerator guesses, against what the simulator says."""
+"""The cost estimates for convolutions on the accelerator, compared with simulated cycles."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What heavy libraries cost only those who tune."""
+"""Heavy libraries are imported only for tuning."""
 
 import subprocess
 import sys

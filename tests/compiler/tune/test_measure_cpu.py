@@ -1,4 +1,6 @@
-"""Candidates on the processor: measured and checked in another process; those that go wrong cost one trial each."""
+"""Measuring candidates on the CPU: timed and checked in another process; a failed candidate costs only its
+own trial.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates for GPUs: compiled by some processes, checked and timed by one; what goes wrong costs one trial."""
+"""Measuring candidates for GPUs: compiled by several processes, checked and timed by one; a failure costs one trial."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_candidate_that_hangs_or_breaks_the_device_costs_one_trial() -> None:
 
 
 class OnceDevice(HostDevice):
-    """Runs the first graph only, as each run takes a second; the times are made up."""
+    """A fake GPU that runs only the first graph, since each run takes a second, and reports a constant time."""
 
     def run(self, graph: DeviceGraph) -> None:
         if not self.launched:
@@ -119,7 +119,9 @@ def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
 
 
 def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: Path) -> None:
-    """Ties apart, which inputs have none of: so the tolerance is that of sums."""
+    """Bulk copies and threads round ties to tf32 differently, but the inputs have no ties, so that only the tolerance
+    of sums is needed.
+    """
     target = cuda_target("sm_90a", tensor_float=True)
     program = round_factors(product(Matrices(rows=64, depth=64, columns=32), staged="by depth"))
     workload = CudaWorkload(template="gemm_wgmma_cuda", constants=("W",), expression=program)

@@ -1,4 +1,6 @@
-"""Features are counts: equal to what a walk through every iteration, the interpreter and the simulator count."""
+"""Features of programs are exact counts: compared with a walk through every iteration, the interpreter and the
+simulator.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ from ..random_networks import network
 
 
 class Walk:
-    """Every iteration of a program, one by one: how often statements run, and what they touch."""
+    """Counts by enumerating every iteration of a program: executions of statements, and the elements that
+    they touch.
+    """
 
     def __init__(self, program: Program) -> None:
         self.executions: dict[int, int] = {}
@@ -231,7 +235,9 @@ def test_features_tell_schedules_apart():
 
 
 def assert_moved(compiled: Compiled) -> None:
-    """The simulator's traffic, and the decoder's instructions and flags, are what is counted."""
+    """Asserts that the counted features equal the simulator's traffic and the instructions and token flags of the
+    decoded program.
+    """
     config, words = compiled.program.config, compiled.program.instructions
     counts, traffic = count_machine(config, words), run(compiled, {}, data=False).simulation.traffic
     assert counts.bytes == {kind: traffic[kind].bytes for kind in TRAFFIC}

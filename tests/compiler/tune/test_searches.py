@@ -1,4 +1,4 @@
-"""What every strategy promises, on a made-up space of which all costs are known."""
+"""Properties that all search strategies have, on a made-up space whose costs are all known."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,9 @@ SPACE = matrix_space()
 SMALL = matrix_space(rows=3, columns=2, depth=2, capacity=200)
 WITHIN = 1.02
 TRIALS = 1000
-"""Too few for random points to come within that of the best: by half as a rule only after twenty thousand."""
+"""Number of random trials that do not suffice to come near the best cost; usually about twenty thousand would be
+needed.
+"""
 SEEDS = range(3)
 
 

@@ -1,4 +1,6 @@
-"""Runs over several tasks: what is known is not measured again, and a search goes on as if it had not stopped."""
+"""Tuning runs over several tasks: known measurements are not repeated, and a resumed search continues as if
+uninterrupted.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def space(rows: int) -> Space:
 
 
 def measure(candidates):
-    """In an order of its own, as from several workers; one in eleven fails."""
+    """Yields (index, result) of made-up candidates, in an order unlike the input's, as from several workers; some
+    candidates fail.
+    """
     for index in sorted(range(len(candidates)), key=lambda k: candidates[k]["rows"] * 7 % 5):
         rows, threads = candidates[index]["rows"], candidates[index]["threads"]
         works = rows * threads % 11 != 3
@@ -58,7 +62,9 @@ def jobs(strategy: str, known: list[Record], first: bool) -> list[Job]:
 
 
 def run(known: list[Record], trials: int, stop: int | None = None, **plan) -> tuple[list[Record], list]:
-    """The records that were written, up to `stop` of them, and the histories."""
+    """Tunes made-up tasks, interrupted after `stop` records; returns the written records, and the points and costs of
+    each task.
+    """
     written: list[Record] = []
 
     def write(record: Record) -> None:
@@ -99,7 +105,9 @@ def test_more_trials_go_on_from_fewer(trials):
 
 
 def test_trials_of_another_plan_count_each_once():
-    """Of another batch, with lines that were lost: nothing is repeated, and the trials in all are as many."""
+    """The records are from a run with another batch size, and some lines are lost: nothing is repeated, and the total
+    number of trials is the same.
+    """
     before, _ = run([], 40, patience=None)
     del before[3:20:4]
     rest, histories = run(before, 60, patience=None, batch=7)

@@ -1,4 +1,6 @@
-"""The second stage of searches: what is lowered before it is measured, and what programs tell that accounts do not."""
+"""The second stage of searches: a short list of candidates is lowered before measuring, and features of the programs
+rank them again.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ QUICK = CostModel(pairs=16, rounds=20)
 
 
 def lucky(points: np.ndarray) -> np.ndarray:
-    """Whether points [n, axes] have what makes them cheap: half of all, at random as far as the account can tell."""
+    """Whether each of `points` [n, axes] is one of the cheap half; the cost model cannot tell, because the halves are
+    pseudo-random.
+    """
     mixed = points.astype(np.uint64) @ np.arange(3, 3 + 2 * points.shape[1], 2, dtype=np.uint64)
     return (mixed * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63) == 1
 
@@ -46,7 +50,9 @@ def costs_of(points: np.ndarray) -> np.ndarray:
 
 
 def reader(log: list[Mapping[str, int]]) -> Read:
-    """What a program shows: the luck, beside a number that says nothing. Writes down what it was asked for."""
+    """A function that returns made-up program features of a point: whether it is `lucky`, and a constant. It adds each
+    point that it gets to `log`.
+    """
 
     def read(values: Mapping[str, int]) -> np.ndarray:
         log.append(values)
@@ -64,7 +70,7 @@ def proposed(strategy: Strategy, seed: int, batches: int) -> History:
 
 
 def searches(short_list: ShortList) -> dict[str, Strategy]:
-    """Both kinds of searches with a model, smaller than usual."""
+    """Both kinds of model-based search, with smaller populations than by default."""
     return {
         "model": ModelSearch(starts=96, short_list=short_list),
         "thompson": ThompsonSearch(starts=96, members=3, short_list=short_list),

@@ -53,7 +53,9 @@ def test_a_task_whose_trials_fail_gets_more_but_not_all() -> None:
 
 
 def test_trials_spread_by_what_they_bring() -> None:
-    """Tasks that fall to their floors at different speeds: the whole is faster than with equal shares."""
+    """Made-up tasks approach their lower bounds at different speeds: the total cost falls faster than with equal shares
+    of trials.
+    """
 
     def cost(k: int, trial: int) -> float:
         return 10 + (5, 100, 30)[k] * float(np.exp(-trial / (4, 40, 15)[k]))

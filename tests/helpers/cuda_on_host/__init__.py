@@ -1,7 +1,7 @@
-"""Generated CUDA C++ run on the CPU: compiled by g++ with a model of blocks, threads and PTX instructions around it.
+"""Runs generated CUDA C++ on the CPU: g++ compiles it together with a model of blocks, threads and PTX instructions.
 
-What the emulation of the loop IR cannot see, the text itself, is tested so: guards of threads, sizes and places of
-asynchronous copies, layouts of fragments, offsets in shared memory, barriers. Nothing here is shared with the code
+This tests the text itself, which the emulation of the loop IR does not see: guards of threads, sizes and addresses of
+asynchronous copies, layouts of fragments, offsets in shared memory, barriers. No code is shared with the code
 generator; the models follow the CUDA C++ Programming Guide and the PTX ISA.
 """
 

@@ -1,4 +1,4 @@
-"""Programs in kernel form that are written as CUDA C++, run on the CPU and held against the interpreter."""
+"""Runs GPU programs as CUDA C++ on the CPU and compares the results with the interpreter."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from vdla.compiler.te.functions import FUNCTIONS
 from .modules import run_modules
 
 TOLERANCES = {DType.FLOAT32: 1e-5, DType.FLOAT16: 1e-3, DType.BFLOAT16: 1e-2}
-"""Relative to the result's element, and absolute to its greatest element; other types agree in all bits."""
+"""Tolerances by type, relative to each element of the result and to the largest element; other types must be equal in
+all bits.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program, and the same in kernel form: scheduled, or as it is."""
+    """A program and its GPU schedule; without a schedule the program itself consists of kernels."""
 
     name: str
     program: Program
@@ -41,7 +43,7 @@ class Case:
         return lower(prepare(program, target), target)
 
     def expected(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """What the program computes: by the interpreter, or as machine code where it is a tensor expression."""
+        """The right outputs of the program: from the interpreter or, for tensor expressions, from compiled CPU code."""
         if self.schedule is None:
             return interpret(self.program, arrays, functions=FUNCTIONS)
         outputs = outputs_of(self.program)
@@ -53,7 +55,9 @@ class Case:
 
 
 def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Integers of all of a narrow type, or such whose products no wider one is left by; normal floats."""
+    """Random values of a parameter: integers from the whole range of their type (int64: up to 2^30, so that products do
+    not overflow), normally distributed floats.
+    """
     dtype = parameter.dtype
     if dtype.is_integer:
         low, high = dtype.limits if dtype is not DType.INT64 else (-(2**30), 2**30)
@@ -62,7 +66,9 @@ def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
 
 
 def agree(cases: Sequence[Case], target: GpuTarget, *, orders: int = 3) -> None:
-    """Every case computes what the interpreter makes of its program, on the same random numbers."""
+    """Asserts for every case that its CUDA C++ computes the right outputs for random inputs; `orders`: number of orders
+    of threads.
+    """
     rng = np.random.default_rng(1)
     given, modules = [], []
     for case in cases:

@@ -1,4 +1,4 @@
-"""asm statements of CUDA C++ as C++ that calls a model of each instruction (ptx.hpp)."""
+"""Translates the asm statements of CUDA C++ to C++ calls of a model of each PTX instruction (ptx.hpp)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from dataclasses import dataclass
 
 
 class UnknownText(Exception):
-    """CUDA C++ or PTX that the model does not know; the message names it."""
+    """Raised for CUDA C++ or PTX that the model does not support; the message names it."""
 
 
 _CONTAINERS = {"h": "uint16_t", "r": "uint32_t", "f": "uint32_t", "l": "uint64_t", "d": "uint64_t"}
-"""Constraint letters (Inline PTX Assembly, "Constraints") -> a register's bits."""
+"""C++ type with the bits of a register, by constraint letter (Inline PTX Assembly, "Constraints")."""
 
 _REGISTERS = {"pred": "bool", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t"}
 
 
 @dataclass(frozen=True, slots=True)
 class AsmOperand:
-    """One operand of an asm statement: is it written, is it read, its constraint's letter and its C++ expression."""
+    """One operand of an asm statement: whether it is written, whether it is read, its constraint letter and its C++
+    expression.
+    """
 
     written: bool
     read: bool
@@ -28,7 +30,7 @@ class AsmOperand:
 
 
 def translate(line: int, template: str, operands: Sequence[AsmOperand]) -> str:
-    """A block of C++ that does what an asm statement does; UnknownText for an instruction that has no model."""
+    """A block of C++ with the effect of an asm statement. Raises UnknownText for an instruction without a model."""
     before, after, names = [], [], []
     for number, operand in enumerate(operands):
         name = f"ptx_{number}"
@@ -98,7 +100,7 @@ def _declared(names: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Operands between commas that are in no brackets."""
+    """The operands of a list, split at commas outside of brackets."""
     parts, depth, begin = [], 0, 0
     for at, character in enumerate(text):
         depth += (character in "{[") - (character in "}]")
@@ -110,7 +112,9 @@ def _split(text: str) -> list[str]:
 
 
 def _register(text: str) -> str:
-    """An operand that is a register, a number or an operand of the asm statement, as a C++ expression."""
+    """The C++ expression of a PTX operand: a register, a number or an operand of the asm statement. Raises UnknownText
+    for others.
+    """
     if text.startswith("ptx_"):
         return text
     if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)[uU]?", text):
@@ -126,7 +130,9 @@ def _register(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One instruction in an asm statement: its opcode as matched, its operands as written."""
+    """One instruction in an asm statement: its opcode, the match of the opcode's pattern, and its operands as
+    written.
+    """
 
     line: int
     opcode: str
@@ -135,18 +141,18 @@ class _Use:
 
     @property
     def place(self) -> str:
-        """The first arguments of a model: the line and the instruction's name."""
+        """The first arguments of each model's C++ function: the line and the instruction's name."""
         return f'{self.line}, "{self.opcode}"'
 
     def value(self, index: int) -> str:
         return _register(self.operands[index])
 
     def values(self, index: int) -> str:
-        """A vector operand (or a single register) as the items of a braced list."""
+        """The registers of a vector operand (or a single register) as the items of a braced C++ list."""
         return ", ".join(map(_register, _split(self.operands[index].strip("{} "))))
 
     def places(self, index: int) -> str:
-        """As `values`, to be written to."""
+        """The addresses of the registers of a vector operand, as the items of a braced C++ list, for results."""
         return ", ".join("&" + _register(r) for r in _split(self.operands[index].strip("{} ")))
 
     def address(self, index: int) -> str:
@@ -248,7 +254,9 @@ def _set_predicate(use: _Use) -> str:
 
 
 def _assign(expression: str) -> Callable[[_Use], str]:
-    """A pure instruction: {1}, {2} ... of `expression` are its source operands, the result goes to the first."""
+    """The model of an instruction that assigns `expression` to its first operand; {1}, {2} ... in the expression are
+    its source operands.
+    """
 
     def emit(use: _Use) -> str:
         return f"{use.value(0)} = {expression.format(*[use.value(i) for i in range(len(use.operands))])};"
@@ -326,4 +334,6 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"setp\.(eq|ne|lt|le|gt|ge)\.([bsu])(16|32|64)", _set_predicate),
     (r"bra(?:\.uni)?", lambda use: f"goto label_{use.line}_{use.operands[0]};"),
 ]
-"""Opcode -> the C++ that models it, the first that matches."""
+"""(pattern of a PTX opcode, function that makes the C++ which models the instruction); the first matching pattern
+counts.
+"""

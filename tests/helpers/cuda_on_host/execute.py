@@ -1,4 +1,4 @@
-"""Kernels of CUDA C++ on numpy arrays: g++ makes a program of them, which runs in a process of its own."""
+"""Runs CUDA C++ kernels on numpy arrays: g++ compiles them to a program, which runs in its own process."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ _ENVIRONMENT = {
 }
 
 _HEADER = "models.hpp"
-"""What every text includes, compiled ahead: g++ takes half of its time for that."""
+"""Header that every compiled text includes. It is precompiled, which saves half of g++'s time."""
 _MODELS = "-O2"
-"""The models of the hardware do most of the work, and are compiled once."""
+"""Optimization of the hardware models, which do most of the work and are compiled only once."""
 _CACHE = os.environ.get("XDG_CACHE_HOME", "")
-"""As it is for all tests: those with a cache of their own need no models of their own."""
+"""The cache folder of the test run. Tests that set another XDG_CACHE_HOME use it as well, so that the models are not
+compiled again.
+"""
 
 
 class HostRunError(Exception):
-    """A kernel did what a GPU would not bear, or what no one may rely on; the message says what and where."""
+    """Raised if a kernel does something that is an error or undefined on a GPU; the message states what and where."""
 
 
 def run_source(
@@ -52,17 +54,18 @@ def run_source(
     orders: int = 3,
     seconds: int = 60,
 ) -> dict[str, np.ndarray]:
-    """As `run_jobs`, for one job."""
+    """All arrays after the launches of one CUDA C++ text; arguments and errors are those of `run_jobs`."""
     job = Job(source=source, launches=launches, arrays=arrays)
     return run_jobs([job], orders=orders, seconds=seconds)[0]
 
 
 def run_jobs(jobs: Sequence[Job], *, orders: int = 3, seconds: int = 60) -> list[dict[str, np.ndarray]]:
-    """All arrays of each job as they are after its launches; those given stay as they are.
+    """All arrays of each job, by name, after its launches; the given arrays are not changed. A sparse array is returned
+    as the concatenation of its pieces.
 
-    Of a sparse array the pieces that were given, one after the other. Everything is run in `orders` orders of blocks
-    and threads: ascending, descending, then random ones, and must give the same bits; `seconds` are those of each job.
-    HostRunError for what goes wrong, UnknownText for text that has no model.
+    Every job is run in `orders` orders of blocks and threads (ascending, descending, then random ones), which must give
+    the same bits. `seconds`: time limit of each job. Raises HostRunError for errors of kernels, UnknownText for text
+    that the model does not support.
     """
     for job in jobs:
         if found := job.too_many_threads():
@@ -101,7 +104,9 @@ def run_jobs(jobs: Sequence[Job], *, orders: int = 3, seconds: int = 60) -> list
 
 @functools.cache
 def _models() -> Path:
-    """The folder of the compiled models and headers, made once for a user and text."""
+    """The folder of the compiled models and headers, in the user's cache; they are compiled if their sources have
+    changed.
+    """
     sources = [_HERE / "block.cpp", _HERE / "ptx.cpp", _HERE / "wgmma.cpp", _HERE / "bulk.cpp"]
     parts = [*_FLAGS, _MODELS, _HEADER, *(path.read_text() for path in sorted(_HERE.glob("*.[ch]pp")))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
@@ -128,7 +133,9 @@ def _compile(arguments: Sequence[str | Path], text: str = "") -> None:
 
 
 def _message(errors: str, sources: Sequence[str]) -> str:
-    """What a reader needs of the standard error: our own lines, or the sanitizer's with the lines of the kernel."""
+    """The relevant lines of the program's standard error: our own messages, or the sanitizer's with the kernel's source
+    lines.
+    """
     reports = r"ERROR: AddressSanitizer: (.*)|(\S+: runtime error: .*)|^((?:READ|WRITE) of size \d+)"
     kept: list[str] = []
     for line in map(str.strip, errors.splitlines()):

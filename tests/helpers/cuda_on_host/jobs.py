@@ -1,4 +1,4 @@
-"""What is run: texts, launches and arrays; and the C++ program around them."""
+"""Jobs to run (texts, launches and arrays), and the C++ program that runs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .text import host_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A pointer argument: `offset` bytes into an array."""
+    """A pointer argument: the address `offset` bytes after the beginning of `array`."""
 
     array: str
     offset: int = 0
@@ -21,9 +21,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor map: boxes in a dense array `shape` of elements of so many bytes, and how their rows are swizzled.
+    """A tensor map for bulk copies: a dense array at `place` with this shape, element size in bytes, shape of the
+    copied boxes, and swizzle of their rows.
 
-    `rounds`: elements are float32, which become tf32.
+    `rounds`: elements are float32 and are rounded to tf32.
     """
 
     place: Place
@@ -36,7 +37,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLaunch:
-    """One launch: a kernel of the text, extents x, y, z, bytes of dynamic shared memory, arguments in order.
+    """One launch: the kernel's name, grid and block as (x, y, z), arguments in order, and bytes of dynamic shared
+    memory.
 
     An argument is an array's name, a place in one, a tensor map, or a number.
     """
@@ -50,7 +52,9 @@ class HostLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparse:
-    """An array of `bytes`, more than there is memory for: pieces by their first byte, zeros elsewhere."""
+    """An array of `bytes` bytes, too large for memory: its non-zero pieces by the offset of their first byte; all other
+    bytes are zeros.
+    """
 
     bytes: int
     pieces: Mapping[int, np.ndarray]
@@ -58,7 +62,7 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A CUDA C++ text, its launches in order, each after the one before, and the arrays that they work on."""
+    """A CUDA C++ text, its launches, which run one after the other, and the arrays that they use."""
 
     source: str
     launches: Sequence[HostLaunch]
@@ -66,7 +70,7 @@ class Job:
 
     @property
     def pieces(self) -> list[tuple[str, int, np.ndarray]]:
-        """All data in order: the array's name, the first byte in it, the data."""
+        """All data in order: (array's name, offset of the first byte, data)."""
         return [
             (name, offset, np.ascontiguousarray(piece))
             for name, array in self.arrays.items()
@@ -74,7 +78,9 @@ class Job:
         ]
 
     def too_many_threads(self) -> str | None:
-        """A kernel that is launched with more threads than its __launch_bounds__ allow."""
+        """The error message for a kernel that is launched with more threads than its __launch_bounds__ allow; None if
+        there is no such launch.
+        """
         pattern = r"__launch_bounds__\s*\(\s*(\d+)[^)]*\)\s*(?:void\s+)?(\w+)\s*\("
         bounds = {name: int(most) for most, name in re.findall(pattern, self.source)}
         for launch in self.launches:
@@ -86,7 +92,7 @@ class Job:
 
 
 def program_text(jobs: Sequence[Job], orders: int, seconds: int) -> str:
-    """C++ that runs the jobs in order, each as `host::run` does it; their texts do not see one another."""
+    """C++ of a program that runs the jobs in order by `host::run`; each job's text is in a namespace of its own."""
     parts = ['#include "cuda.hpp"\n#include "ptx.hpp"']
     for number, job in enumerate(jobs):
         # The text begins in its own first line, for what names lines.

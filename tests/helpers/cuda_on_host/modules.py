@@ -1,4 +1,4 @@
-"""Programs in kernel form, from the loop IR to what their CUDA C++ computes."""
+"""Lowers GPU programs from the loop IR to CUDA C++ and runs them on the CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _WORKSPACE = "(workspace)"
 def run_modules(
     modules: Sequence[tuple[CudaModule, Arrays]], *, orders: int = 3, seconds: int = 60
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of modules by name; arrays hold at least the inputs. Others begin as bytes 0xFF."""
+    """The outputs of each module, by name. The arrays must include the inputs; missing arrays begin with all bytes
+    0xFF.
+    """
     results = run_jobs([job_of(m, arrays) for m, arrays in modules], orders=orders, seconds=seconds)
     return [
         {name: result[name] for name in module.outputs}
@@ -39,7 +41,7 @@ def run_modules(
 
 
 def job_of(module: CudaModule, arrays: Arrays) -> Job:
-    """A module's text, launches and memory."""
+    """The job that runs a module once: its text, launches and arrays."""
     given: dict[str, np.ndarray] = {}
     for parameter in module.parameters:
         dtype = parameter.dtype.numpy
@@ -81,7 +83,7 @@ def _place(array: ParameterArgument | WorkspaceArgument) -> Place:
 
 
 def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
-    """A tensor map as the host's model has it."""
+    """The tensor map `tensor` at `place`, in the form of the CPU model."""
     return Tensor(
         place=place,
         element_bytes=tensor.element_bytes,
@@ -95,6 +97,6 @@ def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
 def run_programs(
     programs: Sequence[tuple[Program, Arrays]], target: GpuTarget, *, orders: int = 3
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of programs in kernel form, prepared, written as CUDA C++ and run on the CPU."""
+    """The outputs of scheduled GPU programs, after checks, code generation and a run on the CPU."""
     modules = [(lower(prepare(program, target), target), arrays) for program, arrays in programs]
     return run_modules(modules, orders=orders)

@@ -1,4 +1,6 @@
-"""All kernels of a network in one run: node after node, through memory that the tensors have for themselves."""
+"""Runs all kernels of a network as CUDA C++ in one program on the CPU, node after node; every tensor has its own
+memory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from .modules import Arrays, job_of
 
 
 def run_network(graph: Graph, feeds: Arrays, target: GpuTarget, *, orders: int = 2) -> dict[str, np.ndarray]:
-    """The graph's outputs by name, as the kernels of its nodes with their defaults compute them."""
+    """The graph's outputs by name, computed by the nodes' default kernels on the CPU."""
     job = network_job(graph, feeds, target)
     result = run_jobs([job], orders=orders)[0]
     outputs = {output.name: graph.tensors[output.tensor] for output in graph.outputs}
@@ -29,7 +31,7 @@ def run_network(graph: Graph, feeds: Arrays, target: GpuTarget, *, orders: int =
 
 
 def network_job(graph: Graph, feeds: Arrays, target: GpuTarget) -> Job:
-    """A network's kernels, each node's text in a namespace of its own, and its tensors."""
+    """The job with all kernels of a network (each node's text in its own namespace) and all its tensors."""
     arrays: dict[str, np.ndarray] = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
     texts: list[str] = []
     launches: list[HostLaunch] = []
@@ -72,7 +74,7 @@ def network_job(graph: Graph, feeds: Arrays, target: GpuTarget) -> Job:
 
 
 def _root(graph: Graph, name: str) -> tuple[str, int]:
-    """The tensor that a view is of, and the first byte in it; any other tensor is its own."""
+    """The tensor whose memory a view uses, and the offset of the view in bytes; (`name`, 0) for other tensors."""
     for node in graph.nodes:
         if node.output == name and isinstance(node.operator, Reshape):
             root, offset = _root(graph, node.inputs[0])

@@ -1,4 +1,6 @@
-"""CUDA C++ as C++ for g++: asm statements become calls of models, __shared__ arrays places in a block's memory."""
+"""Translates CUDA C++ to C++ for g++: asm statements become calls of models, __shared__ arrays become places in a
+block's memory.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SHARED = re.compile(
 
 
 def host_text(source: str) -> str:
-    """The text with the same number of lines; UnknownText for what has no model."""
+    """The C++ for a CUDA C++ text, with the same number of lines. Raises UnknownText for text that the model does not
+    support.
+    """
     pieces: list[str] = []
     at = 0
     code = _without_comments(source)
@@ -65,13 +69,13 @@ def _without_comments(source: str) -> str:
 
 
 def _tokens(code: str, at: int) -> Iterator[tuple[int, str]]:
-    """Positions and texts of string literals and single characters, from `at` on."""
+    """Yields (position, text) of each string literal or other single character of `code`, from position `at` on."""
     for match in re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|.', flags=re.S).finditer(code, at):
         yield match.start(), match[0]
 
 
 def _closing(code: str, opening: int) -> int:
-    """Where the bracket that opens at `opening` is closed."""
+    """Position of the bracket that closes the bracket at position `opening`."""
     depth = 0
     for at, token in _tokens(code, opening):
         depth += (token in "([{") - (token in ")]}")
@@ -81,7 +85,7 @@ def _closing(code: str, opening: int) -> int:
 
 
 def _divided(code: str, separator: str) -> list[str]:
-    """`code` at each separator that is in no brackets and no string; "::" counts as two colons."""
+    """`code` split at each `separator` (one character) outside of brackets and strings."""
     parts, depth, begin = [], 0, 0
     for at, token in _tokens(code, 0):
         if len(token) == 1:

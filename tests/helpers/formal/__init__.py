@@ -1,1 +1,3 @@
-"""Proofs about the RTL: `bench` states them, `runner` runs them, `faults` breaks the RTL, `catalogue` lists all."""
+"""Formal proofs about the RTL: `bench` states properties, `runner` runs the solver, `faults` breaks the RTL,
+`catalogue` lists all proofs.
+"""

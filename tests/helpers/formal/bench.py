@@ -1,6 +1,6 @@
-"""A bench for proofs: components of the accelerator, what is assumed of their inputs, and what is claimed.
+"""A bench for formal proofs: components of the accelerator, assumptions about their inputs, and claimed properties.
 
-Every input that the bench leaves undriven is free: the solver chooses it anew in each cycle, the reset `rst` too.
+Every input that the bench does not drive is free: the solver chooses its value in each cycle, also for the reset `rst`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ INVARIANT = "invariant"
 
 
 class Bench:
-    """`m` holds the bench's own logic; its registers start at their init and are cleared by `rst` with the rest."""
+    """A proof bench. `m`: module with the bench's own logic; its registers start at their initial values and are reset
+    by `rst`.
+    """
 
     def __init__(self) -> None:
         self.m = Module()
@@ -51,7 +53,7 @@ class Bench:
         self._covers: list[tuple[str, Value]] = []
 
     def add(self, name: str, component: Component) -> Component:
-        """Put `component` under proof; inputs that `m` does not drive are free."""
+        """Adds a component to be proven; its inputs that `m` does not drive are free. Returns the component."""
         with _watch() as signals:
             fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
@@ -64,9 +66,10 @@ class Bench:
         return component
 
     def inside(self, name: str, path: str) -> Signal:
-        """A signal in the component added as `name`: submodules and the variable's name in the source, joined by dots.
+        """The internal signal at `path` in the component added as `name`: names of submodules and the variable's name
+        in the source, joined by dots.
 
-        If several methods of a class have different signals by that name: `variable@method`.
+        `variable@method` if several methods of a class have different signals with the variable's name.
         """
         signals = self._inside[name]
         if path not in signals:
@@ -74,14 +77,16 @@ class Bench:
         return signals[path]
 
     def submodule(self, name: str, path: str) -> wiring.Component:
-        """A component inside the one added as `name`, for its ports."""
+        """The component at `path` inside the component added as `name`, to access its ports."""
         fragment = self._fragments[name]
         for part in path.split("."):
             fragment = fragment.find_subfragment(part)
         return next(origin for origin in fragment.origins or () if isinstance(origin, wiring.Component))
 
     def peek(self, name: str, path: str, address: Value) -> Signal:
-        """The word at `address` of a memory in the component added as `name`, seen by a port of the bench's own."""
+        """The word at `address` of the memory at `path` in the component added as `name`, read by a port that the bench
+        adds.
+        """
         fragment = self._fragments[name]
         for part in path.split("."):
             fragment = fragment.find_subfragment(part)
@@ -94,7 +99,7 @@ class Bench:
         return word
 
     def fifo(self, name: str, path: str, *, depth: int) -> Queue:
-        """A SyncFIFO in the component added as `name`. Its pointers are proven to belong together."""
+        """The SyncFIFO at `path` in the component added as `name`. Adds an invariant on its level and pointers."""
         level, produce, consume = (
             self.inside(name, f"{path}.{item}") for item in ("level", "produce", "consume")
         )
@@ -115,33 +120,37 @@ class Bench:
         return signal
 
     def before(self, value: Value, *, init: int = 0) -> Signal:
-        """`value` of the cycle before; `init` in the first one and after a reset."""
+        """The value of the previous cycle; `init` in the first cycle and after a reset."""
         register = Signal(len(value), init=init, name="before")
         self.m.d.sync += register.eq(value)
         return register
 
     def same(self, value: Value) -> Value:
-        """Whether `value` is what it was in the cycle before."""
+        """Whether `value` equals its value in the previous cycle."""
         return value == self.before(value)
 
     def assume(self, *values: Value) -> None:
-        """What the neighbours of the component promise, in every cycle."""
+        """Assumes that each of `values` is true in every cycle; for guarantees of neighbouring components."""
         self._assumed += values
 
     def prove(self, name: str, value: Value, *, cover: Value) -> None:
-        """Property `name`: `value` holds in every cycle. `cover` is a case in which that says something."""
+        """Claims property `name`: `value` is true in every cycle. `cover`: a situation that must be reachable, so that
+        the property is not vacuous.
+        """
         self.properties.append(name)
         self._claims.append((name, value))
         self._covers.append((name, cover))
 
     def invariant(self, *values: Value) -> None:
-        """Proven like a property; only there to make the others inductive."""
+        """Claims that `values` are true in every cycle. Invariants are proven like properties, and serve only to make
+        the properties inductive.
+        """
         for value in values:
             number = sum(name.startswith(INVARIANT) for name, _ in self._claims) + 1
             self._claims.append((f"{INVARIANT} {number}", value))
 
     def to_rtlil(self, *, only: str | None = None) -> str:
-        """The bench as RTLIL, module `top`; with `only`, nothing but that property is claimed."""
+        """The bench as RTLIL text with the module `top`. `only`: name of the single property to claim (None: all)."""
         for value in self._assumed:
             self._state(Assume(value), "assumption")
         for name, value in self._claims:
@@ -161,7 +170,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A SyncFIFO under proof."""
+    """A SyncFIFO in a component under proof."""
 
     bench: Bench
     name: str
@@ -171,14 +180,14 @@ class Queue:
     consume: Signal
 
     def entry(self, index: Value | int) -> Signal:
-        """The word at `index`, 0 the head; of no meaning unless index < level."""
+        """The word at `index` of the FIFO, 0 is the head; meaningless unless index < level."""
         return self.bench.peek(self.name, f"{self.path}.storage", around(self.consume + index, self.depth))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """One item on its way through a queue, chosen by the solver: `ahead` items of those before it are still inside,
-    `data` is the item, `inside` says that there is one.
+    """An item followed through a queue, chosen by the solver. `inside`: whether an item is being followed; `ahead`:
+    number of older items still in the queue; `data`: the item.
     """
 
     inside: Signal
@@ -187,10 +196,11 @@ class Tag:
 
 
 def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value) -> Tag:
-    """Follow one item of a queue with `level` items: `data` enters in a cycle with `enters`, `leaves` items leave.
+    """Follows one item through a queue with `level` items: `data` enters in a cycle with `enters`, `leaves` items leave
+    in a cycle.
 
-    What leaves while `inside` and `ahead` is 0 must be `data`. As the solver may choose any item, that says
-    that everything leaves in the order in which it entered, nothing is lost and nothing comes twice.
+    When the followed item leaves (`inside`, and `ahead` is 0), the data that leave must equal `data`. As the solver may
+    choose any item, this proves that items leave in the order of entering, and that none is lost or duplicated.
     """
     m = bench.m
     choose = bench.free(1, "choose")
@@ -204,21 +214,22 @@ def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value
 
 
 def around(place: Value, depth: int) -> Value:
-    """`place`, below 2 x `depth`, modulo `depth`: a division would cost the solver too much."""
+    """`place` modulo `depth`, for `place` below 2 x `depth`; a general division would cost the solver too much."""
     return Mux(place >= depth, place - depth, place)
 
 
 def implies(premise: Value, conclusion: Value) -> Value:
-    """Premise and conclusion of one bit each."""
+    """The one-bit implication `premise` -> `conclusion`; both have one bit."""
     return ~premise | conclusion
 
 
 @contextmanager
 def _watch() -> Iterator[dict[int, dict[str, Signal]]]:
-    """Collects, by the id of the component, the signals that are local variables of its methods when they return.
+    """A context that collects the internal signals of components: by id of the component, the signals in local
+    variables of its methods when they return.
 
-    The RTL's registers have names only in its source; so proofs can speak of them without changing it. A signal is
-    under `variable` if only one method has a signal by that name, and always under `variable@method`.
+    The RTL's registers have names only in its source; this makes them accessible without changes of the RTL. A signal
+    has the key `variable` if only one method has a signal with this name, and always the key `variable@method`.
     """
     found: dict[int, dict[str, Signal]] = {}
     shared: dict[int, set[str]] = {}

@@ -1,4 +1,4 @@
-"""BurstCutter: what read and write requests may look like on AXI."""
+"""Proof about the BurstCutter: the read and write requests that it makes are legal on AXI."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def _bench(load: Load) -> Bench:
     states = Cat(first, cut, valid, multiplying, starting)
 
     def words_and_tail(start: Value, of: Value) -> Value:
-        """Bus words but one that `of` bytes from `start` on touch, behind the bytes of the last that they leave out."""
+        """A value with two fields: in the low bits, the number of unused bytes in the last bus word of the `of` bytes
+        from address `start` on; above, the number of touched bus words minus 1.
+        """
         reach = start[:SHIFT] + of - 1
         return Cat((~reach[:SHIFT])[:SHIFT], reach[SHIFT:])
 

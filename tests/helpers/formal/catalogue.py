@@ -1,4 +1,4 @@
-"""Every proof there is."""
+"""The list of all formal proofs."""
 
 from __future__ import annotations
 

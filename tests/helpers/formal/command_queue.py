@@ -1,4 +1,4 @@
-"""A command queue."""
+"""Proof about a command queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control registers: a well-behaved AXI4-Lite slave, and the state of a run."""
+"""Proof about the control registers: they are a correct AXI4-Lite slave, and follow the state of a run."""
 
 from __future__ import annotations
 

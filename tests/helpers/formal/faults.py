@@ -1,4 +1,4 @@
-"""Seeded bugs: a module of the accelerator with one line changed."""
+"""Seeded faults for proofs: modules of the accelerator with one line changed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from pathlib import Path
 from types import ModuleType
 
 Load = Callable[[str], ModuleType]
-"""Gives a module of the accelerator by its name: `importlib.import_module`, or one that breaks it."""
+"""A function that imports a module of the accelerator by name: `importlib.import_module`, or one that returns a faulty
+module.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """In `module`, the text `before` (which occurs once) becomes `after`; the proof of `property` must notice."""
+    """A seeded fault: in the source of `module`, the text `before` (which occurs once) becomes `after`. The proof of
+    `property` must fail.
+    """
 
     property: str
     module: str
@@ -23,9 +27,10 @@ class Fault:
     after: str
 
     def load(self, folder: Path) -> Load:
-        """An import function that gives the broken module, written to `folder`, in place of the good one.
+        """An import function that returns the faulty module, which is written to `folder`, in place of the correct one.
 
-        Raises ValueError if `before` is not there exactly once: the RTL has changed, and the fault must follow.
+        Raises ValueError if `before` does not occur exactly once, because the RTL has changed and the fault must be
+        adapted.
         """
         source = Path(str(importlib.import_module(self.module).__file__)).read_text(encoding="utf-8")
         if source.count(self.before) != 1:

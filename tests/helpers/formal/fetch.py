@@ -1,4 +1,4 @@
-"""The fetch unit: requests, the fetch buffer and the three command queues."""
+"""Proof about the fetch unit: requests, the fetch buffer and the three command queues."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ PAGE_BITS = AXI_BOUNDARY.bit_length() - 1
 SIZE_BITS = INSTRUCTION_BYTES.bit_length() - 1
 COUNT_BITS = 10
 KEPT_LOW, KEPT_HIGH = 10, 4
-"""Bits of an instruction's halves that stand for all: those that say which unit it is for are among them."""
+"""Number of bits of an instruction's lower and upper half that the proof follows; they include the bits that determine
+the instruction's unit.
+"""
 
 NARROW = dataclasses.replace(TINY, fetch_buffer_depth=BUFFER, command_queue_depth=QUEUE)
-"""An instruction in two beats."""
+"""A configuration in which an instruction takes two bus beats."""
 
 WIDE = dataclasses.replace(NARROW, memory=dataclasses.replace(TINY.memory, bus_bytes=32))
-"""Two instructions in a beat."""
+"""A configuration in which a bus beat holds two instructions."""
 
 MODULE = "vdla.hw.fetch"
 
@@ -42,7 +44,9 @@ def _wide(load: Load) -> Bench:
 
 
 def queue_of(instruction: Value) -> dict[Unit, Value]:
-    """Which command queue an instruction belongs to, from the tables of the instruction set."""
+    """For each unit, a bit: whether an instruction belongs to the unit's command queue, by the tables of the
+    instruction set.
+    """
     fields = view(instruction_layout(NARROW, "LOAD.INP"), instruction)
     unit = view(instruction_layout(NARROW, "CONFIG"), instruction)["unit"]
     load, store, config = (
@@ -58,7 +62,9 @@ def queue_of(instruction: Value) -> dict[Unit, Value]:
 
 
 def route_of(instruction: Value) -> Value:
-    """What the fetch unit notes of an instruction: its unit, 3 if it belongs to none, and whether it is FINISH."""
+    """The routing information that the fetch unit stores for an instruction: two bits for its unit (3 if it belongs to
+    none), and whether it is FINISH.
+    """
     queues = queue_of(instruction)
     unit = Mux(queues[Unit.LOAD], Unit.LOAD, Mux(queues[Unit.STORE], Unit.STORE, 3))
     is_finish = view(instruction_layout(NARROW, "FINISH"), instruction)["opcode"] == Opcode.FINISH
@@ -245,24 +251,24 @@ def _kept(instruction: Value) -> Value:
 
 
 def _widened(low: Value) -> Value:
-    """An instruction with the bits `low`, else zero."""
+    """A full instruction whose low bits are `low` and whose other bits are zero."""
     return Cat(low, Const(0, 8 * INSTRUCTION_BYTES - len(low)))
 
 
 def _beats(asked: Value, arrived: Value, per_beat: int, halves: int, half: Value) -> Value:
-    """Beats in which the instructions that have been asked for and have not arrived will come."""
+    """Number of bus beats of the instructions that have been requested and have not arrived."""
     missing = (asked - arrived)[:4]
     return (missing << 1) - half if halves > 1 else (missing + (per_beat - 1)) >> (per_beat.bit_length() - 1)
 
 
 def _buffer(bench: Bench, config: Config, number: Value) -> Value:
-    """Where the fetch buffer keeps instruction `number` of the program."""
+    """The word of the fetch buffer for instruction `number` of the program."""
     bank, place = _place(config, number)
     return _chosen([bench.peek("dut", f"buffer_{k}", place) for k in range(_banks(config))], bank)
 
 
 def _route(bench: Bench, config: Config, number: Value) -> Value:
-    """What the fetch unit has noted of instruction `number` of the program."""
+    """The routing information (`route_of`) that the fetch unit has stored for instruction `number` of the program."""
     bank, place = _place(config, number)
     return _chosen([bench.peek("dut", f"routes_{k}", ~place) for k in range(_banks(config))], bank)
 
@@ -272,7 +278,7 @@ def _banks(config: Config) -> int:
 
 
 def _place(config: Config, number: Value) -> tuple[Value, Value]:
-    """Bank of instruction `number`, and its place there."""
+    """(bank, address in the bank) of the fetch buffer for instruction `number` of the program."""
     bits = _banks(config).bit_length() - 1
     place = number[: BUFFER.bit_length() - 1]
     return place[:bits], place[bits:]

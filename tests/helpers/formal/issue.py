@@ -1,4 +1,6 @@
-"""Issue between four token counters: a unit's head instruction, and the queues it pops from and pushes to."""
+"""Proof about the issue of instructions: a unit's head instruction, and the four token counters that it pops from and
+pushes to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The AXI4 master's port; its clients are abstracted to what they are proven to do."""
+"""Proof about the AXI4 master port; its clients are replaced by their proven properties."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ MODULE = "vdla.hw.memory_port"
 
 
 def legal(request: Value) -> Value:
-    """A client's burst: 1 to 64 beats, counted from the bus word of its first byte, in one page of 4096 bytes."""
+    """Whether a client's burst request is legal: 1 to 64 beats, counted from the bus word of its first byte, within a
+    page of 4096 bytes.
+    """
     payload = request.payload  # type: ignore[attr-defined]
     beats_to_boundary = (AXI_BOUNDARY >> SHIFT) - payload.address[SHIFT:PAGE_BITS]
     return (payload.beats != 0) & (payload.beats <= READ_BURST_BEATS) & (payload.beats <= beats_to_boundary)

@@ -1,4 +1,4 @@
-"""The operand FIFO behind its requests: bus words to one reader, output vectors to the other."""
+"""Proof about the operand FIFO and its requests: it gets bus words and delivers vectors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ WORDS = 4
 TINY = load_config("tiny")
 BUS = TINY.memory.bus_bytes
 NARROW = dataclasses.replace(TINY, operand_fifo_bytes=WORDS * BUS)
-"""Two vectors in a bus word."""
+"""A configuration in which a bus word holds two vectors."""
 
 WIDE = dataclasses.replace(NARROW, block_in=16, block_out=16)
-"""A vector in two bus words."""
+"""A configuration in which a vector takes two bus words."""
 
 MODULE = "vdla.hw.store.operand_fifo"
 REQUESTS = "vdla.hw.read_requests"

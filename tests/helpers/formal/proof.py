@@ -1,4 +1,4 @@
-"""What a proof is."""
+"""The description of a formal proof."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .faults import Fault, Load
 class Proof:
     """Properties of one component, proven together by k-induction.
 
-    `component` says which, and in which parametrization. `build` makes the bench from modules that it gets by `Load`.
-    `depth` is k; all covers are reached, and all counterexamples to faults end, within `search` cycles.
+    `component`: its name and parametrization. `build`: makes the bench from modules that a `Load` function imports.
+    `depth`: the k of the induction. `search`: number of cycles within which all covers are reached and all seeded
+    faults are found.
     """
 
     component: str

@@ -1,4 +1,4 @@
-"""A read client: ReadRequests and its ReadFifo, between an arbiter and whoever takes the words."""
+"""Proof about a read client: ReadRequests and its ReadFifo, between an arbiter and the reader of the words."""
 
 from __future__ import annotations
 

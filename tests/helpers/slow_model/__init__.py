@@ -1,7 +1,7 @@
-"""The timing contract (hw/README.md), one cycle at a time, written down plainly: what the fast simulator is held to.
+"""A simple cycle-by-cycle model of the timing contract (hw/README.md), with which the fast simulator is compared.
 
-Every unit looks only at what was registered in earlier cycles: all comparisons between units are `< now`. Nothing
-here is shared with `vdla.sim`; programs must be small.
+Every unit reads only values registered in earlier cycles: all comparisons between units are `< now`. No code is shared
+with `vdla.sim`; programs must be small.
 """
 
 from .counters import counters

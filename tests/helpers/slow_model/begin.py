@@ -1,4 +1,6 @@
-"""When an instruction begins (contract, sections 5 to 8): tokens, room, and each unit's own condition."""
+"""When an instruction begins (contract, sections 5 to 8): tokens, room in queues and FIFOs, and conditions of each
+unit.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
 
 
 def follows(model: Model, before: list[Instruction], instruction: Instruction, now: int) -> bool:
-    """Whether an instruction of the store unit may begin while those before are in flight."""
+    """Whether an instruction of the store unit may begin while the instructions `before` are in flight."""
     if sum(not i.ended(now) for i in before) >= STORES_IN_FLIGHT:
         return False
     loads = [i for i in before if i.name == "LOAD.PAR"]

@@ -1,4 +1,4 @@
-"""Bursts, and the clients that ask for them (contract, sections 1 to 3)."""
+"""Bursts, and the clients that request them (contract, sections 1 to 3)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def cut(start: int, length: int, bus: int, most_beats: int, kind: str) -> list[B
 
 @dataclass(eq=False)
 class Client:
-    """A read client: bursts to come, the one shown, and the bursts that still hold room."""
+    """A read client: its bursts not yet requested (`waiting`), the request shown (`shown`), and the bursts that still
+    reserve room in its FIFO (`held`).
+    """
 
     fifo: int
     most_beats: int

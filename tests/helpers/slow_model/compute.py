@@ -47,7 +47,9 @@ def begin_operations(model: Model, instruction: Instruction, now: int) -> None:
 
 
 def _input_parts(model: Model, instruction: Instruction, tiles: list[int]) -> list[int]:
-    """The part of the inputs that each operation of a GEMM multiplies, of micro-ops with `tiles`; 0 where all of it."""
+    """For each operation of a GEMM, which part of the input vector it multiplies (extension `fold`); 0 if it multiplies
+    the whole vector. `tiles`: weight tiles of the micro-ops.
+    """
     values, base = instruction.values, instruction.registers["BASE"]["wgt_base"]
     groups = 1 << instruction.registers["FOLD"]["shape"] if instruction.name == "GEMM" else 1
     return [

@@ -1,4 +1,4 @@
-"""Counters (contract, section 9)."""
+"""Performance counters (contract, section 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch (contract, section 4): requests for instructions, and their way into the command queues."""
+"""Instruction fetch (contract, section 4): requests, and the way of instructions into the command queues."""
 
 from __future__ import annotations
 

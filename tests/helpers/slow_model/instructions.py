@@ -1,4 +1,4 @@
-"""Decoded instructions and what became of them."""
+"""Decoded instructions, with the cycles of their events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Instruction:
 
 
 def product_cycles(instruction: Instruction) -> int:
-    """Extra cycles before the first request, if a length must be multiplied: of joined rows or of patches."""
+    """Extra cycles before an instruction's first request if a length must be computed by a multiplication: for rows
+    joined to one run, and for patches.
+    """
     values = instruction.values
     joined = values["x_stride"] == values["x_size"] and values["y_size"] > 1
     return PRODUCT_CYCLES if joined or instruction.name == "LOAD.PATCH" else 0

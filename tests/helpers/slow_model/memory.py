@@ -1,4 +1,4 @@
-"""Memory (contract, sections 1 and 2): which request is accepted, which beat moves."""
+"""External memory (contract, sections 1 and 2): which request is accepted and which beat moves in a cycle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def accept(model: Model, now: int) -> None:
 
 
 def cut_from(model: Model, store: Instruction) -> int:
-    """The cycle from which the bursts of the store are cut whose first one is next; all before are accepted."""
+    """The cycle from which the bursts of a store are cut, when its first burst is the next one and all bursts before
+    are accepted.
+    """
     if store.cut_from is None:
         assert store.begin is not None
         store.cut_from = store.begin

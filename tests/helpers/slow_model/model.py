@@ -1,4 +1,4 @@
-"""The state between two cycles."""
+"""The state of the model between two cycles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .instructions import Instruction, decode
 
 
 class Model:
-    """All that the units have registered."""
+    """The registered state of all units, and the program."""
 
     def __init__(self, config: Config, instructions: np.ndarray, image: np.ndarray) -> None:
         self.config = config

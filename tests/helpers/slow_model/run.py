@@ -1,4 +1,4 @@
-"""One cycle after the other, all units in each."""
+"""Runs the model: all units in each cycle, one cycle after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store unit (contract, section 8): vectors read, bursts written."""
+"""The store unit (contract, section 8): reads of vectors, and write bursts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def begin_store(model: Model, instruction: Instruction, now: int) -> None:
 
 
 def vector_positions(model: Model, instruction: Instruction) -> list[int]:
-    """Accumulators that the current vector reads, in order."""
+    """Indices of the accumulators that the current vector of a store reads, in order."""
     values, v = instruction.values, model.vector
     y, x = divmod(v, values["x_size"])
     if instruction.name == "STORE.OUT":
@@ -71,7 +71,7 @@ def vector_positions(model: Model, instruction: Instruction) -> list[int]:
 
 
 def end_stores(model: Model) -> None:
-    """End the oldest instructions of the unit, one in a cycle, as far as they are known to be complete."""
+    """Ends the oldest instructions of the store unit whose completion is known, at most one in a cycle."""
     last_end = -1
     for instruction in model.units[Unit.STORE]:
         if instruction.end is None:
@@ -87,7 +87,7 @@ def end_stores(model: Model) -> None:
 
 
 def completed(model: Model, store: Instruction) -> int | None:
-    """The cycle in which the store is complete, if that is known."""
+    """The cycle in which the store is complete; None if it is not known yet."""
     if store is model.reading and model.vector < model.vectors:
         return None
     if not store.writes:

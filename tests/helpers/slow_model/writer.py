@@ -1,4 +1,4 @@
-"""The writer of a unit's loads (contract, section 6): a step a cycle."""
+"""The writer of a unit's loads (contract, section 6): one step in a cycle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from .model import Model
 
 
 def step(model: Model, name: str, unit: Unit, now: int) -> None:
-    """One step of the writer: of the oldest load that has begun and not done all its steps."""
+    """Makes a step of the writer of unit `name` in cycle `now`, for the oldest load that has begun and has
+    steps left.
+    """
     earliest, behind = 0, parameter_cycles(model.config)
     for instruction in model.units[unit]:
         if instruction.begin is None or instruction.begin >= now:

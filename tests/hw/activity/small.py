@@ -1,4 +1,4 @@
-"""A library of three cells, and a design of them: a counter of two bits that addresses a memory."""
+"""A cell library of three cells, and a small design of them: a two-bit counter that addresses a memory."""
 
 from pathlib import Path
 
@@ -93,16 +93,17 @@ MACRO = Macro(words=4, width=1, reads=1, writes=1, address_bits=2, clocked=True)
 
 
 def library(directory: Path) -> Library:
-    """The library, read from a file."""
+    """The cell library, written to a Liberty file in `directory` and read back."""
     path = directory / "small.lib"
     path.write_text(LIBERTY, encoding="utf-8")
     return read_library(path)
 
 
 def design(directory: Path) -> CellDesign:
-    """`low` changes every cycle, `high` every second one; the word at (high, low) is read, and written with `data`.
+    """The small design. The counter bit `low` changes in every cycle, `high` in every second one; the memory word at
+    (high, low) is read, then written with `data`.
 
-    The exclusive or of the two bits stands in a module of its own. Outputs: the bits, and the word read.
+    The exclusive or of the two bits is in a module of its own. Outputs: the two bits, and the word read.
     """
     library(directory)
     clk, data, low, high, not_low, other, word = range(2, 9)

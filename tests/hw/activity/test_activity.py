@@ -1,4 +1,4 @@
-"""Activity and power of a netlist small enough to be followed by hand."""
+"""Switching activity and power of a netlist small enough to compute by hand."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,9 @@ def netlist(tmp_path: Path) -> Netlist:
 
 
 def ports() -> dict[str, np.ndarray]:
-    """Data is the parity of the cycle's place in groups of four; words come back when the counter has gone round."""
+    """Recorded values of the design's ports, one row for each cycle: `data` (the written bits), `bits` (the counter),
+    and `word` (the bit written to the same address earlier).
+    """
     cycle = np.arange(CYCLES)
     data = ((cycle // 4 + cycle) % 2).astype(np.uint8)
     # Cycle t shows the word of address t - 1 as it was before that cycle's write: that of cycle t - 5.
@@ -95,7 +97,9 @@ def test_counts(netlist: Netlist) -> None:
 
 @pytest.mark.parametrize("clocked", [True, False])
 def test_a_write_of_half_a_word_is_half_a_write(clocked: bool) -> None:
-    """Two words of four bits in halves; the port reads where it was not, or where the clock takes it to a new word."""
+    """A memory of two words of four bits, whose halves are written separately. An unclocked port counts a read when its
+    address changes; a clocked port also in the cycle after a write to its word.
+    """
     names = ("address", "high", "low")
     first = {name: 2 + place for place, name in enumerate(names)}
     data, shown = np.arange(5, 9, dtype=np.int32), np.arange(9, 13, dtype=np.int32)

@@ -1,4 +1,6 @@
-"""Scoreboard, program loader, the top module and the runner's messages; no simulator needed."""
+"""Parts of the cocotb bench that need no simulator: scoreboard, program loader, generated top module, and the runner's
+messages.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Each rule of AXI4 that the bench checks, kept and broken."""
+"""Each AXI4 rule that the bench checks: one example that keeps it, one that breaks it."""
 
 import dataclasses
 

@@ -27,7 +27,7 @@ SIMULATORS: tuple[Simulator, ...] = ("verilator", "icarus")
 
 
 def with_inputs(program: Program, seed: int) -> Program:
-    """The program with random bytes in its inputs."""
+    """The program with random bytes in its input segments."""
     image, rng = program.image.copy(), np.random.default_rng(seed)
     for segment in program.segments:
         if segment.kind == "input":
@@ -45,7 +45,7 @@ def with_inputs(program: Program, seed: int) -> Program:
 
 
 def write_case(folder: Path, program: Program, name: str = "case") -> None:
-    """What `cases.load_case` reads: the program and what the simulator says of it."""
+    """Writes the files that `cases.load_case` reads: the program and its simulated results."""
     simulated = simulate(program.config, program.instructions, program.image)
     assert simulated.memory is not None
     counters = {
@@ -62,7 +62,9 @@ def write_case(folder: Path, program: Program, name: str = "case") -> None:
 
 
 def short_random_program() -> Program:
-    """Some tens of instructions of all units: an interpreted simulator takes a second for a thousand cycles."""
+    """A random program of at least 40 instructions that takes less than 1,500 cycles: an interpreted simulator takes a
+    second for 1,000 cycles.
+    """
     for seed in range(100):
         program = random_program(TINY, seed, length=16)
         ends = bool(program.instructions[-1, 0] & np.uint64(7) == Opcode.FINISH)
@@ -77,7 +79,7 @@ def small_network() -> Program:
 
 
 def smallest_network() -> Program:
-    """A convolution of 500 cycles, for benches that run it again and again."""
+    """A program of one convolution that takes 500 cycles, for benches that run it repeatedly."""
     tensors = {"input": quantized_tensor("input", (1, 4, 6, 5), QUANTIZATION)}
     network = NetworkBuilder(rng=np.random.default_rng(0), tensors=tensors)
     last = network.convolution("input", 4, 3)

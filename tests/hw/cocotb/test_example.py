@@ -1,4 +1,4 @@
-"""The worked example of hw/bench.md, as it stands there."""
+"""The example in hw/bench.md, run as the page shows it."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def test_the_example_runs(blocks: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.system_tools("g++")
 def test_a_bench_that_fails_says_what(blocks: list[str], tmp_path: Path) -> None:
-    """The example with a wrong expectation: a failure, not a success in silence."""
+    """The example with a wrong expectation must be reported as a failure."""
     wrong = blocks[0].replace("values + 5", "values + 6")
     assert wrong != blocks[0]
     (tmp_path / "bench_example.py").write_text(wrong, encoding="utf-8")

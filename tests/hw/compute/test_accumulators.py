@@ -1,4 +1,4 @@
-"""Accumulator banks: two readers, one writer, against a list."""
+"""The accumulator banks, with two readers and one writer, against a Python list."""
 
 import dataclasses
 from random import Random

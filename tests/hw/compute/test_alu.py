@@ -1,4 +1,4 @@
-"""Every ALU operation against the reference's arithmetic, corners of the shift included."""
+"""Every ALU operation of the RTL against the reference's arithmetic, including corner cases of shifts."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from vdla.isa.timing import alu_cycles
 
 UNFOLDED = tuple(name for name in EXTENSIONS if name != "fold")
 ADDED = lane_controls(dataclasses.replace(load_config("tiny"), extensions=UNFOLDED))["adds"]
-"""What the lane's own adders do; `test_unit.py` has these."""
+"""Operations that use the lane's own adders, and are tested in `test_unit.py`."""
 
 CORNERS = [0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 2**30, -(2**16), 65535, 5, -5]
 

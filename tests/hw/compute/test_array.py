@@ -1,4 +1,4 @@
-"""The multiply array against numpy, with changing modes and no bubble between operands."""
+"""The multiply array of the RTL against numpy, with changing modes and operands in every cycle."""
 
 import dataclasses
 from typing import Any
@@ -50,15 +50,19 @@ LARGE = [
     folding(16, 4, *SWEEPING),
     *(folding(16, folds, *SWEEPING, batch=2) for folds in (2, 4)),
 ]
-"""Arrays of many lanes take the interpreted simulator seconds, those of two images as well a minute."""
+"""Machines that run only in campaigns: arrays with many lanes take the interpreted simulator seconds, those with a
+batch of two a minute.
+"""
 
 
 def expected(
     positions: np.ndarray, tile: np.ndarray, mode: int, row: int, part: int, config: Config
 ) -> np.ndarray:
-    """`mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS, which alone takes more than the first of the `positions`.
+    """The sums of all lanes for one operation. `mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS; only TAPS uses more than the first
+    of the `positions`.
 
-    These are [position][vector][batch][block_in]; GEMM takes vector `part`.
+    `positions` is [position][vector][batch][block_in]; GEMM uses the vector `part`. `row`: the row of the weight tile
+    for the other modes.
     """
     if mode == 0:
         return (positions[0, part] @ tile.T).reshape(-1)
@@ -74,7 +78,8 @@ def expected(
 def folded(
     vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
 ) -> dict[int, np.ndarray]:
-    """What GEMM with part `part` of a tile changes on a machine that folds: [batch][columns] by the lane they begin at.
+    """The sums that a GEMM with part `part` of a tile changes on a folding machine: for the first lane of each group,
+    an array [batch][columns].
 
     `vector` is [batch][block_in], `tile` [columns][block_in].
     """
@@ -89,14 +94,18 @@ def folded(
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
-    """[position][batch][block_out]: what the lanes take of positions [position][vector][batch][block_in]."""
+    """The lanes [position][batch][block_out] that row `row` of a tile selects of `positions`,
+    [position][vector][batch][block_in].
+    """
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
     quarter = row % config.position_outputs
     return lanes[:, :, quarter * config.block_out : (quarter + 1) * config.block_out]
 
 
 def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
-    """The sums of a sweep over the positions `held`, the oldest first; rows of a group are of one quarter."""
+    """The sums of a sweep over the positions `held`, oldest first; all rows of the group of `row` belong to one output
+    vector.
+    """
     narrow, first = (
         min(config.block_in, config.block_out),
         row // SWEEP_MODE.group(config) * SWEEP_MODE.group(config),

@@ -1,4 +1,4 @@
-"""The shift register of ends: as many instructions as can end together do."""
+"""The shift register that times the ends of instructions: several instructions may end in the same cycle."""
 
 import dataclasses
 
@@ -19,7 +19,9 @@ WIDE = dataclasses.replace(TINY, block_in=32, extensions=(), inp_buffer_bytes=32
     ids=lambda config: f"latency {gemm_latency(config)}, {config.block_in} wide",
 )
 def test_all_that_join_a_matrix_instruction_end_with_it(config: Config) -> None:
-    """Its last operation issues in cycle 0; others, without operations, begin in cycles 0, 2, ... before its end."""
+    """The last operation of the matrix instruction issues in cycle 0; instructions without operations begin in cycles
+    0, 2, ... before its end.
+    """
     latency = gemm_latency(config)
     ends = Ends(config=config)
     seen: dict[int, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""The loop nest against nested Python loops, cycle by cycle, instructions back to back."""
+"""The RTL's loop nest of operations against nested Python loops, cycle by cycle, with instructions back to back."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ FACTORS = ("dst", "src", "wgt")
 
 
 def walk(values: dict[str, int], base: dict[str, int], two: int, extra: int) -> list[tuple[int, ...]]:
-    """(source, destination, last, uop, dst, src, wgt) of every cycle."""
+    """For each cycle of an instruction: (reads the source, reads the destination, last, micro-op, dst, src and wgt
+    index).
+    """
     steps = [
         (uop, *(base[f] + y * values[f"{f}_factor_out"] + x * values[f"{f}_factor_in"] for f in FACTORS))
         for y in range(values["iter_out"])

@@ -1,7 +1,8 @@
-"""The compute unit alone against the contract's formulas and the reference, under random tokens, memory and store.
+"""The compute unit alone, under random tokens, memory and store unit, against the formulas of the timing contract
+(hw/README.md) and the reference.
 
-The bench is the rest of the machine: it shows instructions and tokens at random cycles, serves reads, holds the
-input and weight memories and asks for accumulators as the store unit does. What must happen when is computed
+The bench takes the place of the rest of the machine: it shows instructions and tokens at random cycles, serves reads,
+contains the input and weight memories, and requests accumulators as the store unit does. Expected cycles are computed
 here from hw/README.md.
 """
 
@@ -85,7 +86,7 @@ CONFIGS = {
 
 @dataclass
 class Step:
-    """An instruction of the unit, what it touches and when it happens."""
+    """An instruction of the compute unit, the accumulators that it accesses, and its expected cycles."""
 
     name: str
     values: dict[str, int]
@@ -103,7 +104,9 @@ class Step:
 def program(
     config: Config, seed: int, length: int, dense: bool = False
 ) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """Steps of the unit, what the machine holds in the end, and the DRAM image; `dense`: GEMMs of 0 to 2 operations."""
+    """(steps of a random program, the reference's final state, the initial DRAM image); `dense`: GEMMs of 0 to 2
+    operations.
+    """
     rng = np.random.default_rng((seed, 9))
     image, regions = random_image(config, rng)
     start = len(image)
@@ -203,7 +206,7 @@ def program(
 
 
 class Bench:
-    """The rest of the machine; keeps a log of what the unit did in which cycle."""
+    """The rest of the machine around the compute unit; logs the unit's events by cycle."""
 
     def __init__(self, config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> None:
         self.config, self.steps, self.final, self.image = config, steps, final, image
@@ -324,7 +327,9 @@ class Bench:
 
 
 def _of_banks(enable: int, address: int, content: list[int], before: int, port) -> int:
-    """What the banks of a memory show: a word each where enabled, else as before."""
+    """The output of the banks of a memory: from each enabled bank the word at its address, from the others the previous
+    word.
+    """
     width, bits = len(port.data) // TAPS, len(port.address) // TAPS
     data = 0
     for bank in range(TAPS):
@@ -339,7 +344,9 @@ def _of_banks(enable: int, address: int, content: list[int], before: int, port) 
 
 
 def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]]) -> int:
-    """Section 6: the writer's steps, given when each bus word moved."""
+    """The cycle in which a load ends, by the steps of section 6 of the contract; `moved`: cycle in which each bus word
+    moved.
+    """
     values, kind = step.values, step.name.removeprefix("LOAD.").lower()
     size, bus = config.element_bytes(kind), config.memory.bus_bytes
     width = min(size, bus)
@@ -368,7 +375,7 @@ def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]
 
 
 def predict(bench: Bench) -> None:
-    """Sections 5 and 7: fill begin, end and issues of every step."""
+    """Computes begin, end and number of issues of every step, by sections 5 and 7 of the contract."""
     config, steps = bench.config, bench.steps
     latency = gemm_latency(config)
     arrivals = {side: list(bench.arrivals[side]) for side in SIDES}
@@ -414,7 +421,7 @@ def predict(bench: Bench) -> None:
 
 
 def expected_activity(steps: list[Step], now: int) -> Activity | None:
-    """Section 9 for a busy cycle; None for a stalled one."""
+    """The counted activity of a busy cycle `now`, by section 9 of the contract; None if the cycle is stalled."""
     begun = [s for s in steps if s.begin < now]
     if any(s.name in MATRIX and now <= s.begin + s.issues for s in begun):
         return Activity.GEMM
@@ -445,7 +452,7 @@ def expected_stall(bench: Bench, now: int) -> Activity:
 
 
 def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
-    """(cycle, bank) of every accumulator read of the unit."""
+    """(cycle, bank) of every accumulator read by the unit."""
     used = set()
     for step in steps:
         two = step.name == "ALU" and not step.values["use_imm"]
@@ -489,7 +496,9 @@ def test_short_instructions_back_to_back(seed: int) -> None:
 
 
 def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
-    """Hold the unit to the contract and the reference; how many instructions ended in each cycle."""
+    """Asserts that the unit behaves as the contract and the reference say; returns the number of instructions that
+    ended in each cycle.
+    """
     bench = Bench(config, steps, final, image)
     simulator = Simulator(bench.unit)
     simulator.add_clock(1e-8)

@@ -1,7 +1,7 @@
-"""Proofs about tokens, queues and AXI (hw/formal.md): they hold, are not vacuous, and find seeded bugs.
+"""Formal proofs about tokens, queues and AXI (hw/formal.md): they succeed, are not vacuous, and fail for seeded faults.
 
-Of a component that is proven in two parametrizations one runs always, but for the proofs that take longest; of one
-component also the covers, of another one seeded bug. Campaigns run all.
+`make test` proves each component in one of its parametrizations, except for the slowest proofs; it also reaches the
+covers of one component and finds a seeded fault of another. Campaigns run everything.
 """
 
 import importlib
@@ -23,17 +23,17 @@ FAULTS = [(proof, fault) for proof in PROOFS for fault in proof.faults]
 
 
 def component(proof: Proof) -> str:
-    """Its name without the parametrization."""
+    """The name of a proof's component without its parametrization."""
     return proof.component.partition(",")[0]
 
 
 NAMES = [proof.component.replace(" ", "-") for proof in PROOFS]
 LONG = ("BurstCutter", "FetchUnit", "MemoryPort", "Writer of the store unit")
-"""Components whose induction takes a core more than five seconds."""
+"""Components whose induction takes more than five seconds on one core."""
 FIRST = {component(proof): proof for proof in reversed(PROOFS)}
 QUICK = [proof for name, proof in FIRST.items() if name not in LONG]
 COVERED, BROKEN = "TokenCounter", "CommandQueue"
-"""Components of which `make test` also reaches every cover, and finds a seeded bug: the quickest of their kind."""
+"""The component whose covers `make test` reaches, and the component whose seeded fault it finds: the fastest ones."""
 
 
 def good(proof: Proof) -> Bench:
@@ -42,12 +42,12 @@ def good(proof: Proof) -> Bench:
 
 @cache
 def properties(proof: Proof) -> list[str]:
-    """The names of what is stated."""
+    """The names of a proof's properties."""
     return list(good(proof).properties)
 
 
 def said(verdict: Verdict) -> str:
-    """What to look at when a proof does not end as it should."""
+    """The text to read if a proof ends unexpectedly: status, failed claims, trace and log."""
     return f"{verdict.status}: {', '.join(verdict.failed)} (trace {verdict.trace})\n{verdict.log}"
 
 
@@ -79,7 +79,7 @@ def test_the_proof_finds_a_seeded_bug(proof: Proof, fault: Fault, tmp_path: Path
 
 
 def test_every_property_has_a_seeded_bug():
-    """Of a component that is proven in two parametrizations, in one of them."""
+    """For a component that is proven in two parametrizations, a fault in one of them suffices."""
     stated, broken = (
         {(component(proof), name) for proof in PROOFS for name in names(proof)}
         for names in (properties, lambda proof: [fault.property for fault in proof.faults])

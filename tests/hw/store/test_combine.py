@@ -1,4 +1,4 @@
-"""Stage B of the store pipeline against vdla.isa.arithmetic."""
+"""The RTL of stage B (the combination with a second operand) of the store pipeline, against vdla.isa.arithmetic."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,9 @@ def float_bits(value: np.float32) -> int:
 
 
 def random_ratio(rng: np.random.Generator) -> np.float32:
-    """Mostly near 1; powers of two for ties; any magnitude up to the checker's limit; zero and subnormals."""
+    """A random float32 ratio: mostly near 1; also powers of two, which give ties, any magnitude up to the checker's
+    limit, zero and subnormals.
+    """
     sign = rng.choice([-1, 1, 1, 1])
     match rng.integers(0, 8):
         case 0 | 1 | 2:
@@ -59,7 +61,9 @@ def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def run(settings: list[dict[str, int]], values: np.ndarray, operands: np.ndarray) -> np.ndarray:
-    """Results (settings, count); every setting runs all its pairs, LANES at a time, before the next is set."""
+    """The RTL's results, int8 [settings, count]; every setting processes all its pairs, LANES at a time, before the
+    next setting.
+    """
     m = Module()
     m.submodules.constants = constants = Constants()
     lanes = [Combine() for _ in range(LANES)]

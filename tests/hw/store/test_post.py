@@ -1,4 +1,6 @@
-"""The pipeline of STORE.POST alone, windows as close together as the contract allows, in any number of passes."""
+"""The RTL of the pipeline of STORE.POST alone, with windows as close together as the contract allows and any number of
+passes.
+"""
 
 import dataclasses
 import itertools
@@ -36,7 +38,9 @@ def bits(array: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """Windows of `reads` accumulators each, (count, reads, batch, block_out); bias and scale (count, block_out)."""
+    """Operands of STORE.POST: `count` windows of `reads` accumulators each, (count, reads, batch, block_out); bias and
+    scale (count, block_out).
+    """
 
     config: Config
     acc: np.ndarray
@@ -80,7 +84,7 @@ def settings(case: Case) -> dict[str, int]:
 
 
 def run(case: Case) -> dict[int, bytes]:
-    """The vectors that come, by the cycle of their `put`; the first window's first read is in cycle 0."""
+    """The vectors that the pipeline outputs, by the cycle of their `put`; the first accumulator is read in cycle 0."""
     dut, got = PostPipeline(config=case.config), {}
     count, reads = case.acc.shape[:2]
     pace = max(reads, case.config.post_passes)

@@ -1,4 +1,4 @@
-"""Stage A of the store pipeline against vdla.isa.arithmetic."""
+"""The RTL of stage A (requantization) of the store pipeline, against vdla.isa.arithmetic."""
 
 import numpy as np
 from amaranth.sim import Simulator
@@ -8,7 +8,7 @@ from vdla.isa.arithmetic import requantize
 
 
 def operands(rng: np.random.Generator, count: int) -> np.ndarray:
-    """int32 of every magnitude, with the neighbours of powers of two and ties of float32 rounding."""
+    """Random int32 values of every magnitude, including neighbours of powers of two and ties of float32 rounding."""
     plain = rng.integers(-(2**31), 2**31, count) >> rng.integers(0, 31, count)
     powers = 1 << rng.integers(0, 31, count)
     ties = (2 * rng.integers(2**23, 2**24, count) + 1) << rng.integers(0, 6, count)
@@ -21,7 +21,7 @@ def operands(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def scales_for(rng: np.random.Generator, totals: np.ndarray) -> np.ndarray:
-    """Scales that bring most totals near an int8, many of them to a tie."""
+    """Random scales that map most of `totals` near the int8 range, many of them to a tie."""
     wanted = rng.integers(-140, 140, len(totals)) + rng.choice([0.0, 0.5, 0.5, 0.25], len(totals))
     scales = (wanted / np.where(totals == 0, 1, totals)).astype(np.float32)
     bits = scales.view(np.int32) + rng.integers(-1, 2, len(totals)).astype(np.int32)
@@ -34,7 +34,9 @@ def scales_for(rng: np.random.Generator, totals: np.ndarray) -> np.ndarray:
 
 
 def run(totals: np.ndarray, scales: np.ndarray, zero_point: int, low: int, high: int) -> list[int]:
-    """The scale is used some cycles after the total, as a constant in the machine: here it follows its total."""
+    """The RTL's results for pairs of total and scale. The pipeline uses a scale some cycles after its total, so the
+    scales are delayed accordingly.
+    """
     lane, got = Requantize(), []
 
     async def bench(ctx) -> None:

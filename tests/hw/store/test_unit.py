@@ -1,8 +1,8 @@
-"""The store unit alone, in lockstep with section 8 of the contract written down cycle by cycle.
+"""The store unit alone, in lockstep with a cycle-by-cycle model of section 8 of the timing contract (hw/README.md).
 
-The bench is the rest of the machine: instructions, tokens, grants of the accumulators' read ports, beats and responses
-come in random cycles. In every cycle all that the unit shows is compared with the model; in the end, DRAM with the
-reference.
+The bench takes the place of the rest of the machine: instructions, tokens, grants of the accumulators' read ports,
+beats and responses come in random cycles. All outputs of the unit are compared with the model in every cycle; at the
+end, DRAM is compared with the reference.
 """
 
 import dataclasses
@@ -87,7 +87,9 @@ LOADS = ("LOAD.PAR", "LOAD.TABLE")
 
 @dataclass(eq=False)
 class Burst:
-    """`vectors`: those of all stores that must be in the FIFO before it is shown. `moved`: cycles of its beats."""
+    """A read or write burst. `vectors`: number of vectors (of all stores) that must be in the FIFO before its request
+    is shown; `moved`: cycles of its beats.
+    """
 
     address: int
     size: int
@@ -100,7 +102,7 @@ class Burst:
     response: int = -1
     shown: int = -1
     due: int = -1
-    """From which cycle a write is answered, once its data has moved."""
+    """The cycle from which a write burst is answered, once its data have moved."""
 
     @property
     def beats(self) -> int:
@@ -146,7 +148,9 @@ class Step:
 
 @dataclass(eq=False)
 class Flight:
-    """An instruction that has begun and not ended; `complete`: the cycle in which it is, once that is known."""
+    """An instruction that has begun and not ended; `complete`: the cycle in which it is complete, once known
+    (else -1).
+    """
 
     step: Step
     begin: int
@@ -157,7 +161,9 @@ class Flight:
 
 
 class Model:
-    """What the unit shows, from what happened in earlier cycles (and the grant of this one)."""
+    """The expected outputs of the store unit in a cycle, from the events of earlier cycles (and the grant of this
+    cycle).
+    """
 
     def __init__(self, config: Config) -> None:
         self.config, self.bus = config, config.memory.bus_bytes
@@ -181,7 +187,7 @@ class Model:
         self.ready: list[int] = []
 
     def may_begin(self, step: Step, now: int) -> bool:
-        """The unit's own condition for the head instruction."""
+        """Whether the store unit's own conditions allow the head instruction to begin (tokens apart)."""
         if not self.flights:
             return True
         youngest, loads = self.flights[-1].step, [item for item in self.flights if item.step.name in LOADS]
@@ -264,7 +270,7 @@ class Model:
             self.held.append(burst)
 
     def request(self, now: int) -> int | None:
-        """Address of the accumulator asked for in this cycle."""
+        """Index of the accumulator requested in this cycle; None if none is."""
         if self.store is None or self.vector == self.count or now <= self.store.begin:
             return None
         step, out = self.store.step, self.config.out_bytes
@@ -287,13 +293,13 @@ class Model:
         return (corner + r * window["row_stride"] + c * window["column_stride"]) % self.config.acc_depth
 
     def share(self) -> int:
-        """How many vectors one operand is for."""
+        """Number of vectors that use the same operand."""
         assert self.store is not None
         step = self.store.step
         return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
 
     def wanted(self) -> int:
-        """Operand bytes up to the end of this vector's."""
+        """Number of operand bytes up to the end of the current vector's operand."""
         return (self.vector // self.share() + 1) * self.config.out_bytes
 
     def operand(self, now: int) -> bool:
@@ -333,7 +339,7 @@ class Model:
             self.next_vector = now + max(1, passes - reads + 1)
 
     def step_load(self, now: int) -> None:
-        """A step of the writer, if one happens in this cycle."""
+        """Makes a step of the loads' writer, if there is one in this cycle."""
         if self.load is None or not self.loads or now < self.load.begin + STEP_DELAY:
             return
         # A store that has begun later waits for the load.
@@ -377,7 +383,7 @@ class Model:
 
 
 def program(config: Config, seed: int, length: int) -> tuple[list[Step], ReferenceResult, np.ndarray]:
-    """Steps of the unit, the accumulators they find, the image before and after."""
+    """(steps of a random program, reference result with the accumulators that stores read, initial DRAM image)."""
     rng = np.random.default_rng((seed, 12))
     image, regions = random_image(config, rng)
     source = Source(
@@ -441,7 +447,9 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
 
 
 class Bench:
-    """Drives the unit and the model; `busy` is how often memory and accumulators say no, which changes."""
+    """Drives the store unit and the model; `busy`: probability that memory or accumulators refuse in a cycle, which
+    changes over time.
+    """
 
     def __init__(self, config: Config, seed: int, length: int) -> None:
         self.config, self.busy = config, 0.0

@@ -1,4 +1,4 @@
-"""Proofs that a mutation changes nothing, on a small design: what is the same is proven, what differs never is."""
+"""Proofs that a mutation changes nothing, on a small design: equivalent mutations are proven, others never are."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Estimated paths of netlists small enough to add up by hand."""
+"""Estimated timing paths of netlists small enough to compute by hand."""
 
 from typing import Any
 

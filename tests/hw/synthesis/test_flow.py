@@ -1,4 +1,4 @@
-"""From Verilog to resources and clock, on a design small enough to map in seconds."""
+"""The FPGA flow from Verilog to resources and clock, on a design small enough to map in seconds."""
 
 import dataclasses
 import subprocess
@@ -70,7 +70,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's cache stays out of it; each family is mapped once for all tests of this file."""
+    """Replaces the user's cache by one in which each FPGA family is mapped once for all tests of this file, and the
+    accelerator by a small design.
+    """
     monkeypatch.setattr(user_cache, "cache_directory", lambda part: kept / part)
     monkeypatch.setattr(
         flow, "generate_module", lambda config, report: VerilogModule(text=DESIGN, ports=PORTS)
@@ -140,7 +142,7 @@ def test_without_a_device_there_are_counts_only(family: Family):
 
 @pytest.mark.parametrize("options", ["", " -no_such_option"])
 def test_yosys_knows_the_options_of_xc7(options: str, tmp_path: Path):
-    """It reads them all before its first step; none is done here."""
+    """Yosys parses all options before its first step; no step is run here."""
     (command,) = XC7.script
     script = f"{command.format(top='vdla')}{options} -run edif:"
     done = subprocess.run([*yosys_command(), "-q", "-p", script], cwd=tmp_path, capture_output=True)

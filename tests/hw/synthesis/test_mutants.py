@@ -1,4 +1,6 @@
-"""Mutants of a small design: what is drawn, and how a simulation chooses one. Machines' mutants run in campaigns."""
+"""Mutants of a small design: the drawn mutations, and how a simulation selects one. Mutants of whole machines run in
+campaigns.
+"""
 
 from __future__ import annotations
 

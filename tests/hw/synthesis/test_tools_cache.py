@@ -1,4 +1,6 @@
-"""A tool whose own cache cannot be written compiles itself for this process alone, and that is said once."""
+"""Synthesis tools whose own cache cannot be written: they compile themselves for this process only, and one line says
+so.
+"""
 
 from pathlib import Path
 

@@ -193,8 +193,9 @@ def test_a_machine_that_no_network_fits_has_random_programs():
 
 @pytest.mark.parametrize("part", range(5))
 def test_every_valid_machine_has_programs(part: int):
-    """Fields of instructions that do not fit the machine's encoding, and scratchpads of a few entries, once ended the
-    campaign."""
+    """Earlier the campaign was ended by fields of instructions that do not fit the machine's encoding, and by
+    scratchpads of a few entries.
+    """
     count = in_campaigns(200, 4)
     for seed in range(part * count, (part + 1) * count):
         machine = random_machine(seed)

@@ -30,7 +30,7 @@ def named(found: set[Bin], group: str) -> set[str]:
 
 
 def test_every_bin_that_programs_hit_is_declared_and_most_are_hit():
-    """A few hundred programs on the simulator alone; `vdla cosim` asks for all bins from 1,000 on."""
+    """Runs a few hundred programs on the simulator only; `vdla cosim` requires all bins for 1,000 programs or more."""
     counts: Counter[Bin] = Counter()
     for group in plan(MACHINES, 240, 0):
         for item in group:
@@ -129,7 +129,7 @@ FOLDING = dataclasses.replace(
 
 
 def test_lanes_used_again():
-    """Of two groups, tiles 0 and 1 are parts of the inputs for the same lanes; 2 and 3 for others."""
+    """With two groups, tiles 0 and 1 hold parts of the inputs for the same lanes, tiles 2 and 3 for other lanes."""
     parts = "uop_end=1 iter_out=1 iter_in=4 wgt_factor_in=1"
     found = named(bins(f"CONFIG FOLD shape=1\nGEMM {parts} overwrite=1\n", FOLDING), "folds")
     assert found == {

@@ -1,4 +1,4 @@
-"""Minimizing with a stand-in for the comparison: a property of the program that `differs` looks for."""
+"""Minimizing of failing programs; in place of the comparison of engines, `differs` tests a property of the program."""
 
 import dataclasses
 
@@ -49,7 +49,7 @@ def test_tokens_are_repaired_between_what_remains():
     cases = (case(TINY, number, 0) for number in range(40))
 
     def differs(config: Config, candidate: Launch) -> bool:
-        """A load that a matrix instruction depends on: they need a token."""
+        """Whether the program still has a load on which a matrix instruction depends; both need a token."""
         assert_clean(config, candidate)
         words = candidate.program.instructions.tolist()
         names = [decode_one(config, low, high) for low, high in words]

@@ -1,4 +1,4 @@
-"""Networks that mutated programs are cut from reach what their machines have."""
+"""Networks whose programs are mutated in co-simulation: they use all features of their machines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs moved to other addresses, with counters from other numbers."""
+"""Moving programs to other addresses, and starting performance counters at other values, in co-simulation."""
 
 import numpy as np
 import pytest

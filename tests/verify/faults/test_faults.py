@@ -1,4 +1,4 @@
-"""Faults put into simulator and RTL, and mutations of the netlist: a sample of what benchmarks/ runs in full."""
+"""Faults in simulator and RTL, and mutations of the netlist: a sample of the campaigns in benchmarks/."""
 
 import random
 
@@ -58,7 +58,9 @@ def test_without_a_fault_nothing_differs():
 
 
 def check_mutants(config: Config, count: int, chosen: int, least: int, programs: int) -> None:
-    """The netlist itself passes the first `programs`, and of `chosen` of its `count` mutants `least` do not."""
+    """Asserts that the unchanged netlist passes the first `programs` programs, and that at least `least` of `chosen`
+    random mutants (of `count`) fail.
+    """
     mutants = make_mutants(
         generate_verilog(config, trace_ports=True), count=count, seed=1, report=lambda text: None
     )

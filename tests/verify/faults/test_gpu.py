@@ -1,4 +1,4 @@
-"""Every fault in a GPU kernel is seen: by a check with a message that helps, and in the numbers."""
+"""Every fault in a GPU kernel is detected: by a check with a helpful message, and by wrong results."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ class Grid(NamedTuple):
 
 
 def grid(b: Builder, shape: Sequence[int], *, kind: str = "", constant: float = 0.1) -> Grid:
-    """A quantized tensor of a given shape: an existing one of the graph, or a new one."""
+    """A quantized tensor of a given shape, of the type `kind` (default: uint8 or int8): an existing one of the graph,
+    or a new one, which is a constant with probability `constant`.
+    """
     types = [kind] if kind else ["uint8", "int8"]
     known = [
         g
@@ -63,7 +65,9 @@ def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
 
 
 def scale_of(b: Builder, kind: str, largest: float = 0.0) -> tuple[str, str]:
-    """Adds a scale and a zero point for magnitudes up to `largest` (0: no limit) to the graph; returns their names."""
+    """Adds a random scale and zero point of the type `kind` to the graph; returns their names. `largest`: magnitude
+    that the type must be able to represent (0: none in particular).
+    """
     scale = (largest / 110 if largest else 0.02) * b.draw.rng.uniform(0.7, 1.4)
     zero = 0
     if b.draw.chance(0.6):

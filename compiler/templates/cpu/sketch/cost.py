@@ -1,4 +1,6 @@
-"""The cost model of sketches: bounds and features of many points of a space at once, without scheduling them."""
+"""The cost model of sketches (rule-generated schedules): bounds and features of many points of a space at once, without
+scheduling them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from .stages import Read, Sum
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 """Upper bounds on a thread's clock (Hz) and on its vector multiply-adds per cycle."""
 SLACK = 8.0
-"""Largest ratio of a point's bound to the space's lower bound: it excludes scalar sums, but not short vectors."""
+"""Largest ratio of a point's bound to the space's lower bound at which the point is searched: this excludes scalar
+sums, but not short vectors.
+"""
 MOST_STATEMENTS = 1024
 """Largest number of unrolled statements in the tiles of all sums; more would take longer to compile than other
 trials.
@@ -56,7 +60,9 @@ def sketch_space(given: Sketches) -> Space:
 
 
 def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
-    """Canonical values of a point: a knob without effect gets a fixed value, so equal programs have equal values."""
+    """Canonical form of a point: each knob without effect gets a fixed value, so that points with equal programs have
+    equal values.
+    """
     if given.main is None:
         return dict(values)
     columns = one_point(values)
@@ -66,8 +72,8 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Results of `part_of` and `written_out` for every combination of the knobs terms, part and unroll: int64 [orders,
-    parts, unrolls] each.
+    """Tables with the results of `part_of` and `written_out` for every combination of the knobs terms, part and unroll:
+    int64 [orders, parts, unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.
@@ -98,8 +104,8 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Indices of points in the tables: order, part and unroll, one array each; `zero` (all 0): the values of absent
-        knobs.
+        """Indices of points into the tables: arrays of order, part and unroll. `zero` (all 0) stands for the values of
+        absent knobs.
         """
         return (
             columns.get("terms", zero),
@@ -109,8 +115,8 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Elements of a tile, number of tiles, and tiles of a block (0: all): for each, an array over points by
-    loop name.
+    """Three maps from each loop of the sum's consumer to an array over points: elements of a tile, number of tiles, and
+    tiles of a block (0: all).
     """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}

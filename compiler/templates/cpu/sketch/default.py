@@ -19,20 +19,20 @@ COPIED_ROWS = 32
 ROWS, COLUMNS = 2, 4
 """Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
 WEIGHTED = 2, 7
-"""Most rows and columns in a tile of a window with weights: all its positions use each weight that is loaded. With 16
-registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
+"""Most rows and columns in a register tile of a window with weights: each weight that is loaded is used at all
+positions of the tile. With 16 registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
 """
 WRITTEN_TERMS = 16
 """Largest window, in terms, whose sum is unrolled whole; in its tiles along borders the pads are tested."""
 
 
 def default_values(given: Sketches) -> dict[str, int]:
-    """The values of a point of `cost.sketch_space` for a program whose main sum is a product, or has one operand.
+    """The default point of `cost.sketch_space` for a program whose main sum is a product, or has one operand.
 
-    Vectors run along the innermost loop of the sum's consumer. The product's operand with that loop is read in panels,
-    whose loops are outside of the loops over rows: a panel is copied if enough rows read it, or if it could not be read
-    in vectors. A sum of one operand has tiles of as many vectors as keep the adders busy; over a window, of a few
-    positions. Other knobs have their first value.
+    Vectors run along the innermost loop of the sum's consumer. The product's operand that depends on this loop is read
+    in panels, whose loops are outside of the loops over rows; a panel is copied if enough rows read it, or if it could
+    not be read in vectors. For a sum of one operand, tiles have as many vectors as keep the adders busy; over a window,
+    tiles have a few positions. All other knobs have their first value.
     """
     axes = {axis.name: axis.values for axis in given.axes}
     values = {name: known[0] for name, known in axes.items()}
@@ -65,8 +65,8 @@ def default_values(given: Sketches) -> dict[str, int]:
 
 
 def _positions(summed: Sum) -> list[Axle]:
-    """The loops over a window's positions: each moves along a dimension together with a reduction loop. Empty without a
-    window.
+    """The loops over a window's positions: loops that move along a dimension together with a reduction loop. Empty
+    without a window.
     """
     terms = {term.name for term in summed.terms}
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
@@ -85,8 +85,8 @@ def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[st
 
 
 def _taps(summed: Sum) -> dict[str, int]:
-    """The knobs of a window's terms: a small window is unrolled, and its pads are tested along borders; a large one
-    reads a padded copy.
+    """The knobs for the terms of a sum over a window: a small window is unrolled, and its pads are tested along
+    borders; a large window reads a padded copy.
     """
     if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
         return {"unroll": WRITTEN_TERMS, "producer": INLINE}
@@ -110,7 +110,7 @@ def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axl
 def _weighted_taps(
     given: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Tiles of a block by loop, and the knobs of the terms, of a window with weights.
+    """For a window with weights: tiles of a block by loop, and the knobs of the sum's terms.
 
     Pads are tested in tiles along borders. If windows reach pads from other tiles too, where such a test would be for
     every tap, the input is copied with pads: for each block of channels a plane or, if half of the second-level cache
@@ -136,7 +136,7 @@ def _weighted_taps(
 
 
 def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool:
-    """Whether all windows that reach pads of a copied input, along the dimension of `axle`, belong to the first or the
+    """Whether all windows that read pads of a copied input, along the dimension of `axle`, belong to the first or the
     last tile.
     """
     d = next(d for d, steps in enumerate(read.steps) if axle.inner in dict(steps))
@@ -168,8 +168,8 @@ def _product_tile(
 
 
 def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
-    """The knobs of the operand `wide`, which is read in panels: whether panels are packed or copied, and the order of
-    loops. Sums with weights, which may be long, have unrolled steps and partial sums.
+    """The knobs for the operand `wide`, which is read in panels: whether panels are packed or copied, and the order of
+    loops. Sums with weights, which may be long, get unrolled steps and partial sums.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

@@ -1,5 +1,5 @@
-"""Nests that are no sums: their analysis, and their schedules, with vectors, squares that are transposed in registers,
-and loops that threads share.
+"""Loop nests that are not part of sums: their analysis, and their schedules, with vectors, squares that are transposed
+in registers, and loops shared among threads.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
-    """A nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
+    """A loop nest that is part of no sum: its loops, outermost first, and the loops that may be vectorized, best first.
 
     `ragged`: the loop in whose last iteration the first loop of `vectors` is shorter ("": none). `across`: the loop
-    along which the source of a move is contiguous, if the destination is contiguous along the first loop of `vectors`
-    ("": none), and `square`: its iterations of which the elements stay adjacent. `inside`: whether loops are around the
-    nest. `recurrent`: whether the nest reads elements that it wrote before.
+    along which the source of a move is contiguous, while the destination is contiguous along the first loop of
+    `vectors` ("": none); such a move is a transposition. `square`: iterations of `across` whose elements stay adjacent.
+    `inside`: whether there are loops around the nest. `recurrent`: whether the nest reads elements that it wrote
+    before.
     """
 
     name: str
@@ -144,7 +145,7 @@ class NestFinder:
         return tuple(islice((name for name in found if self.may(name, chain)), 2))
 
     def may(self, name: str, chain: Sequence[For] = ()) -> bool:
-        """Whether it is legal to make a loop the innermost one of its nest and vectorize it."""
+        """Whether a loop of the nest `chain` can legally be made the innermost loop and vectorized."""
         s = Schedule(self.program)
         try:
             if chain and chain[-1].name != name:
@@ -165,8 +166,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """The loop along which the source of a move is contiguous, the side of squares, and whether vectors run along that
-    loop; None if the source is contiguous along `column` too, or not across it.
+    """For a move that transposes: the loop along which its source is contiguous, the side of squares, and whether
+    vectors run along that loop. None if the source is contiguous along `column` too, or along no loop across it.
     """
     sizes = {n.name: size_of(n) for n in chain}
     bits = writer.buffer.dtype.bits
@@ -205,7 +206,9 @@ def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Sc
 
 
 def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
-    """Schedules the loops `around` several nests: threads share a loop of each chain, and ragged loops are peeled."""
+    """Schedules the loops `around`, each of which contains several nests: one loop of each chain is shared among
+    threads, and ragged loops are peeled.
+    """
     elements = max(prod(p.shape) for p in s.program.parameters)
     for chain in chains:
         share(s, chain, elements // prod(size for _, size in chain))
@@ -302,7 +305,7 @@ def _write_out(s: Schedule, loop: str, steps: int) -> None:
 
 
 def share(s: Schedule, nested: Sequence[tuple[str, int]], work: int) -> None:
-    """Shares one of the `nested` loops (names and iterations, outermost first) among threads, if it is legal and pays;
+    """Makes one of the `nested` loops (names and iterations, outermost first) parallel, if that is legal and pays;
     `work`: elements of an iteration of the innermost loop.
     """
     trial = Schedule(s.program)

@@ -1,4 +1,4 @@
-"""The schedule of a point of a sketch's space, built from schedule primitives."""
+"""Builds the schedule for a point of a sketch's search space from schedule primitives."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """Knob values for one sum: elements of a tile and tiles of a block by loop, the vectorized loop, and other
+    """Knob values for one sum: elements of a tile and tiles of a block, both by loop; the vectorized loop; and other
     knobs.
     """
 
@@ -164,7 +164,9 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
 
 
 def _borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops on whose variables a condition of the sum's terms depends: whether a position is a pad."""
+    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether a position is
+    a pad.
+    """
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
     )
@@ -182,7 +184,9 @@ def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
-    """Packs constants that a sum reads, or copies panels of its other operands, as the knobs pack.p and copy.p say."""
+    """Packs constants that a sum reads, or copies panels of its other operands, according to the knobs pack.p and
+    copy.p.
+    """
     for read in packable(given, summed):
         if tiles.knobs.get(f"pack.{given.number(read)}"):
             s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
@@ -253,8 +257,8 @@ def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequ
 
 
 def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], int, list[str]]:
-    """Reduction loops, outermost first; iterations of the first loop in a partial sum (0: no partial sums); loops to
-    unroll.
+    """The reduction loops, outermost first; the iterations of the first loop in a partial sum (0: no partial sums); and
+    the loops to unroll.
     """
     sizes = {t.name: t.size for t in summed.terms}
     terms = order_of_terms(summed, knobs.get("terms"))
@@ -275,7 +279,7 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
 
 
 def _calls(program: Program) -> bool:
-    """Whether an assignment calls functions, each dozens of instructions long."""
+    """Whether any assignment of the program calls a scalar function, whose inlined code has dozens of instructions."""
     values = [node.value for node in walk(program) if isinstance(node, Assign)]
     return any(isinstance(e, Call) for value in values for e in walk_expr(value))
 
@@ -343,11 +347,11 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies the elements of a buffer that a tile reads; the dimension that is read in vectors becomes the innermost
-    one.
+    """Copies the elements of a buffer that a tile reads into a panel; the dimension that is read in vectors becomes the
+    innermost one.
 
-    `own`: the loops on which the elements depend. The copy is placed in the innermost loop of `around` that is one of
-    `own`.
+    `own`: the loops on which these elements depend. The copy is placed in the innermost of the loops `around` that is
+    in `own`.
     """
     at = max((k for k, loop in enumerate(around) if loop in own), default=None)
     copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")

@@ -1,9 +1,9 @@
-"""Spaces for programs without a template, made by rules: multi-level tiles of every sum, vectors of every nest.
+"""Search spaces for programs without a template, made by rules: multi-level tiles of every sum, vectors of every nest.
 
 A sum is tiled together with its consumer: loops over blocks, then over tiles, then over a tile's elements, which are
-summed in registers, whole or in parts (S S R S R S in Ansor's notation: S spatial loops of the consumer, R reduction
-loops of the sum). Its operands may be packed, copied in panels, or computed by their producers ahead or inline. This
-file defines the knobs, `sketch.cost` their cost model, and `sketch.schedule` their schedule.
+summed in registers, whole or in partial sums (S S R S R S in Ansor's notation: S spatial loops of the consumer, R
+reduction loops of the sum). The sum's operands may be packed, copied in panels, or computed by their producers ahead or
+inline. This file defines the knobs, `sketch.cost` their cost model, and `sketch.schedule` their schedule.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .stages import Axle, Read, Stages, Sum, stages
 TILE_VECTORS, TILE_ROWS = 8, 16
 """Longest tile of the vectorized loop, in vectors, and of any other loop, in iterations."""
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
-"""Candidate numbers of tiles per block."""
+"""Candidate values of the knobs block.k: number of tiles per block along a loop."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even` rounds them."""
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
 MOST_WINDOW = 64
-"""Greatest number of terms of a window that the space offers to unroll completely."""
+"""Largest window, in terms, whose complete unrolling is a point of the space."""
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Places where a sum's producers are computed: before all loops, in one of three loops around the sum, or inline (then
-the tiles along borders are separate kernels).
+"""Values of the knob producer, the place where a sum's producers are computed: before all loops, in one of three loops
+around the sum, or inline (then the tiles along borders are separate kernels).
 """
 
 
@@ -65,7 +65,9 @@ class Sketches:
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """Index of the parameter that `read` reads; knobs use the index, because names are not part of a workload."""
+        """Position of the parameter that `read` reads, among the program's parameters; names of knobs contain this
+        number, because parameter names are not part of a workload.
+        """
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
@@ -185,8 +187,8 @@ def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:
 
 
 def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
-    """Effective value of the knob part: iterations of the outermost reduction loop in a partial sum, or 0 without.
-    A partial sum needs at least two terms, and the loop more iterations than one partial sum.
+    """Effective value of the knob part: iterations of the outermost reduction loop in a partial sum, or 0 without
+    partial sums. A partial sum needs at least two terms, and the loop must have more iterations than one partial sum.
     """
     sizes = {t.name: t.size for t in summed.terms}
     least = 1 if any(sizes[name] > 1 for name in order[1:]) else 2
@@ -218,8 +220,8 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
 
 
 def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads that may be packed, or copied in panels: of parameters read once, with affine indices, along a loop of
-    `candidates` and a reduction loop that index different dimensions.
+    """Reads that may be packed, or copied in panels: reads of parameters that the program reads once, with affine
+    indices, along a loop of `candidates` and a reduction loop that index different dimensions.
 
     If the program has several sums, only reads of constants by the main sum.
     """
@@ -289,5 +291,7 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """The least piece that cuts `size` into as many parts as `piece` does: pieces of almost equal size."""
+    """The least size of parts that cuts `size` into as many parts as parts of `piece` do, so that all parts have almost
+    equal size.
+    """
     return ceil(size / ceil(size / piece))

@@ -21,7 +21,9 @@ from .nests import Nest, NestFinder, Term, chain_of, size_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axle:
-    """A loop `name` of a consumer with `size` iterations, and `inner`, the loop of the sum along the same dimension."""
+    """One spatial dimension of a sum: a loop `name` of the consumer with `size` iterations, and `inner`, the loop of
+    the sum along the same dimension.
+    """
 
     name: str
     inner: str
@@ -44,7 +46,7 @@ class Read:
     plain: bool
 
     def loops(self) -> set[str]:
-        """Names of the loops on which the element depends."""
+        """Names of the loops on which the read element depends."""
         return {name for steps in self.steps for name, _ in steps}
 
     def stride(self, loop: str) -> int:
@@ -86,8 +88,8 @@ class Sum:
 class Stages:
     """All sums and nests of a program, in program order.
 
-    `around`: the loops that contain several of them. `chains`: those of them that are in no other loop, with the loops
-    nested directly inside, as (name, iterations), outermost first.
+    `around`: the loops that contain several sums or nests. `chains`: for each of these loops that is in no other loop,
+    the loop itself and the loops nested directly inside, as (name, iterations), outermost first.
     """
 
     sums: tuple[Sum, ...]
@@ -123,7 +125,7 @@ class _Finder(NestFinder):
         self.sums: list[Sum] = []
 
     def sequence(self, statements: Sequence[Stmt], loops: tuple[For, ...]) -> None:
-        """Adds the sums among statements that follow one another, and visits the other statements."""
+        """Adds the sums among the consecutive `statements`, and visits all other statements."""
         taken: set[int] = set()
         for k, statement in enumerate(statements):
             if k in taken:
@@ -222,8 +224,8 @@ class _Finder(NestFinder):
 def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
-    """For each loop of the consumer, the sum's loop along the same dimension; None if the sum is read at other
-    indices.
+    """For each loop of the consumer, the sum's loop along the same dimension; None if the indices at which the consumer
+    reads the sum do not match the indices at which it is written.
     """
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None

@@ -1,4 +1,6 @@
-"""Objects, headers and shared libraries: nothing is left undefined, equal input gives equal bytes, C takes headers."""
+"""Object files, C headers and shared libraries of kernels: no undefined symbols, equal bytes for equal input, headers
+that C and C++ compile.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ PROGRAMS = (
 
 
 def two_kernels(text: str) -> tuple[list[Module], list[Schedule]]:
-    """A parallel product of floats and one of int8 for a target, and their schedules."""
+    """A parallel float32 matrix product and an int8 matrix product, lowered for the target `text`; and their
+    schedules.
+    """
     target = parse_target(text)
     schedules = [
         dense(target, PROGRAMS[0], parallel=True),
@@ -60,7 +64,9 @@ def two_kernels(text: str) -> tuple[list[Module], list[Schedule]]:
 
 
 def odd_program() -> Program:
-    """Parameters with names, types and shapes that C does not take as they are."""
+    """A program whose parameters have names, types and shapes that C does not allow as they are: a keyword, names with
+    dots, 0 dimensions.
+    """
     i = Var("i")
     buffers = [
         Buffer(name=name, shape=shape, dtype=dtype)
@@ -92,7 +98,7 @@ def test_nothing_is_left_undefined(name):
 
 
 def calling(name: str, target) -> Module:
-    """A module that calls a function from outside."""
+    """An LLVM module whose kernel calls an undefined external function `name`."""
     text = (
         f'target triple = "{target.triple}"\n'
         f"declare void @{name}(ptr)\n"
@@ -141,7 +147,7 @@ print(*digests())
 
 
 def digests() -> list[str]:
-    """Of objects for several targets, with their headers."""
+    """SHA-256 digests of object and header of the same kernels for several targets."""
     found = []
     for name in ("host", "aarch64", "armv7", "wasm32"):
         text = TARGETS[name]
@@ -151,7 +157,7 @@ def digests() -> list[str]:
 
 
 def test_equal_input_gives_equal_bytes():
-    """Here, and in another process that hashes texts otherwise."""
+    """Compares this process with another one that has another hash seed for strings."""
     found = digests()
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     result = subprocess.run(

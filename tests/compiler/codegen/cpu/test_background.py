@@ -1,4 +1,6 @@
-"""Static libraries whose code is made in the background: what they hold, for whom, and what stops them."""
+"""Static libraries whose code threads generate in the background: their contents, their users, and errors that end the
+generation.
+"""
 
 import itertools
 import shutil

@@ -1,4 +1,4 @@
-"""What a block writes once, and where results no longer hold."""
+"""Reuse of results within a basic block of generated LLVM code, and where results are no longer valid."""
 
 from __future__ import annotations
 

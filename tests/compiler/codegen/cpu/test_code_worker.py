@@ -1,4 +1,4 @@
-"""The threads that generate code: results, errors, and what is left when they end."""
+"""The threads that generate machine code: results, errors, and cancelling of waiting work."""
 
 import threading
 from concurrent.futures import CancelledError
@@ -48,7 +48,7 @@ def test_more_threads_do_pieces_of_work_at_the_same_time() -> None:
 
 
 def test_kernels_are_lowered_without_asking_llvm_which_machine_this_is(monkeypatch: pytest.MonkeyPatch):
-    """LLVM is busy with the code of the kernel before, and lets in one thread at a time."""
+    """LLVM may be busy with the code of the previous kernel, and only one thread at a time may call it."""
     target = host_target()
 
     def busy() -> dict[str, bool]:

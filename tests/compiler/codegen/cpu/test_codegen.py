@@ -1,4 +1,6 @@
-"""Generated code against the interpreter: random expressions, loops of every kind, copies, and what is refused."""
+"""Generated CPU code against the loop-IR interpreter: random expressions, loops of every kind, copies, and refused
+programs.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def arrays_of(program, seed=0):
 
 
 def agrees(program, tolerance=0.0, seed=0):
-    """Runs both ways on the same arrays, outputs included; equal bit for bit unless there is a tolerance."""
+    """Asserts that interpreter and generated code change all arrays of the program equally: bit for bit, or within the
+    tolerance if it is not 0.
+    """
     arrays = arrays_of(program, seed)
     with np.errstate(all="ignore"):
         expected = interpret(program, arrays)
@@ -129,7 +133,7 @@ def test_scattered_stores_and_strided_loads():
 
 @pytest.mark.parametrize("kind", ["serial", "vectorize", "unroll"])
 def test_a_guarded_load_is_not_made_outside(kind):
-    """The guarded element lies before the array, or a lane's does: masks and branches must keep it untouched."""
+    """The guarded element, or the element of a vector lane, lies before the array; generated code must not read it."""
     a, b = Buffer(name="A", shape=(20,), dtype=DType.INT32), Buffer(name="B", shape=(24,), dtype=DType.INT32)
     guarded = select((Const(2) <= ROW) & (ROW < 22), a[ROW - 2], Const(-1, DType.INT32))
     put = Assign(name="put", buffer=b, indices=(ROW,), value=guarded)
@@ -173,7 +177,7 @@ def test_what_a_condition_loads_under_a_guard_stays_guarded(kind):
 @pytest.mark.parametrize("scope", ["register", "local", "dram"])
 @pytest.mark.parametrize("columns", [3, 16, 21])
 def test_allocations(scope, columns):
-    """Rows that are not whole vectors must not run into each other."""
+    """Rows whose length is no multiple of the vector length must not overlap."""
     a = Buffer(name="A", shape=(5, columns), dtype=DType.FLOAT32)
     t = Buffer(name="T", shape=(5, columns), dtype=DType.FLOAT32, scope=scope)
     b = Buffer(name="B", shape=(5, columns), dtype=DType.FLOAT32)
@@ -195,7 +199,9 @@ def test_allocations(scope, columns):
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_padded_copies(data):
-    """Boxes that leave their source on any side, even wholly, at a start that a loop moves."""
+    """Copied boxes that extend beyond their source on any side, or lie wholly outside, with starts that depend on a
+    loop variable.
+    """
     dtype, wide = data.draw(
         st.sampled_from([(DType.INT8, DType.INT32), (DType.FLOAT32, DType.FLOAT32)]), "dtypes"
     )
@@ -255,7 +261,9 @@ def test_minimum_and_maximum_keep_nan():
 
 
 def test_a_decision_on_a_loaded_value_has_no_branch():
-    """GridSample mirrors each coordinate by such decisions; with branches its code took LLVM ten seconds."""
+    """A select on a loaded value must become no branch: GridSample reflects each coordinate by such selects, and with
+    branches LLVM took ten seconds to compile it.
+    """
     x = Buffer(name="X", shape=(4,), dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=(4,), dtype=DType.FLOAT32)
     put = Assign(name="put", buffer=y, indices=(ROW,), value=select(x[ROW] < 0.0, x[ROW] * -1.0, x[ROW]))
@@ -413,7 +421,7 @@ def test_strided_stores_keep_what_lies_between(dtype, stride):
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 @pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
 def test_copies_of_whole_rows_of_blocks(dtype, lanes):
-    """Columns and the lanes in them lie in one piece, but for the pads beside them."""
+    """Columns and their lanes are contiguous in memory, except for the pads beside them."""
     x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
     for shape, source in (
         ((3, 8, 17, lanes), region(x, (0, 3), (-1, 8), (-2, 17), (0, lanes))),

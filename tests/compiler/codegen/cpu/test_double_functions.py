@@ -1,4 +1,6 @@
-"""Functions that are computed in float64: the nearest float32 or its neighbour, and what IEEE 754 says at the ends."""
+"""Functions that are computed in float64: results are the nearest float32 or its neighbour; special values are as IEEE
+754 defines.
+"""
 
 from __future__ import annotations
 

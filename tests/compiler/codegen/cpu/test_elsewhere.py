@@ -1,4 +1,6 @@
-"""Objects for other architectures, linked and run under emulation: kernels compute there what they compute here."""
+"""Objects for other processor architectures, linked and run under emulation: kernels give the same results as on this
+processor.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ MACHINES = {
     "wasm32": ("llvm -mtriple=wasm32-unknown-unknown", ""),
     "wasm32-vectors": ("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128", ""),
 }
-"""Target, and the processor that qemu emulates: one that lacks what the target does not have."""
+"""By name: the target, and the processor that qemu emulates, which has no features beyond the target's."""
 FULL = Epilogue(bias=True, operand=True, activation="clip", low=-1.5, high=2.5)
 # The dot product instruction changes products of integers alone.
 OTHERS = [machine for machine in MACHINES if machine != "aarch64-dots"]
@@ -76,7 +78,7 @@ def arrays_of(program: Program, seed: int) -> dict[str, np.ndarray]:
 
 
 def run(machine: str, s: Schedule, arrays: dict[str, np.ndarray], folder: Path, parallel: bool = False):
-    """Y of a scheduled program on another machine."""
+    """The output Y of a scheduled program, run for `machine` (a name in MACHINES) under emulation."""
     text, processor = MACHINES[machine]
     target = parse_target(text)
     module = lower(s.program, target, function=f"{s.program.name}_kernel")
@@ -131,7 +133,7 @@ WINDOWS = [
 
 @lru_cache
 def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
-    """A program, its arrays, and what the interpreter makes of them."""
+    """A float convolution: its program, its arrays, and the output that the interpreter computes."""
     window, (height, width) = WINDOWS[case]
     program = blocked_convolution(
         Convolution(batch=2, channels=6, height=height, width=width, filters=14, window=window, groups=2),
@@ -163,7 +165,9 @@ def test_convolutions(machine, case, tmp_path):
 
 @lru_cache
 def quantized_convolution() -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
-    """The same of a quantized one; the sum at its end needs fused multiply-adds."""
+    """A quantized convolution: its program, its arrays, and the output that the interpreter computes. The added operand
+    needs fused multiply-adds.
+    """
     window, (height, width) = WINDOWS[0]
     addition = Combination(kind="add", ratio_self=0.731, ratio_operand=1.25, offset=-101.7, unsigned=True)
     program = blocked_convolution(
@@ -221,7 +225,7 @@ def test_parallel_loops_call_back(machine, tmp_path):
 
 
 def elementwise(source: DType, result: DType, value: Callable[[Expr], Expr]) -> Schedule:
-    """Y[i, j] = value(X[i, j]), in vectors."""
+    """A vectorized schedule of Y[i, j] = value(X[i, j]), i below 40 and j below 16."""
     x = Buffer(name="X", shape=(40, 16), dtype=source)
     y = Buffer(name="Y", shape=(40, 16), dtype=result)
     i, j = Var("i"), Var("j")
@@ -231,7 +235,9 @@ def elementwise(source: DType, result: DType, value: Callable[[Expr], Expr]) -> 
 
 
 def special(dtype: DType) -> np.ndarray:
-    """Values of all sizes, and those where conversions round, saturate and wrap."""
+    """Test values of a type: random values of all magnitudes, and values at which conversions round, saturate
+    or wrap.
+    """
     rng = np.random.default_rng(7)
     if dtype is DType.INT64:
         values = rng.integers(-(2**63), 2**63 - 1, 640) >> rng.integers(0, 63, 640)
@@ -265,7 +271,9 @@ def special(dtype: DType) -> np.ndarray:
 
 
 def to_integers(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """Towards zero, beyond int64 its limits, NaN 0; then wrapped."""
+    """Floats converted to the integer type `dtype` as generated code must do it: truncated towards zero, saturated to
+    int64, NaN as 0; then wrapped to `dtype`.
+    """
     wide = [0 if np.isnan(v) else int(max(-(2.0**64), min(2.0**64, v))) for v in x.astype(np.float64).flat]
     whole = [max(-(2**63), min(2**63 - 1, v)) for v in wide]
     return np.array([dtype.wrap(v) for v in whole], dtype.numpy).reshape(x.shape)
@@ -288,7 +296,7 @@ CASES = {
     "int64 // 7": (DType.INT64, DType.INT64, lambda v: v // 7, lambda x: x // 7),
     "int64 % 100003": (DType.INT64, DType.INT64, lambda v: v % 100003, lambda x: x % 100003),
 }
-"""Types of X and Y, the expression, and the same in numpy."""
+"""By name: element types of X and Y, the expression of Y in X, and the same function in numpy."""
 
 
 EXACT = ("aarch64", "riscv64", "armv7", "wasm32")
@@ -325,7 +333,7 @@ def call(name: str, v: Expr) -> Expr:
 
 @pytest.mark.parametrize("machine", ["aarch64", "riscv64", "riscv64-vectors", "armv7", "wasm32-vectors"])
 def test_functions_are_part_of_the_object(machine, tmp_path):
-    """All of them in one kernel."""
+    """One kernel uses all scalar functions."""
     x, y = [
         Buffer(name=name, shape=(*more, 40, 16), dtype=DType.FLOAT32)
         for name, more in (("X", ()), ("Y", (len(FUNCTIONS),)))

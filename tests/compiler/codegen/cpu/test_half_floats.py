@@ -1,4 +1,6 @@
-"""float16 and bfloat16 on processors, and rounding to tf32: every pattern of 16 bits, and what is around them."""
+"""float16 and bfloat16 on processors, and rounding to tf32: every pattern of 16 bits, and values near rounding
+boundaries.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def run(program, x, lanes):
 
 
 def same(a, b):
-    """Equal bits, but for NaN, of which there are many."""
+    """Whether two arrays have equal bits; NaNs must be in the same places, with any bits."""
     nan = np.isnan(a.astype(np.float32))
     assert np.array_equal(nan, np.isnan(b.astype(np.float32)))
     view = {2: np.int16, 4: np.int32}[a.dtype.itemsize]
@@ -48,7 +50,9 @@ def every(dtype):
 
 
 def around(dtype):
-    """All values of a type as float32, what lies halfway between neighbours, and what is next to that."""
+    """float32 values around a 16-bit float type: all its finite values, the midpoints between neighbours, and the
+    float32 numbers next to each midpoint.
+    """
     wide = np.sort(every(dtype).astype(np.float32))
     wide = wide[np.isfinite(wide)]
     middle = ((wide[1:].astype(np.float64) + wide[:-1]) / 2).astype(np.float32)

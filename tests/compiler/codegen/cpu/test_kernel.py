@@ -1,4 +1,4 @@
-"""Calling kernels: what is checked at the door, targets, and the one intrinsic against its declared meaning."""
+"""Calling compiled kernels: checks of arguments, targets, and the dot-product instruction against its declaration."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_vectors_follow_the_level():
 
 
 def dots(lanes, scope="register"):
-    """Two uses of the instruction on one sum, then out."""
+    """A program that uses the dot-product instruction twice, accumulating in a buffer, and then stores the sum."""
     declaration = intrinsics.dot_u8s8(lanes)
     x = Buffer(name="X", shape=(2, 4), dtype=DType.UINT8)
     w = Buffer(name="W", shape=(2, lanes, 4), dtype=DType.INT8)

@@ -1,4 +1,6 @@
-"""Where arrays of kernels lie: alignment, blocks that are shared and kept alive, systems without huge pages."""
+"""Memory of kernels' arrays: alignment, blocks that several arrays share and keep alive, and systems without huge
+pages.
+"""
 
 from __future__ import annotations
 

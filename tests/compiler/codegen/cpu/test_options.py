@@ -1,4 +1,6 @@
-"""Targets as users write them: what LLVM knows of processors decides, and what is wrong is named."""
+"""Targets as users write them: features come from LLVM's knowledge of the processor, and errors name the
+wrong option.
+"""
 
 from __future__ import annotations
 

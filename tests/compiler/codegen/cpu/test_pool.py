@@ -1,4 +1,4 @@
-"""Parallel loops on pools of threads: every chunk once, on any number of threads, again and again."""
+"""Parallel loops on thread pools: every chunk runs exactly once, with any number of threads, in repeated runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def pool():
 
 
 def sums(scope):
-    """Each row through a buffer of its own, which is too large for the stack: workers must not share it."""
+    """A parallel loop over rows, each of which uses a private buffer too large for the stack: threads must not share
+    the buffer.
+    """
     a = Buffer(name="A", shape=(ROWS, COLUMNS), dtype=DType.INT32)
     t = Buffer(name="T", shape=(COLUMNS,), dtype=DType.INT32, scope=scope)
     y = Buffer(name="Y", shape=(ROWS,), dtype=DType.INT32)

@@ -1,4 +1,6 @@
-"""Quantized arithmetic as code: every function equals `vdla.isa.arithmetic`, with and without fused multiply-add."""
+"""Generated code of quantized arithmetic: every function equals `vdla.isa.arithmetic`, with and without fused
+multiply-add.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in a row as one function of an object: what lies where, and what is refused."""
+"""A sequence of kernels as one function of an object file: placement of arrays in memory, and refused placements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ INPUT = Buffer(name="X", shape=(2, ROWS // 2, 30), dtype=DType.FLOAT32)
 
 
 def network(text: str, weights: dict[str, np.ndarray]) -> tuple[list[Module], Module]:
-    """first, second, first, second on X, with the same weights both times; and the whole."""
+    """The modules of the kernels `first` and `second`, and the module of a function that runs first, second, first,
+    second on X, with the same weights both times.
+    """
     target = parse_target(text)
     modules, constants = [], {}
     for name, program in (("first", FIRST), ("second", SECOND)):
@@ -72,7 +74,7 @@ WASM32 = "llvm -mtriple=wasm32"
 
 @cache
 def sample() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Weights, X, and what the interpreter makes of them."""
+    """Weights by name, an input X, and the result of the sequence of `network` as the interpreter computes it."""
     rng = np.random.default_rng(0)
     weights = {
         "first": rng.integers(-3, 4, (30, 40)).astype(np.float32),

@@ -1,4 +1,6 @@
-"""Stack slots pass values on without memory, and memory has them where others read it."""
+"""Stack slots in generated code: values are kept in registers, and stored to memory only where other code reads the
+memory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_accesses_of_other_lanes_find_memory_up_to_date() -> None:
 
 
 def _sums(kind: str) -> Program:
-    """Y[j] = the sum of X[i, j] and then, by elements that only run time knows, of its reverse."""
+    """A program that sums X [6, 8] over rows into the 8 elements of a register buffer, then adds elements of the buffer
+    in reverse order at indices known only at run time, then stores the buffer to Y.
+    """
     x = Buffer(name="X", shape=(6, 8), dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=(8,), dtype=DType.FLOAT32)
     total = Buffer(name="total", shape=(8,), dtype=DType.FLOAT32, scope="register")

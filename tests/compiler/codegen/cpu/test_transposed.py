@@ -1,4 +1,6 @@
-"""Moves that transpose in registers: against the interpreter, bit for bit, and where they must not be taken."""
+"""Copies that are transposed in vector registers: equal to the interpreter bit for bit, and not used where they would
+be wrong.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ T, R, C = Var("t"), Var("r"), Var("c")
 
 
 def transposition(rows: int, columns: int, dtype: DType, value=lambda load: load, gap: int = 0) -> Program:
-    """Three tiles of X [3, columns, rows + gap] into Y [3, rows, columns + gap]."""
+    """A program that transposes three tiles: from X [3, columns, rows + gap] to Y [3, rows, columns + gap]; `value`:
+    function of the loaded element.
+    """
     x = Buffer(name="X", shape=(3, columns, rows + gap), dtype=dtype)
     y = Buffer(name="Y", shape=(3, rows, columns + gap), dtype=dtype)
     move = Assign(name="move", buffer=y, indices=(T, R, C), value=value(x[T, C, R]))

@@ -1,4 +1,6 @@
-"""Threads beside the passes: an error in the block waits for nothing that has not begun."""
+"""Threads that compile while the passes run: after an error in the `with` block, work that has not begun is
+cancelled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Copies that a block issues as a whole: what their text does, what launches hand over, and what is refused."""
+"""Bulk copies, which one thread issues for a whole block: generated text, tensor maps passed at launch, and refused
+copies.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ TARGET = cuda_target("sm_90")
 
 
 def cube() -> Program:
-    """Y = a box of all five dimensions of X, out of the middle, in one copy."""
+    """A program that copies a box out of the middle of the five-dimensional array X to Y, by one bulk copy to shared
+    memory.
+    """
     x, y = buffer("X", 2, 3, 4, 5, 32, dtype=DType.INT8), buffer("Y", 96, dtype=DType.INT8)
     s = buffer("S", 2, 3, 16, scope="shared", dtype=DType.INT8)
     source = region(x, (1, 1), (1, 2), (3, 1), (1, 3), (8, 16))
@@ -50,7 +54,9 @@ def cube() -> Program:
 
 
 def both() -> Program:
-    """Y = X + Z, of which the block copies X and its threads Z, in one group."""
+    """A program of Y = X + Z (reversed in each block): X comes by one bulk copy of the block, Z by asynchronous copies
+    of its threads, in one group.
+    """
     x, z, y = buffer("X", 64), buffer("Z", 64), buffer("Y", 64)
     s, t = buffer("S", 32, scope="shared"), buffer("T", 32, scope="shared")
     b = Var("b")

@@ -1,4 +1,6 @@
-"""Emulated kernels compute what the interpreter does, and go wrong where threads of a GPU would."""
+"""GPU kernels emulated on the CPU: equal to the interpreter, and wrong wherever threads of a GPU would give wrong
+results.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def test_tiles_of_sums_of_products(tile, sizes):
 
 
 def test_kernels_in_a_loop_of_the_host():
-    """Each launch needs what the one before has written; workspace in global memory."""
+    """Each launch reads the results of the previous launch; the workspace is in global memory."""
     x, y, state = buffer("X", 4, 40), buffer("Y", 40), buffer("state", 2, 40)
     i = Var("i")
 
@@ -135,7 +137,9 @@ def test_kernels_in_a_loop_of_the_host():
 
 
 def test_loops_with_barriers_in_loops_and_in_a_row():
-    """Sums over rows, rotated by one place in each round, through shared memory; then the same in a second loop."""
+    """Two loops in sequence, each of which sums over rows through shared memory, rotated by one position in each
+    iteration.
+    """
     x, y, s = buffer("X", 6, 32), buffer("Y", 32), buffer("S", 32, scope="shared")
     total = buffer("total", 32, scope="register")
     r, k, m = Var("r"), Var("k"), Var("m")
@@ -156,7 +160,9 @@ def test_loops_with_barriers_in_loops_and_in_a_row():
 
 
 def test_undefined_memory_shows():
-    """Nothing is written to what is read: shared, a thread's own, a block's own over threads, global workspace."""
+    """The kernel reads memory that nothing has written: shared memory, a thread's own, memory distributed over a
+    block's threads, and the global workspace.
+    """
     y = buffer("Y", 4, 32)
     s, r = buffer("S", 32, scope="shared"), buffer("R", 32, scope="register")
     own, space = buffer("own", 1, scope="register"), buffer("space", 32)
@@ -182,7 +188,9 @@ def test_undefined_memory_of_other_types(dtype):
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_own_copies_come_with_a_threads_own_wait(wait):
-    """No barrier, as every thread uses what it has copied itself; without the wait there is nothing yet."""
+    """No barrier is needed, because every thread uses only data that it has copied itself; but without the wait the
+    data have not arrived.
+    """
     x, y, s = buffer("X", 2, 48), buffer("Y", 48), buffer("S", 2, 48, scope="shared")
 
     def bring(n):
@@ -211,7 +219,7 @@ def test_own_copies_come_with_a_threads_own_wait(wait):
 
 
 def test_a_copy_of_a_whole_block():
-    """A box copied at once, for all threads; padded, and in columns that the source lacks."""
+    """One bulk copy for all threads of a block, with padding and with columns beyond the source."""
     x, y, s = buffer("X", 5, 12), buffer("Y", 8, 16), buffer("S", 8, 16, scope="shared")
     bring = Copy(
         name="bring",
@@ -230,7 +238,9 @@ def test_a_copy_of_a_whole_block():
 
 
 def product(dtype: DType = DType.FLOAT16) -> IntrinsicDeclaration:
-    """A small product of matrices, as those of a warp are: C[8, 4] (+)= A[8, 2] B[2, 4], sums in float32."""
+    """Declaration of a small matrix product like the instruction of a warp: C[8, 4] (+)= A[8, 2] B[2, 4], accumulated
+    in float32.
+    """
     c = Buffer(name="C", shape=(8, 4), dtype=F32, scope="fragment.c")
     a = Buffer(name="A", shape=(8, 2), dtype=dtype, scope="shared")
     b = Buffer(name="B", shape=(2, 4), dtype=dtype, scope="shared")
@@ -249,7 +259,9 @@ def product(dtype: DType = DType.FLOAT16) -> IntrinsicDeclaration:
 
 
 def warps() -> Program:
-    """Two warps, each with 8 x 4 sums over a depth of 6 in steps of 2, inputs rounded to float16 on their way."""
+    """A program for two warps, each with 8 x 4 sums over a depth of 6 in steps of 2; inputs are rounded to float16 on
+    their way to shared memory.
+    """
     declaration = product()
     x, w, y = buffer("X", 16, 6), buffer("W", 6, 4), buffer("Y", 16, 4)
     a = buffer("a", 16, 6, scope="shared", dtype=DType.FLOAT16)
@@ -313,7 +325,9 @@ def test_blocks_of_one_thread():
 
 
 def random_kernel(draw) -> Program:
-    """Phases in which 12 threads read and write 12 elements by different permutations, some barriers between them."""
+    """A kernel of random phases in which 12 threads read and write 12 shared elements through different permutations,
+    with or without barriers between phases.
+    """
     count = 12
     x, y, s = buffer("X", 8, count), buffer("Y", count), buffer("S", 2, count, scope="shared")
     k = Var("k")
@@ -348,7 +362,9 @@ def random_kernel(draw) -> Program:
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_what_has_no_race_has_the_right_numbers(data):
-    """In whatever order threads run: what the checks let through, and what barriers were put into."""
+    """Kernels that pass the race check, also after the barrier pass has inserted barriers, give the same results for
+    every order of threads.
+    """
     program = random_kernel(data.draw)
     done = insert_barriers(program)
     try:

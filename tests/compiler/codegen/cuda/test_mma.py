@@ -1,4 +1,6 @@
-"""Operations of tensor cores: their fragments against the PTX ISA's text, and their C++ against what they declare."""
+"""Instructions of tensor cores: their fragment layouts against the text of the PTX ISA, and their C++ against their
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ F16, F32, I8, I32 = DType.FLOAT16, DType.FLOAT32, DType.INT8, DType.INT32
 
 
 def isa_position(matrix: str, dtype: DType, lane: int, i: int) -> tuple[int, int]:
-    """Row and column of element i of a lane, word for word from the ISA's sections on m16n8k16, k8 (tf32) and k32."""
+    """Row and column of element i of a lane's fragment, copied from the PTX ISA's sections on m16n8k16, k8 (tf32) and
+    k32.
+    """
     group, thread = lane >> 2, lane % 4
     match matrix, dtype.bits:
         case "a", 16:
@@ -84,7 +88,9 @@ def test_fragments_lie_as_the_isa_says(matrix: str, dtype: DType):
 
 
 def test_rows_of_matrices_are_named_by_eight_lanes_each():
-    """Registers of ldmatrix.x4 are matrices 0 to 3; of A these are, by its fragment, upper left, lower left, ..."""
+    """The four registers of ldmatrix.x4 are matrices 0 to 3. For A's fragment these are the upper left, lower left,
+    upper right and lower right matrix.
+    """
     corners = [matrix_row(8 * q, columns_first=False) for q in range(4)]
     assert corners == [(0, 0), (8, 0), (0, 1), (8, 1)]
     assert [matrix_row(8 * q, columns_first=True) for q in range(4)] == [(0, 0), (0, 1), (8, 0), (8, 1)]
@@ -105,7 +111,9 @@ def test_every_operation_is_declared_once_and_emitted():
 
 
 def one_product(a: DType, b: DType, ways: tuple[tuple, tuple], scope: str) -> Program:
-    """Y = X @ W of one warp, fragments loaded in two `ways` (order, matrix), of B two side by side where it must be."""
+    """A program of Y = X @ W for one warp. `ways`: for X and for W, (storage order, whether fragments are loaded as
+    matrices). If the load of W returns two tiles, Y has twice the columns.
+    """
     loads = load_a(a, ways[0][0], matrix=ways[0][1]), load_b(b, ways[1][0], matrix=ways[1][1])
     total = sum_type(a)
     fragments = [load.parameters[0] for load in loads]
@@ -164,7 +172,9 @@ def one_product(a: DType, b: DType, ways: tuple[tuple, tuple], scope: str) -> Pr
 
 
 def operands(program: Program, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Numbers whose products and sums are exact in any order, but no floats that are tf32 already."""
+    """Random inputs of a program. Products and sums are exact in any order after rounding to tf32; float32 values have
+    bits that tf32 must round away.
+    """
     found = {}
     for p in program.parameters[:2]:
         if p.dtype.is_integer:
@@ -179,7 +189,7 @@ def operands(program: Program, rng: np.random.Generator) -> dict[str, np.ndarray
 
 
 def test_emission_computes_what_is_declared():
-    """Every mma and every load, on the model of the hardware that the tests of the emitter have."""
+    """Runs every mma and every load on the CPU model of the hardware (`cuda_on_host`)."""
     rng = np.random.default_rng(5)
     ways = [("rows", True), ("columns", True), ("rows", False), ("columns", False)]
     jobs = []
@@ -226,7 +236,7 @@ def test_what_the_hardware_has_not_is_refused():
 
 
 def widened(program: Program, buffer: Buffer) -> Program:
-    """The program with another buffer for the one of its name."""
+    """The program with `buffer` in place of its buffer of the same name."""
     from vdla.compiler.ir.replace_buffers import replace_buffers
 
     return replace_buffers(program, {buffer.name: buffer})

@@ -1,4 +1,4 @@
-"""NVRTC and the cache of what it makes; none of it needs a GPU."""
+"""NVRTC and the cache of compiled cubins; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_accesses_are_as_wide_as_the_text_says():
 
 
 def test_sums_stay_in_registers():
-    """Nothing of the tiles' 4 x 4 sums lies in local memory, and the innermost loop is whole."""
+    """The 4 x 4 sums of a thread use no local memory, and the innermost loop is fully unrolled."""
     ptx = compile_ptx(cuda_texts.module("pipelined-gemm", "sm_80").source, "sm_80")
     assert ".local" not in ptx
     assert ptx.count("fma.rn.f32") == 16 * 8
@@ -70,7 +70,9 @@ def test_architectures():
 
 @pytest.fixture
 def counted(tmp_path, monkeypatch):
-    """An empty cache of its own, and the calls of the compiler."""
+    """Gives the test an empty cache; returns the list of architectures that were compiled, and the cache's folder of
+    cubins.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     calls = []
 

@@ -1,4 +1,4 @@
-"""The model that runs CUDA C++ on the CPU: what it computes, and what it refuses, on kernels written by hand."""
+"""The model that runs CUDA C++ on the CPU, on kernels written by hand: its results, and the faults that it reports."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ KINDS = [
 
 
 def test_matrices_of_a_warp_are_multiplied() -> None:
-    """By the two layouts' own formulas, of which ldmatrix knows nothing of k and mma nothing of rows in memory."""
+    """Uses the formulas of the layouts of ldmatrix (rows in memory) and of mma (indices along k) independently."""
     rng = np.random.default_rng(7)
     source, launches, arrays, expected = "", [], {}, {}
     for kind, k, dtype in KINDS:

@@ -1,4 +1,4 @@
-"""Every kind of statement and expression as CUDA C++ that runs on the CPU, against the interpreter."""
+"""CUDA C++ of every kind of statement and expression, run on the CPU and compared with the interpreter."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def case(name: str, inputs: Sequence[Buffer], output: Buffer, body: Stmt) -> Cas
 def elementwise(
     name: str, inputs: Sequence[DType], output: DType, value: Callable[..., Expr], size: int = 64
 ) -> Case:
-    """Y[e] = value(e, elements of the inputs), in two blocks."""
+    """A case of Y[e] = value(e, element e of each input), computed by two blocks."""
     arrays = [array(f"X{n}", size, dtype=dtype) for n, dtype in enumerate(inputs)]
     y = array("Y", size, dtype=output)
     half = size // 2
@@ -205,7 +205,7 @@ def phases() -> Iterator[Case]:
 
 
 def distributed_registers() -> Case:
-    """Registers of threads along z, y and x that three phases hand on."""
+    """A case in which three phases pass data through registers of threads along z, y and x."""
     x, y, r = array("X", 4, 6, 8), array("Y", 4, 6, 8), array("r", 4, 6, 2, 4, scope="register")
 
     def phase(name: str, kind: LoopKind, make: Callable[..., Stmt]) -> Stmt:
@@ -234,7 +234,7 @@ def tree() -> Case:
 
 
 def siblings() -> Case:
-    """Two buffers that may lie in the same bytes."""
+    """A case with two shared buffers that may have the same address, because their lifetimes do not overlap."""
     x, y, r = array("X", 64), array("Y", 64), array("r", 64, scope="register")
     s, u = array("s", 64, scope="shared"), array("u", 64, scope="shared")
     a, c, d, e = (Var(name) for name in "acde")
@@ -271,7 +271,9 @@ def test_phases() -> None:
 def tile(
     name: str, dtype: DType, pad: float, width: int, start: tuple[ExprLike, ExprLike], shape: tuple[int, int]
 ) -> Case:
-    """Tiles of 8 x 32 into shared memory, padded outside of the source, `width` elements a thread; then out."""
+    """A case that copies tiles of 8 x 32 to shared memory (`width` elements a thread, filled with `pad` outside of the
+    source), and then to Y.
+    """
     x, s, y = (
         array("X", *shape, dtype=dtype),
         array("s", 8, 32, dtype=dtype, scope="shared"),
@@ -345,7 +347,9 @@ def test_copies_and_vectors() -> None:
 
 
 def ring(stages: int, rows: int = 5) -> Case:
-    """Rows come in asynchronously, up to `stages` - 1 ahead of the one that is turned round."""
+    """A case of a pipeline: rows are copied asynchronously to a ring of `stages` buffers, up to `stages` - 1 rows ahead
+    of the row that is reversed into Y.
+    """
     x, y, s = array("X", rows, 32), array("Y", rows, 32), array("s", stages, 32, scope="shared")
     k = Var("k")
 
@@ -436,7 +440,7 @@ def test_loops_around_kernels() -> None:
 
 
 def test_indices_beyond_32_bits() -> None:
-    """Of which only the bytes that a thread touches are in memory."""
+    """The arrays are sparse: only the bytes that a thread accesses are in memory."""
     step = 2**26 - 5
     x, y = array("X", 64 * step, dtype=DType.INT8), array("Y", 64, dtype=DType.INT8)
     e = Var("b") * 32 + Var("t")

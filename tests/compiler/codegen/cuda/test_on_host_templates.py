@@ -1,4 +1,4 @@
-"""What the templates make, as CUDA C++ that runs on the CPU: every operator, whole networks' kernels, chosen knobs."""
+"""CUDA C++ of the templates' kernels, run on the CPU: every operator, chosen knobs, and whole networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TARGET = parse_target("cuda -arch=sm_90")
 
 
 def test_every_operator() -> None:
-    """By the template for any tensor expression; without those that only the accelerator computes."""
+    """Uses the generic template for tensor expressions; operators that only the accelerator computes are left out."""
     cases = []
     for name, program in programs().items():
         text = format_node(program)
@@ -170,7 +170,7 @@ def sequence() -> FloatNetwork:
 
 
 def test_networks() -> None:
-    """Their kernels one after the other, against ONNX Runtime."""
+    """Runs all kernels of a network in sequence and compares the outputs with ONNX Runtime."""
     for net in (vision(), sequence()):
         model = net.model()
         x = np.random.default_rng(2).standard_normal(net.input_shape, np.float32)

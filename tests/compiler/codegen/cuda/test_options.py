@@ -1,4 +1,4 @@
-"""Targets as users name them, and what is known of each architecture."""
+"""GPU targets as users name them, and the known properties of each architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks between a schedule and code refuse, each in one clear message."""
+"""Scheduled GPU programs that the checks before code generation refuse, each with one clear message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_barriers_and_dumps():
 
 
 def axes(**extents: int) -> Program:
-    """One store in loops over these axes."""
+    """A program of one store in nested grid loops, given as axis=extent; axes whose names begin with "b" are block
+    axes, others thread axes, and the last letter is x, y or z.
+    """
     body = assign(Y, 0, 1.0)
     for axis, extent in reversed(extents.items()):
         where = "block" if axis.startswith("b") else "thread"
@@ -53,7 +55,9 @@ def test_limits_of_blocks_and_grids():
 
 
 def shared(*sizes: int, nested: bool = True) -> Program:
-    """Buffers of so many float32 in shared memory, all of them in use to the end where they are `nested`."""
+    """A program with shared-memory buffers of `sizes` float32 elements; if `nested`, all are live at once, else one
+    after the other.
+    """
     uses = []
     for n, size in enumerate(sizes):
         s = buffer(f"S{n}", size, scope="shared")

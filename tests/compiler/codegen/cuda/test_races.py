@@ -1,4 +1,6 @@
-"""Races that no barrier mends, copies without order, blocks that meet; and kernels that only look as if they raced."""
+"""The race check: races that no barrier can prevent, unordered asynchronous copies, blocks that access the same
+element; and kernels without a race that look similar.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_blocks_that_meet():
 
 @pytest.mark.parametrize("pitch", [49, 98])
 def test_indices_that_are_no_sums(pitch):
-    """Rows of images run on from block to block: apart where quotient and remainder are of the same number."""
+    """Indices with quotient and remainder of one number: rows of images that continue from block to block are disjoint
+    only if both are of the same number.
+    """
     y = buffer("Y", 8, 7, 7)
 
     def block(b):
@@ -84,7 +88,9 @@ def test_indices_that_are_no_sums(pitch):
 
 
 def test_what_edges_leave_out_does_not_race():
-    """With a full last block threads 60 to 63 would write a second time; it is not full."""
+    """If the last block were full, threads 60 to 63 would write elements a second time; the bound of the last block
+    excludes these threads.
+    """
     y = buffer("Y", 60)
 
     def block(b):
@@ -97,7 +103,9 @@ def test_what_edges_leave_out_does_not_race():
 
 
 def copies(*, commit=True, wait=0, barrier=True, last=True):
-    """Elements come by asynchronous copies; each thread uses its neighbour's."""
+    """A kernel in which threads fetch elements by asynchronous copies and then use another thread's element; the
+    arguments leave out commit, wait or barrier. `last`: a final commit and wait.
+    """
     bring = threads(
         "t",
         64,
@@ -168,7 +176,7 @@ def test_what_a_copy_reads_stays_until_its_wait():
 
 
 def test_a_slot_too_few():
-    """With two slots, three rows under way meet in one of them."""
+    """With two slots and three rows in flight, two rows use the same slot."""
     program = insert_barriers(moving_window(steps=9, stages=3))
     check_races(program)
     short = buffer("S", 2, 32, scope="shared")
@@ -181,7 +189,7 @@ def test_a_slot_too_few():
 
 
 def test_what_depends_on_the_block():
-    """Loops that all threads go through together may be shorter in some blocks."""
+    """Loops that all threads of a block execute together may have fewer iterations in some blocks."""
     x, y, s = buffer("X", 3, 5, 32), buffer("Y", 3, 32), buffer("S", 2, 32, scope="shared")
 
     def kernel(wait):

@@ -1,4 +1,4 @@
-"""What the texts of kernels look like where it matters, and what is refused."""
+"""The generated CUDA C++ of statements where its exact form matters, and refused programs."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def test_more_than_a_threads_memory():
 
 
 def test_sums_begin_without_reading_what_is_there():
-    """Also where registers are indexed by loops inside of the one that sums."""
+    """The first term initializes the sum, also if loops inside the summing loop index the registers."""
     held = vector("held", 4, scope="register")
     total = Reduce(name="sum", op="add", buffer=held, indices=(V,), value=X[T] * X[K], first=equal(K, 0))
     body = Alloc(buffer=held, body=seq(nest([(K, 8), (V, 4)], total), put(Y, T, held[0])))

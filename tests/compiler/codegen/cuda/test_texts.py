@@ -1,4 +1,6 @@
-"""Generated CUDA C++: golden texts, and the same texts run on the CPU against the interpreter."""
+"""Generated CUDA C++: comparison with golden texts, and runs of these texts on the CPU compared with the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 
 
 def arrays_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random values of every parameter."""
+    """Seeded random arrays for all parameters of a program, by name."""
     rng = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     for p in program.parameters:
@@ -28,7 +30,7 @@ def arrays_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", cuda_texts.CASES)
 def test_golden(name: str):
-    """Rewrite the goldens with `python tests/helpers/cuda_texts.py` when a change is meant."""
+    """After an intended change, rewrite the golden texts with `python tests/helpers/cuda_texts.py`."""
     path = cuda_texts.GOLDEN / f"{name}.cu"
     assert cuda_texts.text(name) == path.read_text(encoding="utf-8")
 

@@ -1,4 +1,6 @@
-"""Expressions, vectors and copies as CUDA C++, run on the CPU, against the interpreter: many programs in one go."""
+"""Expressions, vectors and copies as CUDA C++, run on the CPU and compared with the interpreter, several programs in
+one compilation.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,12 @@ from vdla.compiler.te.functions import FUNCTIONS
 
 TARGET = cuda_target("sm_80")
 BATCH = 8
-"""Programs that are compiled for the CPU together; alone each would take a second."""
+"""Number of programs that are compiled for the CPU together; compiling each alone would take a second."""
 quickly = settings(max_examples=2, phases=[Phase.generate], deadline=None)
 
 
 def kernel(body, block, threads, thread_kind="thread.x"):
-    """`body` in a loop over blocks and one over threads."""
+    """`body` in a loop over threads inside a loop over blocks; `block` and `threads` are (variable, extent)."""
     inner = For(var=threads[0], extent=Const(threads[1]), body=body, kind=thread_kind)
     return For(var=block[0], extent=Const(block[1]), body=inner, kind="block.x")
 
@@ -58,7 +60,9 @@ def arrays_of(program: Program, seed: int) -> dict[str, np.ndarray]:
 
 
 def agree(programs: list[Program], tolerance: float = 0.0) -> None:
-    """Every program's text computes what the program does, bit for bit unless there is a tolerance."""
+    """Asserts that the CUDA C++ of every program computes the interpreter's results: bit for bit, or within the
+    tolerance if it is not 0.
+    """
     modules = []
     for number, program in enumerate(programs):
         verify(program)
@@ -99,7 +103,9 @@ HALVES = [DType.FLOAT16, DType.BFLOAT16]
 @quickly
 @given(data=st.data())
 def test_vectors(data):
-    """One access for all lanes or one a lane, whatever the offsets, strides and types are."""
+    """Vector loads and stores become one wide access or one access for each lane, depending on offsets, strides and
+    types.
+    """
     programs: list[Program] = []
     b, t, v = Var("b"), Var("t"), Var("v")
     for number in range(BATCH):
@@ -123,7 +129,9 @@ def test_vectors(data):
 @quickly
 @given(data=st.data())
 def test_padded_copies(data):
-    """Boxes that leave their source on any side, even wholly, through shared memory, asynchronously or not."""
+    """Boxes that extend beyond their source on any side, or lie wholly outside, copied to shared memory, asynchronously
+    or not.
+    """
     programs: list[Program] = []
     b, t, u, p, q = Var("b"), Var("t"), Var("u"), Var("p"), Var("q")
     for number in range(BATCH):
@@ -165,7 +173,7 @@ def test_padded_copies(data):
 
 
 def test_sums():
-    """Kept in registers or not, begun anew or going on, alone or beside others."""
+    """Sums in registers or in memory, started or continued, alone or beside other statements."""
     programs: list[Program] = []
     k, h = Var("k"), Var("h")
     firsts = (None, equal(k, 0) & equal(h, 0), equal(k, 0), equal(k, 2))

@@ -1,4 +1,6 @@
-"""Products of warpgroups: fragments and descriptors against the PTX ISA's text, C++ against what is declared."""
+"""Products of warpgroups (wgmma): fragments and descriptors against the text of the PTX ISA, C++ against the
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ S8, U8 = DType.INT8, DType.UINT8
 
 @pytest.mark.parametrize("columns", [8, 24, 256])
 def test_sums_lie_as_the_isa_says(columns: int):
-    """The figure of "Register Fragments", fragment D of wgmma .m64nNk16: d0, d1 side by side, d2, d3 8 rows below."""
+    """The layout is that of the figure in "Register Fragments", fragment D of wgmma .m64nNk16: d0 and d1 are adjacent,
+    d2 and d3 are 8 rows below.
+    """
     fragment = Fragment.of(Buffer(name="c", shape=(2, 64, columns), dtype=F32, scope="fragment.d"))
     assert (fragment.registers, fragment.c_type) == (columns // 2, "float")
     seen = set()
@@ -58,7 +62,9 @@ def test_sums_lie_as_the_isa_says(columns: int):
 
 
 def test_descriptors_have_the_fields_of_the_isa():
-    """ "Matrix Descriptor Format": bits 13-0 start, 29-16 leading, 45-32 stride, 51-49 base offset, 63-62 swizzling."""
+    """PTX ISA, "Matrix Descriptor Format": bits 13-0 start address, 29-16 leading, 45-32 stride, 51-49 base offset,
+    63-62 swizzling.
+    """
     found = descriptor(0x2F410, 144, 8 * 144)
     assert found & 0x3FFF == 0x2F41
     assert found >> 16 & 0x3FFF == 9
@@ -115,7 +121,9 @@ def test_integers_have_fewer_widths():
 def one_product(
     dtype: DType, columns: int, orders: tuple, *, room: int = 8, scope: str = "dram", steps: int = 2
 ) -> Program:
-    """Y = X @ W of one warpgroup, `steps` deep; core matrices of shared memory are `room` lines apart."""
+    """A program of Y = X @ W for one warpgroup, with a depth of 16 * `steps`. A core matrix in shared memory occupies
+    `room` lines of 8 elements.
+    """
     declaration = wgmma(dtype, columns, *orders)
     depth = 16 * steps
     x = Buffer(name="X", shape=(64, depth), dtype=dtype)
@@ -206,7 +214,7 @@ def one_product(
 
 
 def arrays_of(program: Program, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Numbers whose products and sums are exact in any order."""
+    """Random inputs whose products and sums are exact in any order."""
     return {
         p.name: rng.integers(-15, 16, p.shape).astype(np.float32).astype(p.dtype.numpy)
         for p in program.parameters[:2]

@@ -1,4 +1,6 @@
-"""Direct convolutions on a GPU: emulated against ONNX Runtime, as cubins, and when they are chosen."""
+"""Direct convolutions on a GPU: emulated and compared with ONNX Runtime, compiled to cubins, and when they
+are chosen.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def lowered_alone(net: FloatNetwork, knobs: object = None) -> LoweredCudaNode:
 
 
 def integers(program: Program) -> dict[str, np.ndarray]:
-    """Small ones, so that sums are exact in any order."""
+    """Random input arrays of small integers, so that sums are exact in any order."""
     rng = np.random.default_rng(1)
     return {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
 

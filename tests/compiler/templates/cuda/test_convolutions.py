@@ -1,4 +1,4 @@
-"""Convolutions on a GPU, emulated: every kind of kernel, and whole nodes with what is fused, against ONNX Runtime."""
+"""Emulated GPU convolutions of every kind, and whole nodes with their fused epilogues, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ TILES = st.sampled_from(
 
 
 def execute(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """On the emulated GPU, after all checks."""
+    """The arrays of a program after a run on the emulated GPU; the program passes all checks before code generation."""
     prepared = prepare(program, TARGET)
     written = {p.name: np.zeros(p.shape, np.float32) for p in program.parameters if p.name not in arrays}
     return emulated(prepared, {**arrays, **written})
 
 
 class Integers(FloatNetwork):
-    """Weights that are small integers, so that sums are exact in any order."""
+    """A float network whose weights are small integers, so that sums are exact in any order."""
 
     def weights(self, *shape: int, deviation: float = 1.0) -> str:
         return self.constant(self.rng.integers(-4, 5, shape).astype(np.float32))
 
 
 def lowered_alone(net: FloatNetwork, knobs: object = None, target: GpuTarget = TARGET) -> LoweredCudaNode:
-    """The one node of a network."""
+    """The only node of a network (a convolution), lowered for the GPU."""
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
@@ -69,7 +69,9 @@ def lowered_alone(net: FloatNetwork, knobs: object = None, target: GpuTarget = T
 
 
 def check_alone(net: FloatNetwork, knobs: object, *, again: bool = True) -> None:
-    """The one node of a network, with these knobs, gives exactly what ONNX Runtime does; `again`: by its trace, too."""
+    """Asserts that the only node of a network, lowered with these knobs, gives exactly ONNX Runtime's result. `again`:
+    also replays the schedule's trace.
+    """
     model = net.model()
     x = np.random.default_rng(1).integers(-4, 5, net.input_shape).astype(np.float32)
     lowered = lowered_alone(net, knobs)

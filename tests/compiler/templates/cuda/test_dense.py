@@ -1,4 +1,4 @@
-"""Nodes of graphs that are matrix products, with what is fused with them."""
+"""Graph nodes that are matrix products, with their fused epilogues, on a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def checked(program: Program, arrays):
 
 
 def compare(net: FloatNetwork, kinds: set[type]) -> None:
-    """The network by its kernels as by ONNX's reference, with nodes of `kinds` alone."""
+    """Asserts that all nodes of the network are of `kinds`, and that its GPU kernels agree with ONNX's reference
+    implementation.
+    """
     model = net.model()
     x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
     graph = gpu_graph(model)
@@ -37,7 +39,9 @@ def compare(net: FloatNetwork, kinds: set[type]) -> None:
 
 
 def layers(rows: int, *widths: int) -> FloatNetwork:
-    """Dense layers with biases and activations, the last one with a residual."""
+    """A network of dense layers with biases and activations, and with a residual at the end if input and output have
+    equal widths.
+    """
     net = FloatNetwork(rows, widths[0])
     for before, after in pairwise(widths):
         net.add("Gemm", net.weights(before, after), net.weights(after))
@@ -58,7 +62,7 @@ def test_dense_layers(rows: int, widths: tuple[int, ...]) -> None:
     [((2, 3, 9, 6), (3, 6, 5)), ((3, 1, 6), (3, 6, 4)), ((2, 1, 9, 5), (1, 2, 5, 3)), ((4, 5, 6), (1, 6, 7))],
 )
 def test_products_of_batches(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
-    """By a matrix that is computed (all but nothing of it), and what follows, which broadcasts along a batch."""
+    """Batches of matrix products, followed by an addition that broadcasts along the batch and a Sigmoid."""
     net = FloatNetwork(*shape)
     net.add("MatMul", net.weights(*other))
     batch = np.broadcast_shapes(shape[:-2], other[:-2])
@@ -80,7 +84,7 @@ def test_a_matrix_by_its_own_transpose() -> None:
 
 
 def test_knobs_and_keys() -> None:
-    """Knobs of a caller count; nodes of equal programs have equal keys, those that differ have not."""
+    """Knobs given by the caller are used; nodes with equal programs have equal keys, different ones do not."""
     graph = gpu_graph(layers(20, 8, 8, 8, 12).model())
     tile = Tile(rows=16, columns=8, depth=4, thread_rows=2, thread_columns=2, stages=2, width=2)
     nodes = [lowered for node in graph.nodes if (lowered := lower_cuda_node(TARGET, graph, node)) is not None]

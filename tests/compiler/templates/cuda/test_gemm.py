@@ -1,4 +1,4 @@
-"""Matrix products without tuning: what is chosen, on which account, and that all of it is legal."""
+"""Matrix products on a GPU without tuning: the chosen knobs, the cost model, and their legality."""
 
 from __future__ import annotations
 

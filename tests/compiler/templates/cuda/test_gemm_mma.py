@@ -1,4 +1,6 @@
-"""Matrix products on tensor cores: generated text on the model of the hardware, emulated, and as cubins."""
+"""Matrix products on tensor cores (mma): generated text on the CPU model of the hardware, emulated, and compiled to
+cubins.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ FINISHED = Epilogue(bias=True, operand=True, activation="relu")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A product, a batch of 2 of them if `batch`, and the knobs that differ from `SMALL`."""
+    """A matrix product (with `batch`, a batch of two), and the knobs that differ from `SMALL`."""
 
     dtype: DType
     sizes: tuple[int, int, int]
@@ -118,7 +120,9 @@ def operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def exact(case: Case, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The result in float64 of the factors as they are rounded, and how far a right one may be from it."""
+    """The result in float64 for factors rounded to the tensor cores' input type, and the allowed error of each
+    element.
+    """
     x, w = arrays["X"].astype(np.float64), arrays["W"].astype(np.float64)
     if case.dtype is F32:
         x, w = (FUNCTIONS["round_tf32"](v.astype(np.float32)).astype(np.float64) for v in (x, w))
@@ -166,7 +170,7 @@ def test_defaults_emulated(case: Case):
 
 
 def test_convolutions_and_batches_of_products_on_tensor_cores():
-    """What has the stages of a product needs no template of its own, once its factors are rounded."""
+    """Any program with the stages of a product can use the template of products, once its factors are rounded."""
     window = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     convolution = round_factors(
         gemm_convolution(
@@ -200,7 +204,9 @@ def test_cubins(arch: str):
 
 
 def test_instructions():
-    """A warp loads fragments by ldmatrix only, fetches by 16 bytes, and has as many products as its tile has."""
+    """A warp loads fragments only by ldmatrix, copies 16 bytes at a time, and executes as many mma instructions as its
+    tile needs.
+    """
     case = Case(dtype=F16, sizes=(256, 256, 256))
     knobs = Knobs(rows=128, columns=128, depth=32, warp_rows=64, warp_columns=64, stages=3)
     s = gemm_mma.schedule(TARGET, case.program(), knobs)
@@ -254,7 +260,9 @@ def test_defaults_fit_any_size():
 
 
 def test_points_of_the_space_are_kernels():
-    """Random settings are legal and race-free; the default is one of them; those that differ are different programs."""
+    """Random points are legal and free of races; the default is a point of the space; points that differ are different
+    programs.
+    """
     program = Case(dtype=F16, sizes=(300, 200, 520), transposed=(False, True)).program()
     tuned, workload = gemm_mma.TUNED, CudaWorkload(template="gemm_mma_cuda", expression=program)
     found = tuned.space(TARGET, workload)
@@ -302,7 +310,9 @@ def test_programs_that_are_no_products():
 
 
 def test_more_tiles_side_by_side_than_blocks_along_an_axis():
-    """Groups of rows of tiles would put the columns' tiles on an axis that ends before them."""
+    """Grouping rows of tiles is ignored here: it would put the 93,750 tiles of columns on grid axis y, which has at
+    most 65,535 blocks.
+    """
     program = tensor_product(Matrices(rows=512, depth=32, columns=6_000_000), F16)
     knobs = choose_knobs(TARGET, gemm_mma.described(program))
     knobs = replace(knobs, columns=64, warp_columns=32, group=2)

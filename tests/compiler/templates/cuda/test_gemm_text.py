@@ -1,4 +1,4 @@
-"""CUDA C++ of matrix products: run on the CPU as written, and compiled for GPUs."""
+"""CUDA C++ of matrix products: run on the CPU, and compiled for GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ ROWS = gemv.Knobs(groups=2, members=4, vectors=2, unroll=4)
 
 
 def test_the_text_computes_what_the_program_does() -> None:
-    """Pipelined tiles with ragged ends, partial sums, a batch, few rows; whole numbers, so that all sums are exact."""
+    """Covers pipelined tiles with ragged edges, partial sums, a batch and few rows; inputs are integers, so that all
+    sums are exact.
+    """
     target = cuda_target()
     rng = np.random.default_rng(0)
     programs, expected = [], []
@@ -53,7 +55,7 @@ def test_the_text_computes_what_the_program_does() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_defaults_compile(arch: str) -> None:
-    """What is chosen for a product of middle size, one with partial sums, and one of few rows."""
+    """Compiles the default kernels of a product of medium size, of one with partial sums, and of one with few rows."""
     target = cuda_target(arch)
     for rows, depth, columns in ((256, 256, 256), (49, 2304, 256), (1, 512, 1000)):
         program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")

@@ -1,4 +1,6 @@
-"""Matrix products by warpgroups: generated text on the model of the hardware, emulated, and as cubins."""
+"""Matrix products by warpgroups (wgmma): generated text on the CPU model of the hardware, emulated, and compiled to
+cubins.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ SMALL = Knobs(rows=64, columns=24, depth=32, group_rows=64, group_columns=24, st
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A product, a batch of 2 of them if `batch`, and its knobs."""
+    """A matrix product (with `batch`, a batch of two), and its knobs."""
 
     dtype: DType
     sizes: tuple[int, int, int]
@@ -138,7 +140,7 @@ def operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def exact(case: Case, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The result in float64, and how far a right one may be from it."""
+    """The result in float64, and the allowed error of each element."""
     x, w = arrays["X"].astype(np.float64), arrays["W"].astype(np.float64)
     x = x.swapaxes(-1, -2) if case.transposed[0] else x
     w = w.swapaxes(-1, -2) if case.transposed[1] else w
@@ -168,7 +170,9 @@ def test_generated_text_computes_the_products():
 
 
 def test_copies_are_shown_to_the_products():
-    """Without fences of the asynchronous proxy, text that computes the right numbers here may not on a GPU."""
+    """Without fences of the asynchronous proxy the text computes the right numbers on the CPU, but may not on a GPU;
+    the model must report the missing fence.
+    """
     case = CASES[0]
     s = gemm_wgmma.schedule(TARGET, case.program(), SMALL)
     module = lower(prepare(s.program, TARGET), TARGET)
@@ -207,7 +211,9 @@ def test_faults_of_bulk_copies_are_found_out(fault: str):
 
 
 def test_one_barrier_a_slice_stands_behind_the_wait():
-    """So products of the slice before are under way while threads meet, and copies come behind what they overwrite."""
+    """With one barrier after the wait, products of the previous slice still run while threads meet, and copies start
+    only after the data that they overwrite were read.
+    """
     program = tensor_product(Matrices(rows=256, depth=512, columns=256), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(BULK, stages=4))
     lines = [line.strip() for line in format_node(prepare(s.program, TARGET)).splitlines()]
@@ -221,7 +227,7 @@ def test_one_barrier_a_slice_stands_behind_the_wait():
 
 
 def test_instructions_of_bulk_copies():
-    """One thread's copies, products that are waited for a slice later, and nothing between them."""
+    """One thread issues the bulk copies; products are waited for one slice later, with nothing in between."""
     program = tensor_product(Matrices(rows=512, depth=512, columns=512), F16)
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, bulk=True)
     module = lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET)
@@ -256,7 +262,7 @@ def test_defaults_emulated():
 
 
 def test_instructions():
-    """Nothing but copies of 16 bytes and products in the loop; the sums stay in registers."""
+    """The loop contains only copies of 16 bytes and wgmma products; the sums stay in registers."""
     program = tensor_product(Matrices(rows=512, depth=512, columns=512), F16)
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=3)
     s = gemm_wgmma.schedule(TARGET, program, knobs)
@@ -273,7 +279,9 @@ def test_instructions():
 
 
 def test_copies_meet_no_bank_twice():
-    """Eight neighbouring threads write 16 bytes each of one row of 64: the lines of as many core matrices."""
+    """Copies have no bank conflicts: eight adjacent threads write 16 bytes each of a row of 64 elements, which are
+    lines of eight core matrices.
+    """
     program = tensor_product(Matrices(rows=64, depth=64, columns=64), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(SMALL, columns=64, group_columns=64, depth=64))
     module = lower(prepare(s.program, TARGET), TARGET)

@@ -1,4 +1,6 @@
-"""Products of tf32 and integers by warpgroups: factors along the depth, packed or transposed so where they are not."""
+"""Products of tf32 and integers by warpgroups (wgmma): both factors must be contiguous along the depth, and are packed
+or transposed otherwise.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ BYTES = replace(TF32, depth=64)
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A program, its knobs, what is packed ahead, and how many kernels there are."""
+    """A matrix product, its knobs, the names of its constants (which are packed in advance), and the number of
+    kernels.
+    """
 
     program: Program
     knobs: Knobs
@@ -95,13 +99,13 @@ def operands(program: Program) -> dict[str, np.ndarray]:
 
 
 def to_even(array: np.ndarray) -> np.ndarray:
-    """float32 rounded to 10 bits of fraction, as bulk copies do it."""
+    """float32 values rounded to 10 bits of fraction, ties to even, as bulk copies round to tf32."""
     bits = array.view(np.uint32)
     return ((bits + np.uint32(0xFFF) + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def exact(program: Program, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The result in float64, and how far a right one may be from it."""
+    """The result in float64, and the allowed error of each element."""
     x, w = arrays["X"], arrays["W"]
     floats = x.dtype == np.float32
     x, w = (to_even(a).astype(np.float64) if floats else a.astype(np.float64) for a in (x, w))

@@ -1,4 +1,4 @@
-"""The safety net: every tensor expression in kernel form, and what it computes."""
+"""The generic GPU template, which accepts every tensor expression: its kernels and their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_expression_becomes_kernels(name) -> None:
 
 
 def kernels_in(host: For):
-    """Kernels that a loop on the host launches: everything in it but memory is one."""
+    """Yields the kernels (block loops) that a loop on the host launches."""
     found = [loop for loop in loops(host) if loop.kind == "block.x"]
     assert found and host.kind == "serial"
     yield from found

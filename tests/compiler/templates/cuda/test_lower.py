@@ -1,4 +1,4 @@
-"""Every operator of the float graph as a GPU's kernels, emulated, against ONNX's reference implementation."""
+"""GPU kernels of every operator of the float graph, emulated and compared with ONNX's reference implementation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 TARGET = cuda_target()
 SHAPE = (2, 6, 8, 9)
-"""Of images, for most of the networks."""
+"""Shape of the input image of most networks here, (N, C, H, W)."""
 Build = Callable[[FloatNetwork], object]
 
 
@@ -71,7 +71,7 @@ def channel(net: FloatNetwork) -> str:
 
 
 def fused_reduction(net: FloatNetwork) -> None:
-    """Functions in front of a reduction and behind it, each with a factor a channel."""
+    """Adds a reduction with element-wise functions before and after it, each with a factor for each channel."""
     net.add("Sub", channel(net))
     net.add("Exp")
     reduced(net, "ReduceMean", [0, 2])
@@ -170,18 +170,18 @@ def agree(net: FloatNetwork, build: Build) -> None:
 
 
 def made(net: FloatNetwork, build: Build) -> tuple[bytes, np.ndarray]:
-    """A network's model and an input."""
+    """The bytes of the model that `build` makes of the network, and a random input."""
     build(net)
     net.shape = inferred_shape(net)
     return net.model(), np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
 
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
-"""What their networks' names begin with; their templates have tests of their own."""
+"""Prefixes of the names of convolutions and matrix products, whose templates have tests of their own."""
 
 
 def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
-    """CUDA C++ as it is written, by threads in random order, against the interpreter."""
+    """The generated CUDA C++ runs on the CPU, with threads in random order, and is compared with the interpreter."""
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
 
@@ -248,7 +248,7 @@ def test_fused_functions_leave_no_kernel_of_their_own() -> None:
     ],
 )
 def test_large_tensors_fit_into_grids(build, shape) -> None:
-    """Nothing runs: limits, races and code of shapes whose blocks exceed what axes y and z of a grid have."""
+    """Nothing is run: checks limits, races and code of shapes that need more blocks than grid axes y and z have."""
     net = FloatNetwork(*shape)
     build(net)
     net.shape = inferred_shape(net)
@@ -329,7 +329,7 @@ def test_cubins_of_an_lstm() -> None:
 
 
 def cubins(net: FloatNetwork, arch: str) -> None:
-    """Code of all kernels, in the machine's instructions."""
+    """Compiles all kernels of the network to machine code for `arch`."""
     net.shape = inferred_shape(net)
     graph, target = gpu_graph(net.model()), cuda_target(arch)
     for node in graph.nodes:

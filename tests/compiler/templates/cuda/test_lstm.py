@@ -1,4 +1,4 @@
-"""Steps of an LSTM, a kernel each, against its tensor expression."""
+"""Steps of an LSTM on a GPU, one kernel for each step, compared with the tensor expression."""
 
 from __future__ import annotations
 

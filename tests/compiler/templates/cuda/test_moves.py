@@ -1,4 +1,4 @@
-"""Element-wise kernels, pools and moves of data on a GPU against numpy and the interpreter."""
+"""Element-wise kernels, pools and data movement on a GPU, compared with numpy and the interpreter."""
 
 from __future__ import annotations
 

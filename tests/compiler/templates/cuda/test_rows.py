@@ -1,4 +1,6 @@
-"""Rows that threads share: any shape and any knobs against numpy in float64."""
+"""Reductions, softmax and normalizations whose rows are shared by threads of a GPU: any shape and any knobs, compared
+with numpy in float64.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spaces of templates without reuse: every point is a kernel of the same results, equal rows are one program."""
+"""Spaces of the GPU templates for operators without data reuse: every point gives the same results, equal effective
+points are equal programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of float32 on tensor cores, which the target must allow."""
+"""float32 networks on tensor cores in tf32, which the target must allow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_networks_use_tensor_cores_only_where_the_target_allows_it() -> None:
 
 
 def check(net: FloatNetwork, nodes: int) -> None:
-    """That a network of so many products uses tensor cores if it may, and computes what it should on them."""
+    """Asserts that a network of `nodes` products uses tensor cores exactly if the target allows tf32, and that the
+    results are then right.
+    """
     model = net.model()
     graph = gpu_graph(model)
     for target in (cuda_target("sm_90"), ALLOWED):

@@ -1,4 +1,6 @@
-"""Tiles of sums of products: any sizes against numpy, and what has the same stages."""
+"""The GPU template for tiles of sums of products: any sizes, compared with numpy, and other programs with the same
+stages.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def test_large_tiles_as_machine_code(splits) -> None:
 
 
 def convolution(batch: int, channels: int, size: int, filters: int, kernel: int) -> Program:
-    """A convolution without pads: columns of the product are its output's positions, depth its window's elements."""
+    """A convolution without pads, as a matrix product: its columns are the output's positions, its depth is the
+    window's elements.
+    """
     out = size - kernel + 1
     plane, window = out * out, kernel * kernel
     x = Buffer(name="X", shape=(batch, channels, size, size), dtype=F32)
@@ -153,7 +157,7 @@ def test_a_convolution_is_a_product_of_gathered_columns(splits) -> None:
 
 
 def test_long_sides_lie_along_x() -> None:
-    """y and z hold 65535 blocks at most."""
+    """Grid axes y and z have at most 65,535 blocks."""
     program = product(Matrices(rows=70000, depth=4, columns=4, batch_x=(2,), batch_w=(2,)), staged="by depth")
     tile = Tile(rows=1, columns=4, depth=4, thread_rows=1, thread_columns=1, stages=1)
     kinds = {n.kind: n.extent for n in walk(schedule_tile(program, tile).program) if isinstance(n, For)}

@@ -1,4 +1,6 @@
-"""Winograd's method: exact matrices, emulated kernels against exact sums, what is fused, and when it is chosen."""
+"""Winograd convolutions on a GPU: exact transform matrices, emulated kernels against exact sums, fused epilogues, and
+when they are chosen.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def test_weights_are_transformed_in_parts(m, monkeypatch) -> None:
 
 
 def convolved(x: np.ndarray, w: np.ndarray, window: Window) -> np.ndarray:
-    """In float64."""
+    """The exact 3x3 convolution of x [N, C, H, W] with w [F, C, 3, 3], in float64."""
     top, left, bottom, right = window.pads
     oh, ow = window.outputs(*x.shape[2:])
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))

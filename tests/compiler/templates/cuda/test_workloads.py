@@ -1,4 +1,6 @@
-"""Workloads of GPUs' kernels: data that tell all, spaces whose points compute the same, knobs that networks take."""
+"""Tuning workloads of GPU kernels: their JSON data are complete, all points of a space compute the same, and networks
+use recorded knobs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ GROUPS = cuda_target("sm_90a", tensor_float=True)
 
 
 def model() -> bytes:
-    """A convolution in groups, a depthwise one and a pool, each with what is fused with it."""
+    """A model of a grouped convolution, a depthwise convolution and a pool, each followed by a function that is fused
+    with it.
+    """
     net = FloatNetwork(*SHAPE)
     net.convolution(32, (5, 5), pads=[2] * 4, group=2)
     net.add("Relu")
@@ -46,7 +50,9 @@ def model() -> bytes:
 
 
 def model_of_methods() -> bytes:
-    """A convolution that there are three ways for, a transposed one, and a row times a matrix."""
+    """A model of a convolution for which there are three methods, a transposed convolution, and a product of one row
+    with a matrix.
+    """
     net = FloatNetwork(1, 6, 7, 7)
     net.convolution(5, (3, 3), pads=[1] * 4)
     net.add("Relu")
@@ -59,7 +65,7 @@ def model_of_methods() -> bytes:
 
 
 def model_of_products() -> bytes:
-    """A dense layer that warpgroups multiply."""
+    """A model of a dense layer that is computed by warpgroups."""
     net = FloatNetwork(72, 96)
     net.add("Gemm", net.weights(96, 40), net.weights(40))
     net.shape = (72, 40)
@@ -120,7 +126,7 @@ def test_a_sample_of_every_space_computes_what_the_workload_says(
 
 
 def rows_network() -> bytes:
-    """A mean and a softmax, each with what is fused with it."""
+    """A model of a global average pool and a softmax, each followed by a function that is fused with it."""
     net = FloatNetwork(4, 30, 6, 6)
     net.add("GlobalAveragePool")
     net.add("Relu")

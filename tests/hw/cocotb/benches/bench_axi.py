@@ -1,4 +1,4 @@
-"""The memory port against the AXI models of cocotbext-axi, which pause all five channels at random."""
+"""The memory port against the AXI models of cocotbext-axi, which stall all five channels at random."""
 
 import itertools
 import logging
@@ -71,7 +71,9 @@ async def start(dut, *, size: int, chance: float) -> Bench:
 
 @cocotb.test()
 async def strobes_leave_the_bytes_around_a_store_alone(dut) -> None:
-    """Vectors of 4 bytes on a bus of 8: rows that begin and end in the middle of a word, one over a 4 KiB boundary."""
+    """Vectors of 4 bytes on a bus of 8: rows of stores begin and end in the middle of a bus word, and one row crosses a
+    4 KiB boundary.
+    """
     stores = ((1025, 1, 1, 1), (1031, 2, 3, 5), (2047, 1, 7, 7), (1500, 1, 300, 300), (3000, 3, 2, 2))
     text = "".join(
         f"STORE.OUT dram_base={at} sram_base=0 y_size={rows} x_size={row} x_stride={pitch}\n"
@@ -103,7 +105,7 @@ async def strobes_leave_the_bytes_around_a_store_alone(dut) -> None:
 
 @cocotb.test()
 async def random_program(dut) -> None:
-    """The image after a run is what it should be, and nothing around it was touched."""
+    """The image after the run equals the expected image, and no memory around it has changed."""
     case = load_case()
     program, base = case.program, 0x2000
     bench = await start(dut, size=base + memory_bytes(program) + 4096, chance=0.5)
@@ -122,7 +124,7 @@ async def random_program(dut) -> None:
 @cocotb.test()
 @cocotb.parametrize(chance=[0.8] if "VDLA_SHORT" in os.environ else [0.1, 0.8])
 async def small_network(dut, chance: float) -> None:
-    """Two launches without a reset between them: another place in memory, the same result."""
+    """Two launches without a reset between them, at different base addresses, give the same result."""
     case = load_case("network")
     program = case.program
     assert memory_bytes(program) < 0x8000

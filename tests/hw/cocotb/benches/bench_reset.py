@@ -1,4 +1,4 @@
-"""Reset and stop in the middle of a run, errors of the memory, and correct runs after each."""
+"""Reset and stop during a run, error responses of the memory, and correct runs after each of them."""
 
 import os
 import random
@@ -26,14 +26,14 @@ from vdla.isa.program import bare_program
 
 TINY = load_config("tiny")
 SHORT = "VDLA_SHORT" in os.environ
-"""Icarus is slow: there, only some of the tests."""
+"""Whether only some of the tests run, because the simulator is slow (Icarus)."""
 
 FINE = {"running": False, "finished": True, "error": False, "quiet": True}
 FAILED = {"running": False, "finished": False, "error": True, "quiet": True}
 
 
 class Bench:
-    """The smallest network, which can be run again and again on a memory."""
+    """The DUT with a memory model and the smallest network, which can be launched repeatedly."""
 
     def __init__(self, dut, *, stalls: Stalls | None = None) -> None:
         self.dut, self.case = dut, load_case("network")
@@ -106,7 +106,7 @@ async def launched_twice(dut) -> None:
     )
 )
 async def memory_error(dut, kind: str, response: int) -> None:
-    """An error response ends the run, is shown, and does not matter to the next run."""
+    """An error response ends the run, is shown in the status register, and does not affect the next run."""
     bench = Bench(dut)
     await reset(dut)
     program = bench.case.program
@@ -127,7 +127,9 @@ async def memory_error(dut, kind: str, response: int) -> None:
 
 @cocotb.test(skip=SHORT)
 async def memory_errors_under_stalls(dut) -> None:
-    """Errors anywhere, while addresses and data wait: what has been shown is completed (the memory checks it)."""
+    """Error responses at random addresses while addresses and data stall: transfers that have been offered must be
+    completed, which the memory model checks.
+    """
     stalls = Stalls(address=0.6, data=0.5, response=0.6, address_waits_for_data=True, seed=4)
     bench = Bench(dut, stalls=stalls)
     await reset(dut)
@@ -149,7 +151,7 @@ async def memory_errors_under_stalls(dut) -> None:
 
 @cocotb.test()
 async def error_in_what_is_fetched_behind_the_end(dut) -> None:
-    """The run has finished, or finishes; the error shows all the same."""
+    """An error response to an instruction fetched beyond FINISH is shown, whether or not the run has finished."""
     bench = Bench(dut)
     await reset(dut)
     text = "FINISH\n" * 12

@@ -1,4 +1,4 @@
-"""Programs on the accelerator with the memory model of vdla.hw.bench."""
+"""Programs on the accelerator's RTL, with the memory model of vdla.hw.bench."""
 
 import os
 

@@ -1,4 +1,6 @@
-"""What a test hands to its bench: a program and what must come of it, in the folder named by VDLA_CASE."""
+"""Cases that a test passes to its cocotb bench, through the folder named by VDLA_CASE: a program and its expected
+results.
+"""
 
 import json
 import os
@@ -19,7 +21,7 @@ class Case:
 
     @property
     def limit(self) -> int:
-        """Cycles after which a run hangs, stalls included."""
+        """Number of cycles after which a run counts as hung, stalls included."""
         assert self.expected.cycles is not None
         return 20 * self.expected.cycles + 5000
 

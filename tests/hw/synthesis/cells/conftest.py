@@ -1,4 +1,4 @@
-"""A small design, mapped once for all tests of the folder."""
+"""A small design mapped to cells, once for all tests of the folder."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def own_cache(cache_home, monkeypatch):
 
 @pytest.fixture(scope="package")
 def design(cache_home):
-    """Four adders of two modules that do the same, and a memory, in six cells of our own."""
+    """The mapped design: four adders, instances of two equivalent modules, and a memory, in a library of six cells."""
     sample = (HERE / "sample.v").read_text()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache_home))

@@ -1,4 +1,4 @@
-"""Areas, memories and longest paths of a small design in cells of our own."""
+"""Areas, memories and longest paths of a small design in a small cell library."""
 
 import re
 
@@ -35,7 +35,7 @@ def test_memories_are_cactis(design):
 
 
 def test_the_timing_tool_is_given_one_of_many_alike(design, monkeypatch):
-    """What OpenSTA would read, and what is read of its report."""
+    """Checks the files that OpenSTA would get, and the reading of its report."""
     given = {}
 
     def run(design, netlist, macros, script, report):
@@ -76,7 +76,7 @@ Path Type: max
 
 
 def test_longest_paths_by_their_ends(design, monkeypatch):
-    """OpenSTA gives the cell of a start wrongly: macros are known by their pins."""
+    """OpenSTA reports the wrong cell for the start of a path; memory macros are recognized by their pins."""
     monkeypatch.setattr(timing.cache, "load", lambda name, suffix: None)
     monkeypatch.setattr(timing.cache, "save", lambda name, suffix, data: None)
     monkeypatch.setattr(timing, "_run", lambda *given: SUMMARY)

@@ -1,4 +1,4 @@
-"""Modules mapped one by one to cells: what is shared, what comes out, and that it does the same."""
+"""Mapping of modules to cells one by one: sharing of equal modules, results, and equivalence with the RTL."""
 
 import re
 import subprocess
@@ -65,7 +65,7 @@ def test_a_net_that_drives_too_much_gets_buffers(design):
 
 
 def test_the_netlist_does_the_same(design, tmp_path):
-    """Yosys proves it for the six cycles that begin with a reset, the memory cut to four words."""
+    """Yosys proves equivalence for the six cycles after a reset, with the memory reduced to four words."""
     cells = """
 module INV(input A, output Y); assign Y = ~A; endmodule
 module BUF(input A, output Y); assign Y = A; endmodule
