@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto
 
 from .errors import invalid_node_error
-from .serialized_weights import Bytes, tensor_array
+from .tensor_arrays import Bytes, tensor_array
 
 _LARGE = 1e36
 """Scales below this bound keep dequantized 8-bit numbers finite in float32."""

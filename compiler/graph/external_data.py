@@ -22,7 +22,7 @@ from vdla.util.files import MOST_BYTES, open_file
 from vdla.util.git_lfs import POINTER, is_pointer, pointer_problem
 
 from .errors import ModelError
-from .serialized_weights import tensor_bytes
+from .tensor_arrays import tensor_bytes
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 

@@ -19,7 +19,7 @@ from .errors import ContradictionError, InvalidModelError, ModelError, invalid_n
 from .model_rewrites import first_line, infer_shapes
 from .onnx_attributes import check_attributes, nodes_of, refuse_unknown
 from .onnx_read import ReadModel, Source, quantizes, read_model
-from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
+from .tensor_arrays import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
 
 OLDEST_OPSET = 13
 

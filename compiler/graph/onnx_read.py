@@ -17,7 +17,7 @@ from .errors import ModelError
 from .external_data import load_external_data
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
-from .serialized_weights import cut_weights
+from .tensor_arrays import LEAST_BYTES
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators, besides QLinear ones, that occur only in quantized models."""
@@ -80,7 +80,7 @@ def read_model(source: Source) -> ReadModel:
     except OSError as error:
         raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
     try:
-        small, weights = cut_weights(content)
+        small, weights = _without_weights(content)
         proto = onnx.load_model_from_string(small)
     except (DecodeError, ValueError):
         raise ModelError(f"{label}: {_problem_of(content)}") from None
@@ -88,6 +88,15 @@ def read_model(source: Source) -> ReadModel:
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
     return ReadModel(label=label, bare=inline_functions(label, proto), weights=weights)
+
+
+def _without_weights(content: bytes) -> tuple[bytes, Mapping[int, memoryview]]:
+    """The serialized model without the bytes of its large initializers, and these bytes by initializer number."""
+    if len(content) <= LEAST_BYTES:
+        return content, {}
+    from .serialized_weights import cut_weights
+
+    return cut_weights(content)
 
 
 def _problem_of(content: bytes) -> str:

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.graph import serialized_weights
 from vdla.compiler.graph.onnx_load import load_model
-from vdla.compiler.graph.serialized_weights import LEAST_BYTES, cut_weights
+from vdla.compiler.graph.serialized_weights import cut_weights
+from vdla.compiler.graph.tensor_arrays import LEAST_BYTES
 
 LARGE, SMALL = LEAST_BYTES + 40, 30
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.graph import onnx_load
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_load import load_model, static_shapes
-from vdla.compiler.graph.serialized_weights import LEAST_BYTES
+from vdla.compiler.graph.tensor_arrays import LEAST_BYTES
 
 W = np.random.default_rng(0).standard_normal((64, 300), dtype=np.float32)
 SHAPE = np.array([5, 60], np.int64)
