@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vdla.compiler import VIRTUAL_THREADS
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
@@ -74,7 +75,7 @@ def compile_network(
     path: Path,
     config: Config,
     *,
-    virtual_threads: int = 2,
+    virtual_threads: int = VIRTUAL_THREADS,
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
 ) -> Compiled:

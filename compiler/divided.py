@@ -18,6 +18,7 @@ from onnx import helper
 
 from vdla.isa.config import Config
 
+from . import VIRTUAL_THREADS
 from .graph.abilities import PLAIN, Abilities
 from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
 from .graph.onnx_attributes import read_node
@@ -285,7 +286,7 @@ def compile_divided(
     cpu: Form[CpuTarget, CpuNetwork] | None = None,
     cost_threads: int | None = None,
     clock_hertz: float | None = None,
-    virtual_threads: int = 2,
+    virtual_threads: int = VIRTUAL_THREADS,
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
 ) -> Division:

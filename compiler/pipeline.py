@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from vdla.util.files import make_folder, write_whole
 from vdla.util.long_compilation import collector_paused
 
+from . import VIRTUAL_THREADS
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.graph import Graph
 from .graph.onnx_read import Source, is_quantized, model_label, read_model
@@ -52,7 +53,7 @@ def compile_program(
     model: Source | Graph,
     config: Config,
     *,
-    virtual_threads: int = 2,
+    virtual_threads: int = VIRTUAL_THREADS,
     dump_passes: Path | None = None,
     verify: bool = False,
     records: RecordBook | None = None,

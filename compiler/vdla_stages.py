@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vdla.isa.config import Config
 from vdla.isa.program import Program
 
+from . import VIRTUAL_THREADS
 from .codegen.vdla.folds import WEIGHTS, FoldedWeights
 from .codegen.vdla.link import Linked, LoweredLayer, link
 from .codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
@@ -36,7 +37,7 @@ class AcceleratorNetwork:
 
     config: Config
     legalized: Legalized
-    virtual_threads: int = 2
+    virtual_threads: int = VIRTUAL_THREADS
     kept: ScheduleCache = field(default_factory=ScheduleCache)
 
     @cached_property

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vdla.compiler import VIRTUAL_THREADS
 from vdla.compiler.backends.backend import CompileOptions, KernelBackend
 from vdla.compiler.backends.registry import backend_of
 from vdla.compiler.graph.errors import NodeError, parameters_of
@@ -34,7 +35,7 @@ def compile(
     device: int | str | None = None,
     batch: int = 1,
     records: RecordBook | str | Path | None = None,
-    virtual_threads: int = 2,
+    virtual_threads: int = VIRTUAL_THREADS,
     dump_passes: str | Path | None = None,
     constants: Mapping[str, ArrayLike] | None = None,
     lengths: Mapping[str, tuple[int, int]] | None = None,
@@ -111,7 +112,7 @@ def build(
     config: Config | str | Path | None = None,
     *,
     device: int | str | None = None,
-    virtual_threads: int = 2,
+    virtual_threads: int = VIRTUAL_THREADS,
 ) -> Executable:
     """Compile a scheduled tensor expression; the arguments are those of `compile`.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from vdla.compiler import VIRTUAL_THREADS
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
@@ -79,7 +80,7 @@ def run(
     ] = None,
     vthreads: Annotated[
         int, typer.Option(min=1, max=2, help="Virtual threads; 1 hides no memory latency.")
-    ] = 2,
+    ] = VIRTUAL_THREADS,
     timing_only: Annotated[
         bool, typer.Option("--timing-only", help="Cycles without data: faster, nothing is checked.")
     ] = False,

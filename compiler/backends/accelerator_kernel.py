@@ -13,6 +13,7 @@ from vdla.isa.program_text import instructions_text
 from vdla.sim import SimulationResult, simulate
 from vdla.util.errors import UserError
 
+from .. import VIRTUAL_THREADS
 from ..codegen.vdla.emit import EmissionError
 from ..codegen.vdla.link import buffer_bytes
 from ..codegen.vdla.link_alone import Alone, link_alone
@@ -68,7 +69,7 @@ class KernelExecutable(Readable):
         return {"instructions": lambda: instructions_text(self.program)}
 
 
-def _compile_alone(program: Program, config: Config, *, virtual_threads: int = 2) -> Alone:
+def _compile_alone(program: Program, config: Config, *, virtual_threads: int = VIRTUAL_THREADS) -> Alone:
     """Compiles a scheduled program to an accelerator program for a single launch, whose memory image holds zeros for
     all parameters.
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from .. import VIRTUAL_THREADS
+
 if TYPE_CHECKING:
     from vdla.isa.config import Config
 
@@ -34,7 +36,7 @@ class CompileOptions:
 
     target: str
     config: Config | None = None
-    virtual_threads: int = 2
+    virtual_threads: int = VIRTUAL_THREADS
     device: str | None = None
     batch: int = 1
     records: RecordBook | None = None

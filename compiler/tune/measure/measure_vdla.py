@@ -11,6 +11,7 @@ from functools import lru_cache
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 
+from ... import VIRTUAL_THREADS
 from ...codegen.vdla.emit import EmissionError
 from ...codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from ...codegen.vdla.placement import PlacementError
@@ -25,10 +26,6 @@ from ...templates.vdla.template import space_of, template_of
 from ...templates.vdla.workload import Workload
 from .trial import Result
 
-VIRTUAL_THREADS = 2
-"""Largest number of copies of a buffer (double buffering) in a template's default, and number of copies of the
-parameter table in every candidate.
-"""
 SCHEDULES = 256
 """Number of scheduled programs that a task caches: most candidates of a search share their schedule with one of the
 last few hundred.
