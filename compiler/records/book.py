@@ -55,8 +55,8 @@ class RecordBook:
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Of several workloads for the same node (each with its space of knobs), the index of the one with the best
-        legal record.
+        """Index of the workload whose legal record is best, among several workloads for the same node (each with its
+        space of knobs).
 
         The first workload is the default. Records of this machine are compared if the first workload has one, else
         records of its family. None if the first workload has no record.
