@@ -41,7 +41,7 @@ from vdla.compiler.runtime.layers import layers_of
 SEED = 7
 CALIBRATIONS = 64
 EXTENSIONS = ("rows",)
-"""Extensions for normalizations and softmax, in addition to those of `vta`."""
+"""Extensions of the instruction set that normalizations and softmax need, in addition to those of `vta`."""
 NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
     "cnn": (cnn, lambda images: images, 12),
     "transformer": (transformer, patches, 30),

@@ -47,7 +47,9 @@ KINDS = {
     "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
     "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
-"""Ranges of draws on which models are judged, by kind: any machines, and small machines with one feature in common."""
+"""Ranges of draws (numbers of random machines) on which the area and clock model is judged, by kind: any machines, and
+small machines with one feature in common.
+"""
 SPLITS, FITTED_OF = 10, 0.75
 """Number of random splits of the training machines on which fit and interval are repeated, and the share of the
 machines of each kind on which the model is then fitted.
@@ -108,8 +110,9 @@ def _with_intervals(
     head: Mapping[str, Any],
     scale: Scale,
 ) -> CellModel:
-    """The model fitted to all of `training`, with intervals from the ratios `logic` and `path`: true over predicted
-    values of training machines that were left out of a fit.
+    """The model fitted to all of `training`, with its prediction intervals. The intervals come from `logic` and `path`:
+    ratios true value / predicted value (of logic area and of longest path) for training machines, each predicted by a
+    fit without it.
     """
     return replace(
         fit.fit(training, head, scale),
@@ -141,12 +144,14 @@ def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: 
 
 
 def _below(draws: range) -> range:
-    """The training draws of the same kind of machine as the judged draws `draws`."""
+    """The range of training draws (numbers of random machines) of the same kind of machine as the judged
+    draws `draws`.
+    """
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """Parts of the judged machines (`held`) that a training machine has, too.
+    """How much of the judged machines (`held`) some training machine has, too.
 
     `logic_share`: share of a machine's logic in modules that a training machine has with the same area (to 0.01 square
     micrometres); median, least and most over the judged machines. `longest_paths`: number of machines whose longest
@@ -179,8 +184,8 @@ def _mean_error(ratios: Sequence[float]) -> float:
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors and coverage of the interval on machines that were not used for any fit: over all of them, by kind of
-    draw, and for each machine.
+    """Errors of the model, and coverage of its interval, on machines that were not used for any fit: over all of them,
+    by kind of machine, and for each machine.
     """
     machines = [_machine(model, row, scale) for row in held]
     kinds = {
@@ -248,7 +253,9 @@ def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scal
 
 
 def shares(model: CellModel, config: Config) -> dict[str, Any]:
-    """A machine's predicted area and clock, and each unit's share of the area, in descending order."""
+    """The area and clock that the model predicts for a machine, and each unit's share of the area, in
+    descending order.
+    """
     found = model.predict(config)
     area = found.area
     whole = sum(area.values())
@@ -261,7 +268,9 @@ def shares(model: CellModel, config: Config) -> dict[str, Any]:
 
 
 def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synthesized]) -> dict[str, Any]:
-    """The model as `parse_cell_model` reads it, with its provenance."""
+    """The fitted model as the JSON object that `parse_cell_model` reads, with its provenance (command, library, draws
+    of the training machines).
+    """
     return {
         "written": provenance(),
         "library": model.library,

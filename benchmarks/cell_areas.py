@@ -50,25 +50,35 @@ of a tile. The synthesis of larger machines takes many minutes (Yosys reads a me
 other).
 """
 LEAVABLE = ("post", "patch", "depthwise")
-"""Default extensions; each is missing in one machine of eight."""
+"""Extensions that a default machine has; each is missing in one random machine of eight."""
 HELD_OUTS = 30
-"""Number of machines of any kind that are drawn from HELD_OUT on, and not used for any fit."""
+"""Number of held-out machines of the general kind: draws HELD_OUT to HELD_OUT + HELD_OUTS - 1, on which no model is
+fitted.
+"""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
-"""Machines with a chain memory: number of the first draw, number of draws on which models are fitted, and number of
-draws on which models are judged (from HELD_OUT + CHAINED on).
+"""Machines with a chain memory (on-chip memory that keeps a layer's output for the next layer): number of the first
+draw, number of draws on which models are fitted, and number of draws on which models are judged (from HELD_OUT +
+CHAINED on).
 """
 EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
-"""Machines with extensions of EXTRAS: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with some of the extensions EXTRAS: number of the first draw, number of draws on which models are fitted,
+number of held-out draws.
+"""
 EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions for draws from EXTENDED on: half of the draws have each, if the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
-"""Machines with the extension `rows` (statistics of rows): number of the first draw, number of fitted draws, number of
-held-out draws.
+"""Machines with the extension `rows` (statistics of rows for softmax and normalizations): number of the first draw,
+number of draws on which models are fitted, number of held-out draws.
 """
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
-"""Machines with `sweep` or `wide_loads`: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with the extension `sweep` (array operations also multiply the input vectors of earlier ones) or
+`wide_loads` (several input vectors loaded a cycle): number of the first draw, number of draws on which models are
+fitted, number of held-out draws.
+"""
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
-"""Machines with the extension `fold`: number of the first draw, number of fitted draws, number of held-out draws."""
+"""Machines with the extension `fold` (the array's rows can work in groups): number of the first draw, number of draws
+on which models are fitted, number of held-out draws.
+"""
 MOST_SMALL_PRODUCTS = 256
 """Largest number of products a cycle of small machines: those with a chain memory, with extensions of EXTRAS, with
 statistics of rows, with sweeps or wide loads, or with the extension `fold`.
@@ -180,8 +190,8 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
 
 
 def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with `taps`, and with `sweep`, `wide_loads` or both; one in two has zero points, one in four a chain
-    memory.
+    """A random machine with the extension `taps`, and with `sweep`, `wide_loads` or both; one in two has zero points,
+    one in four a chain memory (on-chip memory between layers).
 
     Raises ConfigError for fields that are invalid together.
     """
@@ -205,10 +215,11 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def _folding(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with the extension `fold`, with as many products as other small machines but more lanes.
+    """A random machine with the extension `fold` (the array's rows can work in groups), with as many products as other
+    small machines but more lanes.
 
     Three in four have `taps`, and most of these also `sweep` if possible; one in two has zero points, one in four a
-    chain memory.
+    chain memory (on-chip memory between layers).
     """
     if config.block_in != config.block_out or not config.has("post"):
         return None
@@ -233,8 +244,8 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """Numbers of draws in the order of measuring: the first `count` draws of the general kind, alternating between
-    draws for fitting and held-out draws; then all draws of the special kinds.
+    """Numbers of draws (random machines) in the order of measuring: the first `count` draws of the general kind,
+    alternating between draws for fitting and held-out draws; then all draws of the special kinds.
     """
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
@@ -259,7 +270,9 @@ def rtl_digest(verilog: str) -> str:
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
-    """The measurements of machine `number`, as one line of the file. Areas are in square micrometres."""
+    """Synthesizes machine `number`; returns its line of the results file as a JSON object. Areas are in square
+    micrometres.
+    """
     config = draw(number)
     verilog = generate_verilog(config)
     design = map_verilog(verilog, library, top=TOP, report=report)
@@ -332,7 +345,9 @@ def main(options: Given) -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of the file that are still valid, by draw: same library, same machine, same RTL."""
+    """The rows of the results file at `path` that are still valid, by number of the draw: synthesized with the same
+    library, and drawing the number now gives the same machine with the same RTL.
+    """
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())

@@ -42,7 +42,7 @@ from vdla.codesign.timing import ratio
 TOLERANCE = 1e-5
 """Largest difference between the outputs of both checkouts, relative to the largest value of an output."""
 ROUND_SECONDS = 0.02
-"""Seconds of one turn of a process, in which it repeats short networks."""
+"""Least seconds that a process runs its network in one turn; short networks are repeated."""
 WORKER = """
 import json, resource, sys, time
 import numpy as np
@@ -98,7 +98,7 @@ CASES: Mapping[str, Callable[[], Network]] = {
     **{name: partial(_layer, name) for name in layers()},
     **{name: partial(_transformer, name) for name in TRANSFORMERS},
 }
-"""Makers of the networks and their inputs, by the name of the row."""
+"""Functions that make each network and its inputs, by the name of the network's row."""
 
 
 class Worker:
@@ -121,7 +121,9 @@ class Worker:
         )
 
     def read(self) -> float:
-        """The next number of seconds that the process prints."""
+        """The next line of the process as a number: CPU seconds until the network was compiled, or the seconds of one
+        run.
+        """
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text:
@@ -129,7 +131,7 @@ class Worker:
         return json.loads(text)
 
     def run(self) -> float:
-        """Seconds of one run of the network."""
+        """Makes the process run its network once; returns the seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -141,7 +143,10 @@ class Worker:
 
 
 def measure(name: str, python: str, rounds: int, starts: int) -> dict[str, Any]:
-    """The row of a network."""
+    """Measures the network `name` of CASES with both checkouts; returns its row: milliseconds of this checkout, `speed`
+    and `compile` (other checkout over this one) and the largest relative difference of the outputs. `python` is the
+    other checkout's Python; each of `starts` pairs of processes runs `rounds` rounds.
+    """
     model, feeds = CASES[name]()
     compiled: list[list[float]] = [[], []]
     times: list[list[float]] = [[], []]

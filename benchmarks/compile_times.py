@@ -41,7 +41,7 @@ MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
 PEER = "onnxruntime"
 TIMEOUT = 600.0
-"""Seconds after which a process counts as hung and is killed."""
+"""Seconds after which a compiling process counts as hung and is killed."""
 COMPILE = (*ENTRY, "compile")
 SESSION = """
 import json, sys, time
@@ -120,8 +120,8 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The rows of a model, medians of the rounds: one for each target and state of the cache, and one for
-    ONNX Runtime.
+    """The measured rows of a model, each the median over the rounds: one for each target and state of the cache (empty,
+    with kernels, with the network), and one for ONNX Runtime.
     """
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
@@ -144,7 +144,9 @@ def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
 
 
 def states(path: Path, target: str) -> list[Row]:
-    """The rows of compiling for `target`, one for each state of the cache."""
+    """Measures compilation for `target` in processes of their own; returns one row for each state of the cache: empty,
+    with the kernels (for GPUs), with the compiled network.
+    """
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")
         command = (*COMPILE, str(path), "--target", target, "--json", "-o", str(Path(folder, "network.tar")))
@@ -158,7 +160,9 @@ def states(path: Path, target: str) -> list[Row]:
 
 
 def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
-    """Runs one process and returns its row; the process prints a JSON object with its `compile_seconds`."""
+    """Runs `command` in a new process with the given environment variables, and returns its wall-clock and CPU seconds
+    as a row. The process must print a JSON object with its `compile_seconds`.
+    """
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
         done = subprocess.run(

@@ -57,8 +57,8 @@ SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A space of candidates, with functions that compute the features of points (`read`) and measure the cost of a
-    point (inf: failed).
+    """A space of candidate schedules, with functions that compute the features of a candidate (`read`) and measure its
+    cost (inf: failed).
     """
 
     space: Space
@@ -68,8 +68,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Measurements of n points: their features without lowering (`account`) and of their programs, float64 [n, *];
-    costs, float64 [n].
+    """Measurements of n points (candidate schedules) of a space: their features without lowering (`account`) and of
+    their programs, float64 [n, *]; costs, float64 [n].
 
     `reading`: milliseconds to compute the features of one point's program.
     """
@@ -91,9 +91,9 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Quality of all MODELS, each trained on `samples` points of a space: Spearman's correlation of scores and costs
-    (`rank`), and the best cost among the BEST points with the highest scores, over the least cost (`top`). `reading`:
-    milliseconds to lower a point and compute its features.
+    """Quality of all MODELS on one space, each trained on `samples` points (candidate schedules): Spearman's
+    correlation of scores and costs (`rank`), and the best cost among the BEST points with the highest scores, divided
+    by the least cost (`top`). `reading`: milliseconds to lower a point and compute its features.
     """
 
     space: str
@@ -102,13 +102,15 @@ class Row:
     quality: Mapping[str, Mapping[str, float]]
 
     def line(self) -> str:
-        """The row as a line of the table."""
+        """The row as a line of text for the printed table."""
         numbers = "".join(f"{self.quality[m][what]:13.3f}" for what in ("rank", "top") for m in MODELS)
         return f"{self.space:34}{self.samples:8d}{self.reading:12.1f}{numbers}"
 
 
 def mean(rows: Sequence[Row]) -> Row:
-    """The means of rows of spaces of one kind; all rows have the same number of samples."""
+    """A row with the means of the given rows, which are of spaces for one device (accelerator or processor) and of
+    models trained on the same number of samples.
+    """
     return Row(
         space=f"mean of {len(rows)} {rows[0].space.split()[0]}",
         samples=rows[0].samples,
@@ -123,7 +125,9 @@ def mean(rows: Sequence[Row]) -> Row:
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """Functions that make a Subject, by name: all, or those whose names begin with one of `only`."""
+    """Functions that make a space of candidates with its measurement (`Subject`), by name: all, or those whose names
+    begin with one of `only`.
+    """
     made: dict[str, Callable[[], Subject]] = {}
     for name in ACCELERATOR:
         made[f"vdla {name}"] = lambda name=name: accelerator(name)
@@ -173,7 +177,7 @@ def sketch(name: str) -> Subject:
 
 
 def collect(subject: Subject, points: int, seed: int) -> Data:
-    """Measures random legal points; of points with equal programs only one is measured."""
+    """Measures `points` random legal candidates of a space; of candidates with equal programs only one is measured."""
     space, rng = subject.space, np.random.default_rng(seed)
     drawn = space.sample(rng, 2 * points)
     _, first = np.unique(examine(space, drawn).programs, return_index=True)
@@ -224,8 +228,8 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The data of subject `name`, read from its file in `folder`; if the file is missing, `collected` computes them and
-    they are written to it.
+    """The measurements of the space `name`, read from its file in `folder`; if the file is missing, `collected` makes
+    them and they are written to it.
     """
     if folder is None:
         return collected()

@@ -94,8 +94,8 @@ def measure(name: str, rounds: int) -> dict[str, object]:
 
 
 def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
-    """Rows of the networks in files, yielded as they are measured; with `write` all rows are written to the results at
-    the end.
+    """Measures the networks in ONNX files; yields the row of each as soon as it is measured. With `write`, all rows are
+    written to benchmarks/results at the end.
     """
     rows: list[OutsideRow] = []
     for path in paths:
@@ -106,7 +106,7 @@ def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterato
 
 
 def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[str, Any]]:
-    """All of `rows` as a list; each is printed as soon as it is measured, unless `quiet`."""
+    """Prints each of `rows` as soon as it is measured, unless `quiet`; returns them as a list."""
     kept: list[Mapping[str, Any]] = []
     for row in rows:
         kept.append(row)

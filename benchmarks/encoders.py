@@ -126,7 +126,7 @@ def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
 
 
 def table(figures: dict[str, Any]) -> Iterator[str]:
-    """A line of text for each layer, then one for each of the other figures."""
+    """Lines of text: one for each layer, then one for each figure of the whole encoder."""
     for row in figures["rows"]:
         part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
         yield f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}"

@@ -81,8 +81,8 @@ def main(options: Given) -> None:
 def gather(
     wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """The rows on which the model is fitted, by machine: the `wanted` programs and all other programs in the file at
-    `path`; and facts about the machines, by name.
+    """The replayed programs (rows) on which the energy model is fitted, by machine: the `wanted` programs (seeds by
+    machine) and all other programs in the file at `path`; and facts about the machines, by name.
 
     Programs that the file has are read from it; others are replayed and appended to it.
     """
@@ -220,7 +220,9 @@ def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
 
 
 def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
-    """Mean errors of the parts of data energy, each relative to the program's total data energy."""
+    """Mean errors of the energy of changing data in each part of a machine, relative to the program's whole energy of
+    changing data.
+    """
     return {
         part: _mean(
             abs(fit.predicted(row, costs, known)[part] - fit.measured(row)[part])
@@ -232,8 +234,8 @@ def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[
 
 
 def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of data energy of a model that ignores which bits change, so that all operations of a kind cost the
-    same.
+    """Mean error of the energy of changing data, predicted by a model that ignores which bits change: all operations of
+    a kind cost the same.
     """
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +250,9 @@ def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
 
 
 def _shares(rows: Rows) -> dict[str, dict[str, float]]:
-    """Each part's share of data energy, by machine, summed over all its programs."""
+    """Share of each part of a machine (array, lanes, scratchpads ...) in the energy of changing data, by machine,
+    summed over all its programs.
+    """
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["machine"] for row in rows):
         sums: dict[str, float] = {}

@@ -36,7 +36,7 @@ bus_bytes = [8, 16, 32, 64]
 post_lanes = [2, 4, 8]
 """
 LONGEST = 7200.0
-"""Time limit of the command, in seconds."""
+"""Time limit of the measured `vdla explore` command, in seconds."""
 
 
 def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:

@@ -56,7 +56,9 @@ FIELDS: dict[str, Any] = {
     "extensions": [["post", "patch"]],
 }
 SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
-"""Sizes in KiB of the scratchpads for inputs, weights and accumulators of each machine in "gain by trials"."""
+"""Sizes in KiB of the scratchpads (inputs, weights, accumulators) of the machines on which speedups by tuning are
+measured.
+"""
 GAINS = (4, 16, 64)
 
 
@@ -67,7 +69,7 @@ def milliseconds(figures: Figures, network: Network) -> float:
 
 
 def described(machine: Config, figures: Figures, network: Network) -> dict[str, Any]:
-    """The fields and figures of a machine, as a JSON object."""
+    """The fields of a machine, and its cycles, clock and area, as a JSON object."""
     run = figures.networks[network.name]
     return {
         "machine": {name: getattr(machine, name) for name in (*list(FIELDS)[1:-1],)},
@@ -81,14 +83,14 @@ def described(machine: Config, figures: Figures, network: Network) -> dict[str, 
 
 
 def as_in_a_space(machine: Config) -> Config:
-    """The machine with FIFO sizes derived from its memory, as all machines of a study have them; `vta` itself states
-    its sizes.
+    """The machine with FIFO sizes derived from its memory, as the explorer gives them to all machines of a space; `vta`
+    itself states its sizes.
     """
     return replace(machine, **{f"{fifo}_fifo_bytes": None for fifo in FIFOS})
 
 
 def best(explored: vdla.Explored) -> Design:
-    """The feasible design with the least latency."""
+    """The design with the least latency among those that meet the constraints."""
     feasible = [design for design in explored.exploration.designs if design.feasible]
     return min(feasible, key=lambda design: (design.objectives or (0.0,))[0])
 
@@ -170,7 +172,9 @@ def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, A
 
 
 def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Speedups of the joint search's machine over each alternative, as medians over the seeds."""
+    """Speedups of the machine found by the joint search (hardware and schedules together) over each alternative, as
+    medians over the seeds.
+    """
     joint = [row["joint, tuned"]["ms"] for row in rows]
     others = {
         "default machine, tuned": [default["ms"] for _ in rows],

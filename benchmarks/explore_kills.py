@@ -44,15 +44,17 @@ BUDGET, BATCH = 60, 10
 STRATEGIES = ("model", "nsga2")
 STARTING, SEARCHING, WRITING = "starting", "searching", "writing the report"
 PARTS = {STARTING: 0.2, SEARCHING: 0.6, WRITING: 0.2}
-"""Parts of a study, each with its share of the moments at which studies are killed."""
+"""The three phases of an exploration (starting, searching, writing the report), each with its share of the random
+moments at which the process is killed.
+"""
 LONGEST = 600.0
-"""Time limit of one command, in seconds."""
+"""Time limit of one `vdla explore` command, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """The files of an undisturbed study; the seconds until its first record (`start`), and the seconds from its last
-    record to its end (`end`).
+    """The files of an exploration that was not killed; the seconds until its first record (`start`), and the seconds
+    from its last record to its end (`end`).
     """
 
     records: bytes
@@ -63,7 +65,9 @@ class Whole:
 
 
 def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
-    """The command line of `vdla explore` for a study, as a user would type it."""
+    """The command line of `vdla explore` for the space in `folder` and the output folder `study`, as a user would type
+    it.
+    """
     networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
     words = [str(word) for pair in options.items() for word in pair]
@@ -89,13 +93,15 @@ def ended(words: list[str]) -> dict[str, Any]:
 
 
 def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
-    """The contents of a study's folder: its records, its table of designs, and the machines of its front."""
+    """The files that an exploration has left in its folder: records, table of designs, and the machines of the Pareto
+    front by file name.
+    """
     front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
     return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
 
 
 def uninterrupted(words: list[str], study: Path) -> Whole:
-    """Runs a study without killing it; returns its files and times."""
+    """Runs an exploration without killing it; returns its files, and the seconds of its phases."""
     begin, first, last, bytes_seen = time.monotonic(), 0.0, 0.0, 0
     process = started(words)
     while process.poll() is None:
@@ -122,10 +128,10 @@ def searched(records: bytes) -> int:
 
 
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
-    """Starts the command and kills its process group at a random moment. Returns the part of the study (see PARTS) that
-    was running then.
+    """Starts the command and kills its process group at a random moment. Returns the phase of the exploration (one of
+    PARTS) that was running then.
 
-    If the study ends before that moment, it is started again from the beginning, with an earlier moment.
+    If the exploration ends before that moment, it is started again from the beginning, with an earlier moment.
     """
     (part,) = random.choices(list(PARTS), list(PARTS.values()))
     at = random.randrange(1, len(whole.records)) if part == SEARCHING else 0

@@ -86,7 +86,7 @@ def measure(folder: Path, designs: int) -> dict[str, Any]:
 
 
 def in_browser(page: Path, front: list[int]) -> dict[str, Any]:
-    """Milliseconds until the page is usable, and milliseconds to choose a design."""
+    """Milliseconds until the report page is usable in the browser, and milliseconds to choose a design of `front`."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium-headless-shell")

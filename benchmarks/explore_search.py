@@ -52,7 +52,7 @@ FAILED = (np.inf,) * len(OBJECTIVES)
 """Objectives of a machine that cannot run a network: it counts as evaluated, but adds no hypervolume."""
 SHARE, TENTH = 0.99, 0.1
 BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
-"""Share of the space that each search may evaluate, by strategy."""
+"""Share of the space's points that each search may evaluate, by strategy."""
 
 
 class Compared:

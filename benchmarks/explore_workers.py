@@ -1,17 +1,18 @@
-"""Studies on several dask workers against the same studies on one worker: evaluations of known duration on 4 and 8,
-real evaluations on 2.
+"""Explorations on several dask workers against the same explorations on one worker: evaluations of known duration on 4
+and 8, real evaluations on 2.
 
     python benchmarks/explore_workers.py known [--json] [--write]
     python benchmarks/explore_workers.py real [--designs 60] [--rounds 5] [--json] [--write]
 
 Schedulers and workers are separate processes on this computer. "known": an evaluation sleeps for 0.2 to 0.6 s
-(depending on the configuration's digest), so the figure measures the scheduler, the chunks and, with a strategy that
-learns, the wait for the last result of each batch; the number of cores does not limit it. "real": random designs around
-`vta` on ResNet-18 and MobileNet, on one worker and on two, and in one and two processes without dask, in turns; medians
-of the rounds' ratios of wall time. It needs two idle cores: the row of processes shows the speedup that the computer
-allows. A study of one batch of other designs runs first, untimed, and starts the processes of dask's workers. Processes
-without dask start in each study, and their start is timed. With `--write` the figures go to
-benchmarks/results/explore_workers_known.json or explore_workers_real.json.
+(depending on the configuration's digest), so the figure measures the scheduler, the sizes of the chunks of designs that
+a worker gets at a time and, with a strategy that learns, the wait for the last result of each batch; the number of
+cores does not limit it. "real": random designs around `vta` on ResNet-18 and MobileNet, on one worker and on two, and
+in one and two processes without dask, in turns; medians of the rounds' ratios of wall time. It needs two idle cores:
+the row of processes shows the speedup that the computer allows. An exploration of one batch of other designs runs
+first, untimed, and starts the processes of dask's workers. Processes without dask start in each exploration, and their
+start is timed. With `--write` the figures go to benchmarks/results/explore_workers_known.json or
+explore_workers_real.json.
 """
 
 from __future__ import annotations
@@ -57,9 +58,13 @@ KNOWN_WORKERS = (1, 4, 8)
 KNOWN_DESIGNS = 192
 REAL_DESIGNS = 60
 SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
-"""(strategy, batch) of the searches: one that never waits for a batch, and one that does, with two sizes of batches."""
+"""(strategy, batch size) of the searches. "random" needs no results, so that workers never wait; "nsga2" waits for all
+results of a batch, with two batch sizes.
+"""
 WARMING_SEED = 1000
-"""Seed of the designs that start processes; no measured round uses it."""
+"""Seed of the designs of the untimed first exploration, which starts the workers' processes; no measured
+round uses it.
+"""
 SLEEPING = "vdla.benchmarks.harness.known_costs"
 
 
@@ -71,8 +76,8 @@ def study(
     strategy: str = "random",
     batch: int = BATCH,
 ) -> Study:
-    """A study whose evaluations run at `place` (a dask scheduler, or processes of this computer). With equal arguments
-    it evaluates the same designs at every place.
+    """An exploration whose evaluations run at `place` (a dask scheduler, or processes of this computer). With equal
+    arguments it evaluates the same designs at every place.
     """
     return Study(
         space=space_of(SPACE),
@@ -88,7 +93,7 @@ def study(
 
 
 def seconds(searched: Study) -> tuple[float, list[Config]]:
-    """Wall-clock seconds of a study, and its machines."""
+    """Wall-clock seconds of an exploration, and the machines that it evaluated."""
     before = time.monotonic()
     found = explore(searched)
     if found.interrupted:
@@ -97,7 +102,9 @@ def seconds(searched: Study) -> tuple[float, list[Config]]:
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """For each search, the speed on each number of workers in KNOWN_WORKERS relative to the first number."""
+    """For each search of SEARCHES with evaluations of known duration, the speed on each number of workers in
+    KNOWN_WORKERS relative to the speed on the first number.
+    """
     rows = dict[str, Any]()
     with (
         mock.patch.object(places, "WORKER", SLEEPING),
@@ -130,7 +137,9 @@ def known(designs: int, rounds: int) -> dict[str, Any]:
 
 
 def real(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed on two workers relative to one, and in two processes relative to one."""
+    """Speed (designs a second) on two dask workers relative to one, and in two processes of this computer relative to
+    one.
+    """
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         networks = shipped(Path(folder), ("resnet18", "mobilenet"))
         everywhere = {

@@ -43,7 +43,7 @@ LIMIT = 600
 
 
 def make(folder: Path, names: Sequence[str]) -> None:
-    """Exports and quantizes the networks that are not yet in the folder."""
+    """Exports the networks `names` from PyTorch and quantizes them, unless their files are in the folder already."""
     torch = import_module("torch")
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -61,8 +61,8 @@ def make(folder: Path, names: Sequence[str]) -> None:
 
 
 def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Seeded calibration inputs like `arrays`: normal noise for floats, the same integers in another order for
-    integers.
+    """Calibration inputs with the shapes of `arrays`, one dict by input name for each sample. Floats are seeded normal
+    noise; integers are those of the given array in another order.
     """
     rng = np.random.default_rng(CALIBRATION_SEED)
 
@@ -77,7 +77,9 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 
 def measure(path: Path, config: str) -> dict[str, Any]:
-    """The row of one quantized network: exit status of its run, and the command's verdict on its outputs."""
+    """Runs one quantized network by `vdla run` in a new process; returns its row: exit status, and the command's
+    verdict on the outputs.
+    """
     program = "from vdla.codesign.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
     started = time.monotonic()

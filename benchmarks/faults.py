@@ -21,7 +21,9 @@ OPTIONS = (PROGRAMS.but(default=200), ONLY.but(help="names of the faults to test
 
 
 def main(options: Given) -> int:
-    """Prints a line for each fault as soon as it is judged, then the verdicts."""
+    """Injects each selected fault into a copy of the sources and co-simulates. Prints a line for each fault as soon as
+    it is judged (caught or not), then a summary.
+    """
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     rows: list[dict[str, Any]] = []
     for fault in chosen:

@@ -53,8 +53,8 @@ def main(options: Given) -> None:
 
 
 def compared(config: Config, library: Liberty) -> dict[str, Any]:
-    """Logic (square micrometres), flip-flops and longest path (ns) of a machine: flattened, mapped by module, and
-    predicted by the model.
+    """Logic area (square micrometres), number of flip-flops and longest path (ns) of a machine: synthesized flattened,
+    synthesized module by module, and predicted by the model.
     """
     verilog = generate_verilog(config)
     by_module = _figures(map_verilog(verilog, library, top=TOP, report=_quiet))
@@ -102,7 +102,7 @@ def _figures(design: CellDesign) -> dict[str, Any]:
 
 
 def _quiet(text: str) -> None:
-    """Discards reports of progress."""
+    """Ignores a line of text on the progress of synthesis."""
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ Feeds = Iterator[dict[str, np.ndarray]]
 
 
 def densenet121() -> tuple[onnx.ModelProto, Feeds]:
-    """DenseNet-121 and its calibration data."""
+    """DenseNet-121 as an ONNX model, and its calibration data."""
     rng = np.random.default_rng(SEED)
     images = (rng.standard_normal((1, 3, 224, 224), dtype=np.float32) for _ in range(CALIBRATIONS))
     return build_original("densenet121"), ({"x": image} for image in images)
 
 
 def encoder24() -> tuple[onnx.ModelProto, Feeds]:
-    """The encoder of 24 layers and its calibration data."""
+    """The transformer encoder of 24 layers as an ONNX model, and its calibration data."""
     rng = np.random.default_rng(SEED)
     return bert_encoder(0, 1, TOKENS, SIZES), (
         embeddings(rng, TOKENS, SIZES.width) for _ in range(CALIBRATIONS)
@@ -64,7 +64,7 @@ NETWORKS = {"densenet121": densenet121, "encoder24": encoder24}
 
 
 def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:
-    """Seconds that a call takes by `clock`, by default this thread's CPU time."""
+    """Seconds that one call of the function `call` takes by `clock`, by default this thread's CPU time."""
     start = clock()
     call()
     return clock() - start

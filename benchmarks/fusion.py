@@ -32,9 +32,9 @@ from vdla.compiler.runtime.kernel_times import time_kernels
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
-"""Least total seconds of all rounds of a row, for each of the two networks compared."""
+"""Least total seconds of all rounds in which one network (fused or unfused) is timed for a row."""
 LARGE = (1, 64, 224, 224)
-"""A tensor of 12.8 MB, several times a core's second-level cache."""
+"""Shape of a float32 tensor of 12.8 MB, several times a core's second-level cache."""
 ROWS = (4096, 768)
 """Shape of a tensor of rows, as in a language model, with about as many elements as LARGE."""
 

@@ -42,8 +42,8 @@ COUNTS = {
     "interrupts": 20 * len(CALLS),
 }
 LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0}
-"""Time limits in seconds for the cases of some kinds, which start new commands, partly with empty caches; Yosys alone
-takes minutes.
+"""Time limits in seconds of one fuzzing case, for kinds of cases that start new commands, partly with empty caches;
+Yosys alone takes minutes.
 """
 
 
@@ -59,7 +59,7 @@ OPTIONS = (
 
 
 def main(options: Given) -> int:
-    """Runs the chosen kinds of cases, one after the other; returns the exit code."""
+    """Runs the fuzzing cases of the chosen kinds, one kind after the other; returns the exit code."""
     failed = 0
     for kind in options.kinds:
         if options.case is None:
@@ -81,7 +81,9 @@ def main(options: Given) -> int:
 
 
 def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -> dict[str, Any]:
-    """Runs the cases of one kind; returns the number of cases by verdict, and the failures."""
+    """Runs the fuzzing cases `indices` of one kind; returns the number of cases by verdict, and the failures, which are
+    also printed. `show`: prints verdict and detail of all other cases, too.
+    """
     started = time.monotonic()
     failures: list[dict[str, Any]] = []
     slowest = 0.0
@@ -121,8 +123,8 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
 
 
 def _refusals(operators: dict[str, list[int]]) -> str:
-    """A text: the number of operators that occurred, and for each operator the share of its cases that were refused
-    because of it.
+    """A text for kinds that draw graphs: the number of operators that occurred and, for each operator, the share of
+    graphs with it that were rejected because of it.
     """
     least = min(operators, key=lambda name: operators[name][0])
     lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]

@@ -61,7 +61,7 @@ PRODUCTS = (
     (12, 1, 128, 64, False),
     (1, 50, 70, 33, False),
 )
-"""Products of two activations: batch, rows, depth, columns, and whether the second activation is transposed."""
+"""Measured products of two activations: (batch, rows, depth, columns, whether the second activation is transposed)."""
 REDUCTIONS = (
     ((64, 256, 256), (1,)),
     ((64, 100, 40), (1,)),
@@ -73,7 +73,7 @@ REDUCTIONS = (
     ((2, 3000, 20), (1,)),
     ((1, 196, 1024), (1,)),
 )
-"""Shapes of the inputs of sums, and the axes that are summed; the last axis is not summed."""
+"""Measured sums: (shape of the input, axes that are summed); the last axis is not summed."""
 POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...] = (
     (4, 112, 16, 3, 2, 1, "max"),
     (4, 112, 16, 2, 2, 0, "max"),
@@ -87,7 +87,7 @@ POOLS: tuple[tuple[int, int, int, int, int, int, Literal["max", "average"]], ...
     (3, 64, 1, 3, 2, 1, "max"),
     (4, 17, 1, 5, 1, 2, "max"),
 )
-"""Pools: (planes, height and width, channels of a position, kernel, stride, pads, kind)."""
+"""Measured pools: (planes, height and width, channels in a block, kernel, stride, pads, kind)."""
 DEPTHWISE = (
     (32, 112, 3, 1, 1, "float"),
     (64, 112, 3, 2, 1, "float"),
@@ -104,7 +104,7 @@ DEPTHWISE = (
     (240, 28, 5, 1, 1, "int8"),
     (96, 56, 7, 1, 1, "int8"),
 )
-"""Depthwise convolutions with SAME padding: channels, height and width, kernel, stride, dilation, and type."""
+"""Measured depthwise convolutions with SAME padding: (channels, height and width, kernel, stride, dilation, type)."""
 LANES = {"avx512": 16, "avx2": 8, "sse": 4}
 """Number of channels in a block of activations, by the processor's vector extension."""
 DENSE = (
@@ -119,10 +119,10 @@ DENSE = (
     (100, 27, 30),
     (1024, 64, 256),
 )
-"""Products with weights W: rows, depth and columns."""
+"""Sizes (rows, depth, columns) of the measured products with weights W."""
 ACTIVATION: Mapping[str, Any] = {"batch": 1, "channels": 60, "plane": 784, "scale": 0.1, "zero_point": 2}
-"""Shape (channels, and elements of a channel) and quantization of the activation in the cases of quantizing and
-dequantizing.
+"""Shape (batch, channels, elements of a channel) and quantization of the tensor that is quantized or dequantized in the
+programs measured.
 """
 NESTS: Mapping[str, Callable[[int], Program]] = {
     "permute:9x70x130 to 9x130x70": lambda _: permute((9, 70, 130), (0, 2, 1)),
@@ -158,7 +158,9 @@ NESTS: Mapping[str, Callable[[int], Program]] = {
     "quantize:60x784": lambda lanes: store_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
     "dequantize:60x784": lambda lanes: load_activation(**ACTIVATION, block=lanes, dtype=DType.FLOAT32),
 }
-"""Programs without sums, by name. Each is a function of the number of channels in a block of activations."""
+"""Measured programs without sums (element-wise operators and moves), by name. Each is a function of the number of
+channels in a block of activations.
+"""
 LEAST_SECONDS = 2e-3
 
 
@@ -183,7 +185,9 @@ def _depthwise(
 
 
 def _cases() -> dict[str, Callable[[int], Program]]:
-    """For each case, by name, a function from the number of channels in a block of activations to the program."""
+    """The measured programs by name, each as a function from the number of channels in a block of activations to the
+    program.
+    """
     found: dict[str, Callable[[int], Program]] = {}
     for batch, rows, depth, columns, transposed in PRODUCTS:
         sizes = Matrices(
@@ -223,7 +227,9 @@ RESULT = "generated"
 
 
 def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, Any]:
-    """The row of a case; `hand`: the trace of the template's schedule."""
+    """Measures the program `name` with the generator's and the template's schedule; returns its row. `level`: vector
+    extension of the processor; `hand`: the stored trace of the template's schedule.
+    """
     program = CASES[name](LANES[level])
     target, rng = host_target_at(level), np.random.default_rng(0)
     # On cache lines, as in networks; both kernels read the same arrays.

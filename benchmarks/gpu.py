@@ -185,7 +185,9 @@ def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[s
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The rows `rows`, and the rows of the file that have other names, in the suite's order."""
+    """The new rows `rows` and, from the results file at `path`, the rows that have other names; in the order of names
+    `order`.
+    """
     try:
         held = json.loads(path.read_text())["rows"]
     except FileNotFoundError:

@@ -49,18 +49,19 @@ NETWORKS = ("resnet18", "resnet50")
 MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
-"""Least number of channels in a block for which machines get a chain memory (on-chip memory between layers), and the
-memory's size in bytes. It holds the inputs of all layers but the first of a residual block of ResNet-50. With blocks of
-128 channels it holds the same number of positions, since in such layers these blocks are half empty.
+"""Least number of channels in a block of activations for which machines get a chain memory (on-chip memory that keeps a
+layer's output for the next layer), and the memory's size in bytes. It holds the inputs of every layer of a ResNet-50
+residual block except the first. A machine with blocks of 128 channels gets memory for as many pixels as one with blocks
+of 64, since the channels of such layers fill only half of each block of 128.
 """
 IMAGE = 224
 """Rows and columns of the images of published networks."""
 SHORT_ROW = 7
-"""Length in bus beats of the shortest rows that are read: rows of the last layers, with one position in a beat."""
+"""Length in bus beats of the shortest rows that are read: those of the last layers, seven pixels at one beat each."""
 STORED = 0.9
 """Share of the bus bandwidth that stores alone must be able to use on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
-"""Least utilization that every cell should reach: first for ResNets, then for MobileNets."""
+"""Least utilization that every machine of the grid should reach: first with ResNets, then with MobileNets."""
 FOR_DEPTHWISE = ("taps", "sweep", "wide_loads")
 """Extensions of machines for MobileNets, in addition to DEPTHWISE."""
 
@@ -75,12 +76,14 @@ def machine(
     for_depthwise: Sequence[str] = (),
     folds: bool = False,
 ) -> Config:
-    """A machine of the grid.
+    """The grid's machine with an array of `block_in` x `block_out`, a bus of `bus` bytes and a read latency of
+    `latency` cycles.
 
-    It has scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles (or 256 KiB of
-    weights if that is more), and 64 parameter entries, the maximum; and a chain memory if the array has at least WIDE
-    channels. `for_depthwise`: extensions used together with DEPTHWISE; the first must be `taps`. With `folds`, an array
-    with more rows than columns gets the extension `fold`.
+    Its scratchpads for inputs and accumulators hold 2,048 pixels of one block of channels. The weight scratchpad holds
+    256 tiles (or 256 KiB, if that is more), the parameter table 64 entries (biases and scales of `block_out` channels).
+    Machines with blocks of at least WIDE channels have a chain memory (on-chip memory between layers). `for_depthwise`:
+    extensions used together with DEPTHWISE; the first must be `taps`. With `folds`, an array with more rows than
+    columns gets the extension `fold`.
     """
     name = f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else "")
     if folds and block_in > block_out:
@@ -122,8 +125,8 @@ def for_mobilenets(config: Config) -> Config:
     Its store FIFO is large enough to keep the bus busy, since layers that expand channels store more than they load;
     the default size suffices for three quarters of the bus bandwidth (isa/fifos.py). Its outstanding writes cover the
     latency with bursts of one beat (of a block with several vectors, only the vectors that contain channels are
-    stored); its outstanding reads cover the latency with rows of 7 beats. A chain memory holds as many positions as in
-    the narrowest machine that has one.
+    stored); its outstanding reads cover the latency with rows of 7 beats. A chain memory (on-chip memory between
+    layers) has room for as many pixels as in machines with blocks of WIDE channels.
     """
     memory, block = config.memory, max(config.block_in, config.block_out)
     memory = replace(
@@ -156,7 +159,9 @@ def machines(
 
 
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
-    """The cell of the grid for one machine: its parameters, and cycles and utilization of each network."""
+    """Measures one machine of the grid; returns its cell: its parameters, and cycles and utilization of each
+    network.
+    """
     found: dict[str, Any] = {
         "array": config.name,
         "bus_bytes": config.memory.bus_bytes,
@@ -224,7 +229,7 @@ def large() -> list[dict[str, Any]]:
 
 
 def shown(row: dict[str, Any], names: Sequence[str]) -> str:
-    """The utilization of each network in a cell, as text."""
+    """The utilization of each network on the machine of a grid cell, as text."""
     return ", ".join(f"{name} {row[name]['utilization']:.3f}" for name in names)
 
 

@@ -34,7 +34,9 @@ QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCycles:
-    """A figure in a file of results. `kept`: its value in the file; `today`: a function that computes it again."""
+    """A number of cycles in a file of results. `kept`: its value in the file; `today`: a function that simulates it
+    again.
+    """
 
     file: str
     row: str
@@ -47,7 +49,7 @@ class KeptCycles:
 
 
 def kept_cycles() -> Iterator[KeptCycles]:
-    """All figures that this script can compare."""
+    """All cycles in the files of results that this script can simulate again."""
     for file in ("grid", "grid_mobilenets"):
         yield from _of_grid(file)
     for file in ("outside", "vision_transformers"):

@@ -78,7 +78,9 @@ def quantized(name: str, model: onnx.ModelProto, feeds: Feeds) -> Path:
 
 
 def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
-    """The partition of a model between accelerator and processor, and the operator of each node by node name."""
+    """The partition of a quantized model between accelerator and processor, and the operator of each node by
+    node name.
+    """
     label, model = prepare_model(path, least_opset=OLDEST_OPSET)
     partition = partition_model(label, model, abilities=Abilities.of(config))
     return partition, {node.name: node.op_type for node in model.graph.node}
@@ -127,8 +129,8 @@ def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
 
 
 def measure_file(path: Path, config: Config) -> dict[str, Any]:
-    """The row of a quantized file that this benchmark did not make: refused operators and operators on
-    the processor.
+    """Compiles a quantized ONNX file that this benchmark did not make; returns its row: operators that the accelerator
+    refuses, and operators that run on the processor.
     """
     partition, operators = divided(path, config)
     refused = Counter(operators[item] for item in partition.refusals)
@@ -193,7 +195,7 @@ def compile_base(config: Config) -> dict[str, float]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as text."""
+    """A model's row of results as a line of text."""
     if "cycles" in row:
         text = (
             f"{row['cycles']:>10,} cycles, {row['utilization']:.2f} of the roofline ({row['memory_bound']:.0%} of it "

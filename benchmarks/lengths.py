@@ -57,7 +57,7 @@ _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model of any length, its options of compilation, and seeded inputs."""
+    """A model that takes sequences of any length, its options of compilation, and its seeded inputs."""
 
     model: Source
     options: CompileOptions
@@ -66,8 +66,8 @@ class Case:
 
 
 def accelerator() -> Case:
-    """The case of a quantized BERT that starts at embeddings. Its additive mask is the lowest float32 at padded
-    positions.
+    """The case for the accelerator: a quantized BERT that starts at embeddings. Its additive mask is the lowest float32
+    at padded positions.
     """
     whole = bert(0, 1, None, _BERT)
     of = LanguageModel(lambda: whole, ("embeddings", "mask"), {"pooler_output": "pooler"})
@@ -77,7 +77,7 @@ def accelerator() -> Case:
 
 
 def processor_bert() -> Case:
-    """The case of a BERT that starts at token ids. Its mask is 0 at padded positions."""
+    """A case for the processor: a BERT that starts at token ids. Its mask is 0 at padded positions."""
     model = bert(0, 1, None, _BERT)
     return Case(
         model=model.SerializeToString(),
@@ -88,7 +88,9 @@ def processor_bert() -> Case:
 
 
 def processor_gpt2() -> Case:
-    """The case of GPT-2 on a prompt: attention is causal, so that padding after a token does not affect it."""
+    """A case for the processor: GPT-2 on a prompt. Its attention is causal, so that padding after a token does not
+    affect it.
+    """
     model = gpt2(0, 1, None, _GPT2)
     return Case(
         model=model.SerializeToString(),
@@ -106,7 +108,9 @@ CASES: Mapping[str, Callable[[], Case]] = {
 
 
 def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
-    """Measures the model `name`; returns its figures as a JSON object."""
+    """Compiles the model `name` for all lengths and for single lengths, and measures both; returns its row: ratios of
+    costs, and sizes of the files.
+    """
     case = CASES[name]()
     backend = backend_of(case.options.target)
     began = time.process_time()
@@ -150,7 +154,9 @@ def measure(name: str, tolerance: float | None, rounds: int) -> dict[str, Any]:
 
 
 def _row(case: Case, artefact: LengthsExecutable, length: int, rounds: int) -> dict[str, Any]:
-    """The row of one length: the artefact compared with a network compiled for that length."""
+    """Measures one length; returns its row: the network for all lengths (`artefact`) compared with a network compiled
+    for that length.
+    """
     backend, arrays = backend_of(case.options.target), case.feeds(SEED, length)
     with backend.compile(with_dimensions(case.model, {SYMBOL: length}), case.options) as static:
         ours, theirs = artefact.run(arrays), static.run(arrays)
@@ -205,7 +211,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(row: Mapping[str, Any]) -> None:
-    """Writes a row to the file, where it replaces an earlier row of the same model."""
+    """Writes a model's row to benchmarks/results/lengths.json, where it replaces an earlier row of the same model."""
     rows: dict[str, Any] = {}
     if (RESULTS / f"{RESULTS_NAME}.json").exists():
         rows = {known["name"]: known for known in read_results(RESULTS_NAME)["models"]}

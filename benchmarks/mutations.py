@@ -47,7 +47,7 @@ from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
 TUNED_ON = ("tiny", 1)
-"""Machine and seed of the mutations on which the programs were improved."""
+"""(machine, seed) of the campaign on whose mutations the co-simulation programs were improved."""
 EIGHT = "8x8, all extensions"
 
 
@@ -73,7 +73,9 @@ def machine(name: str) -> Config:
 def measure(
     config: Config, count: int, seed: int, programs: int, jobs: int, seconds: float
 ) -> dict[str, Any]:
-    """All figures of one campaign by name."""
+    """Runs one campaign (mutations and co-simulation programs drawn with `seed`, on the machine `config`); returns its
+    figures by name.
+    """
     started = time.monotonic()
     mutants = make_mutants(
         generate_verilog(config, trace_ports=True), count=count, seed=seed, report=lambda text: None
@@ -143,8 +145,8 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 
 def keep(campaign: dict[str, Any]) -> Path:
-    """Writes the campaign with its provenance to the file of results, which also holds campaigns of other machines and
-    seeds.
+    """Writes the figures of one campaign (a machine and a seed), with provenance, to benchmarks/results/mutations.json,
+    which also holds campaigns of other machines and seeds.
     """
     held = []
     if (RESULTS / f"{NAME}.json").exists():
@@ -156,7 +158,7 @@ def keep(campaign: dict[str, Any]) -> Path:
 
 
 def line(campaign: dict[str, Any]) -> str:
-    """The campaign's figures as text."""
+    """The figures of one campaign (a machine and a seed) as a line of text."""
     rest = campaign["mutations"] - campaign["proven_equivalent"]
     return (
         f"{campaign['config']}, seed {campaign['seed']}: {campaign['caught']} of {campaign['mutations']} caught "

@@ -64,7 +64,7 @@ def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, boo
 
 
 def small_cnn_configs() -> dict[str, Config]:
-    """The configurations on which the small CNN must have equal outputs."""
+    """The configurations, by name, on which the outputs of the small CNN must equal the interpreter's."""
     vta = load_config("vta")
     return {
         "vta": vta,

@@ -36,8 +36,8 @@ from vdla.util.errors import UserError
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Verdicts on every case that is run: on the unchanged case and, if that is rejected, on the case with its
-    parameters as constants; and the number of cases that are not run, by kind.
+    """Verdicts on every node test that is run: on the unchanged test and, if that is rejected, on the test with its
+    parameters as constants; and the number of tests that are not run, by kind.
     """
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(APART, 0))
@@ -53,8 +53,8 @@ def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None
 
 
 def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) -> dict[str, Any]:
-    """The results as a JSON object: shares, numbers of cases in total and by operator, and every case that is wrong or
-    crashed.
+    """The results as a JSON object: shares, numbers of node tests in total and by operator, and every test that is
+    wrong or crashed.
     """
     plain = Counter(judged.verdict for judged, _ in rows)
     fixed = sum(other is not None and other.verdict == "right" for _, other in rows)
@@ -89,7 +89,7 @@ def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) ->
 
 
 def text(document: dict[str, Any]) -> str:
-    """The figures as lines."""
+    """The results of the node tests as lines of text."""
     lines = [f"{'operator':28}{'right':>7}{'+ fixed':>9}{'wrong':>7}{'refused':>9}{'crashed':>9}"]
     lines += [
         f"{name:28}{of['right']:7}{of['right_fixed']:9}{of['wrong']:7}{of['refused']:9}{of['crashed']:9}"

@@ -5,9 +5,9 @@ uses them to predict energy.
 
 A network is compiled for a machine (accelerator configuration) and run with its own weights on seeded inputs. The
 measured rates are then tested on other machines and on the networks OTHERS: energy predicted from the rates is compared
-with energy predicted from each program's own operands. The root mean square of the errors is the part of the rates in
-the intervals of predicted energy. --write stores the rates in codesign/technology/operand_rates.json, the figures in
-benchmarks/results/operand_rates.json.
+with energy predicted from each program's own operands. The intervals of predicted energy contain the root mean square
+of these errors as the error of the rates. --write stores the rates in codesign/technology/operand_rates.json, the
+figures in benchmarks/results/operand_rates.json.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from vdla.util.files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
 SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))
-"""Small machines on which the rates are tested."""
+"""Small machines (accelerator configurations) on which the measured rates of changing operand bits are tested."""
 OTHERS = ("small_cnn", "mlp", "dqn")
-"""Shipped networks on which the rates are tested."""
+"""Shipped networks on which the measured rates of changing operand bits are tested."""
 
 
 OPTIONS = (
@@ -131,8 +131,9 @@ def others(config: Config) -> list[Config]:
 
 
 def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
-    """Relative error of the data energy predicted from the rates, against the data energy predicted from the program's
-    own operands; with network, machine and that energy in microjoules. `share` as for `looked_at`.
+    """Relative error of the energy of changing data predicted from the rates, against the energy predicted from the
+    program's own operands; with network, machine and that energy in microjoules. `share`: share of the operations from
+    which the changing bits are estimated.
     """
     events, changes = looked_at(config, network, share)
     model = shipped_event_energy()

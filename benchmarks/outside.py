@@ -110,7 +110,7 @@ def geomean(values: Sequence[float]) -> float | None:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as text."""
+    """A network's row of results as a line of text."""
     first = row.get("first")
     why = f"{first['operator']} {first['node']}: {first['reason']}" if first else row.get("error", "")
     verdict = "whole" if row["whole"] else "stops"

@@ -22,7 +22,7 @@ from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.util.errors import UserError
 
 SEED = 1
-"""Seed of the weights."""
+"""Seed of the networks' random weights."""
 CALIBRATION_SEED = 0
 CALIBRATIONS = 2
 OPSET = 17
@@ -56,7 +56,7 @@ NAMES = (*CLASSIFIERS, *SEGMENTATIONS, "unet")
 
 
 def network(name: str) -> Any:
-    """The network in evaluation mode, with a single output."""
+    """The network `name` as a torch module in evaluation mode, with a single output."""
     torch, torchvision = import_module("torch"), import_module("torchvision")
 
     class Out(torch.nn.Module):
@@ -118,7 +118,7 @@ def unet(width: int = 16, levels: int = 5) -> Any:
 
 
 def export(name: str, path: Path) -> None:
-    """Writes the network's ONNX file."""
+    """Writes the network `name` as an ONNX file to `path`."""
     torch = import_module("torch")
     size = SIZES.get(name, SIZE)
     torch.onnx.export(

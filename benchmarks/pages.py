@@ -30,7 +30,9 @@ PARTS = {
     "tutorials": "tests/helpers/tutorials.py",
     "notebooks": "notebooks/run_notebooks.py",
 }
-"""The scripts of all parts except `results`, in their order."""
+"""The script that updates each generated part of the pages, in the order in which they run; the part `results` has no
+script of its own.
+"""
 
 
 OPTIONS = (
@@ -61,8 +63,8 @@ def main(options: Given) -> int:
 
 
 def _results(check: bool) -> bool:
-    """Runs again the commands of files whose cycles have changed (not with `check`). Returns whether any file is still
-    outdated.
+    """Runs again the commands of results files whose cycles differ from newly simulated ones (with `check` runs
+    nothing). Returns whether any file is still outdated.
     """
     files = read_files(RESULTS)
     found = stale(files)

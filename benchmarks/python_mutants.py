@@ -53,11 +53,11 @@ class Covering:
 
     @classmethod
     def read(cls, path: Path) -> Covering:
-        """The coverage in a file written by `write`."""
+        """The coverage in the JSON file `path`, as written by `write`."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, path: Path) -> None:
-        """Writes the coverage as JSON."""
+        """Writes the coverage to `path` as JSON."""
         path.write_text(json.dumps({"lines": self.lines, "seconds": self.seconds}), encoding="utf-8")
 
 
@@ -81,7 +81,7 @@ def environment(clone: Path) -> dict[str, str]:
 
 
 def caches_of(clone: Path) -> Path:
-    """Folder of the caches of a clone's tests."""
+    """The folder, beside the clone of the repository, with the caches that its tests use."""
     return clone.with_name(f"{clone.name}.cache")
 
 
@@ -180,7 +180,7 @@ def _folder_of(path: str) -> str:
 
 
 def try_mutant(clone: Path, mutant: Mutant, covering: Covering, limit: float) -> Outcome:
-    """Runs the mutant's tests in a clone, whose file is then restored."""
+    """Writes the mutant into the clone, runs its tests, and restores the file; returns the outcome."""
     path = clone / mutant.path
     source = path.read_text(encoding="utf-8")
     tests = tests_of(mutant, source, covering, limit)

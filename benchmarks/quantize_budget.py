@@ -45,8 +45,8 @@ SEEDS = range(3)
 
 @contextlib.contextmanager
 def opened(name: str, budget: int, samples: int) -> Iterator[Study]:
-    """A context with the quantization study of a shipped network, on `samples` calibration inputs and as many other
-    inputs; `budget`: number of evaluations.
+    """A context with a search for the quantization of the shipped network `name`, calibrated on `samples` inputs and
+    judged on as many others; `budget`: number of evaluations.
     """
 
     def drawn(seed: int) -> list[dict[str, np.ndarray]]:
@@ -94,7 +94,9 @@ def measure(name: str, study: Study, samples: int) -> dict[str, object]:
 
 
 class AroundAlone(Search):
-    """A search that begins with the same points as `Search` and then only changes points of the front."""
+    """A search for quantization decisions that begins with the same sets of decisions as `Search`, and then only
+    changes sets on the Pareto front.
+    """
 
     def ask(self) -> Asking:
         for start in self.starts:
@@ -103,9 +105,10 @@ class AroundAlone(Search):
 
 
 class RandomDecisions(Search):
-    """A search that begins with the same points as `Search` and then draws random decisions.
+    """A search for quantization decisions that begins with the same sets of decisions as `Search`, and then draws
+    random sets.
 
-    The number of float layers is drawn first, then all other decisions.
+    The number of float layers of a set is drawn first, then all its other decisions.
     """
 
     def ask(self) -> Asking:
@@ -122,7 +125,9 @@ class RandomDecisions(Search):
 
 @dataclass(kw_only=True)
 class Searches:
-    """The searches of one study; they share one set of known figures."""
+    """Runs searches for the quantization of one network (`study`), each with `budget` evaluations. `known` has the
+    figures of all sets of decisions evaluated so far, so that no search evaluates them again.
+    """
 
     study: Study
     budget: int
@@ -149,8 +154,9 @@ class Searches:
 
 
 def compare_searches(study: Study, budget: int) -> dict[str, object]:
-    """For each kind of search, the mean and least share of the best known hypervolume that it finds with `budget`
-    evaluations, over seeds.
+    """For each kind of search (`Search`, AroundAlone, RandomDecisions), mean and least value over seeds of a ratio: the
+    hypervolume that the search finds with `budget` evaluations, divided by the hypervolume of the results of all
+    searches together.
     """
     known: dict[Decisions, Figures] = {}
     searches = Searches(study=study, budget=budget, known=known)

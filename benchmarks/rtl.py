@@ -36,7 +36,9 @@ from vdla.isa.config import load_config
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
-    """All figures of the run, by name; `differences` lists the differences of the RTL from the simulator."""
+    """Runs `model` on the RTL and on the simulator; returns all figures by name. `differences` lists the differences of
+    the RTL from the simulator.
+    """
     config = load_config(config_name)
     compiled = compile_program(models.build(model).SerializeToString(), config)
     launches = sample_arrays(compiled.graph, 1)
@@ -119,7 +121,7 @@ def emit(work: Path, name: str) -> tuple[float, float]:
 
 
 def print_figures(figures: dict[str, object]) -> None:
-    """Prints a line for each figure."""
+    """Prints a line of text for each figure of the benchmark."""
     for name, value in figures.items():
         print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
 

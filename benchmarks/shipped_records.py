@@ -48,7 +48,9 @@ NETWORK = "resnet18"
 
 
 def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
-    """The best records of one preset, and lines of text that state their gains."""
+    """The best records of the preset `config` from `trials` trials for each layer alone and `in_place` trials within
+    the whole network; and lines of text that state their gains.
+    """
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]

@@ -139,7 +139,9 @@ def tiles_program(config: Config, tiles: int) -> Program:
 
 
 def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
-    """Cycles, median thread CPU seconds, and million cycles per second."""
+    """Simulates the program `repeat` times; returns its cycles, the median thread CPU seconds, and million cycles per
+    second. `data`: also computes the outputs.
+    """
 
     def run() -> SimulationResult:
         return simulate(program.config, program.instructions, program.image, data=data)

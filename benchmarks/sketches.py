@@ -39,14 +39,14 @@ from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
-"""Least seconds of one timed repetition."""
+"""Least seconds of one timed repetition of a kernel, which may run the kernel several times."""
 WEIGHTS = frozenset({"W"})
 SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program, its constant parameters, and its template."""
+    """A program to be scheduled with and without a template: the program, its constant parameters, and its template."""
 
     program: Program
     template: Callable[[CpuTarget, Program], Schedule]
@@ -87,8 +87,10 @@ def cases() -> dict[str, Case]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Milliseconds of the template's kernel, of computing a program's features and of scheduling a point; the ratios
-    and shares of the module's docstring; and the best point.
+    """Result for one program. Milliseconds: `template` (the template's kernel), `features` (computing a program's
+    features), `schedule` (scheduling a point). `best`, `median`: speedup of the best and of the median point over the
+    template. `scheduled`: share of legal points that can be scheduled; `legal`: share of all points that are legal.
+    `point`: the best point's knobs.
     """
 
     program: str

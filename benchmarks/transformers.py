@@ -33,7 +33,7 @@ CASES = {
     "gpt2_decode": ("gpt2_decode", 127, 12),
     "llama_decode": ("llama_decode", 127, 12),
 }
-"""(model, number of tokens, number of layers) by the name of the row."""
+"""The measured models as (model of `codesign.models`, number of tokens, number of layers), by the name of the row."""
 TOLERANCE = 1e-5
 """Largest error, relative to the greatest value of an output."""
 

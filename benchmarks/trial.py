@@ -34,8 +34,8 @@ _Result = TypeVar("_Result")
 
 
 class Trial:
-    """Trials of one workload; `run` takes a candidate and returns its instructions and cycles, and the seconds of each
-    stage.
+    """Runs trials of the tuner on one workload: `run` takes a candidate (schedule) and returns its instructions, its
+    cycles, and the seconds of each stage.
     """
 
     def __init__(self, config: Config, name: str) -> None:
@@ -62,7 +62,9 @@ class Trial:
 
 
 def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float]:
-    """Medians and means over `count` candidates of a layer, in milliseconds."""
+    """Runs `count` random trials of the layer `name`; returns medians and means of the milliseconds of each stage
+    (lowering, linking, simulation).
+    """
     trial = Trial(config, name)
     points = trial.task.space.sample(np.random.default_rng(seed), count)
     candidates = [trial.task.space.values(point) for point in points]
@@ -87,7 +89,7 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """The lines of a table: a row for each layer."""
+    """The lines of a printed table: a row for each layer, with the milliseconds of each stage of a trial."""
     yield "CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials"
     headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
     yield "".join(f"{heading:>13}" for heading in headings)

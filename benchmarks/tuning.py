@@ -3,12 +3,12 @@
     python benchmarks/tuning.py [--layers C1 ... C12] [--searches NAME ...] [--seeds 5] [--jobs 2] [--again] [--write]
                                 [--json]
 
-The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points,
-random and genetic search with and without these, and the template's estimate alone. All searches use the workload's
-space with its limits, but no defaults, shipped records or other workloads. The exception are the transfer rows: their
-model has learned from the runs of other layers with the same template (C1 has another template), but not from this
-layer. The best known cost is the best of all runs. Costs are simulated cycles, so that a point is simulated only once
-for all searches of a layer.
+The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points
+(candidates that the template's cost estimate ranks best), random and genetic search with and without these, and the
+template's estimate alone. All searches use the workload's space with its limits, but no defaults, shipped records or
+other workloads. The exception are the transfer rows: their cost model has learned from the runs of other layers with
+the same template (C1 has another template), but not from this layer. The best known cost is the best of all runs. Costs
+are simulated cycles, so that a point is simulated only once for all searches of a layer.
 
 Runs that benchmarks/results/tuning_vdla.json has are not repeated (--again: they are); with --write every layer goes
 there as it ends. The notebook plots that file.
@@ -47,25 +47,29 @@ CONFIG = "vta"
 NEAR = 1.02
 """A cost counts as found if it is at most this multiple of the best known cost."""
 TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
-"""Trials of each search; random searches need more to find good points."""
+"""Number of trials of each run, by name of the search; random searches need more to find good schedules."""
 TRANSFER_TRIALS = 128
 LESSONS = 128
-"""Number of trials of each other layer from which the model of a transfer run learns."""
+"""Number of trials of each other layer from which the cost model learns before a transfer run (a run whose model has
+learned from other layers).
+"""
 
 Run = dict[str, Any]
 Key = tuple[str, str, bool, int]
-"""Key of a run: (layer, search, whether the model had learned from other layers, seed)."""
+"""Key of a run: (layer, search, whether the cost model had learned from other layers, seed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """The costs of one layer's points, each of which is simulated only once."""
+    """Simulated cycles of one layer's points (candidate schedules); each point is simulated only once."""
 
     task: AcceleratorTask
     costs: dict[tuple[int, ...], float] = field(default_factory=dict[tuple[int, ...], float])
 
     def cost(self, point: np.ndarray) -> tuple[float, float | None]:
-        """The cost of a point, and the CPU seconds of measuring it (None if it was already known)."""
+        """The cycles of a point (candidate schedule), inf if it failed, and the CPU seconds of measuring it (None if
+        the cycles were already known).
+        """
         key = tuple(map(int, point))
         if key in self.costs:
             return self.costs[key], None
@@ -75,7 +79,7 @@ class Simulated:
 
 
 def task_of(config: str, layer: str) -> AcceleratorTask:
-    """The task of a layer of CONVOLUTIONS on a configuration."""
+    """The tuning task (workload, space and tensor expression) of a layer of CONVOLUTIONS on a configuration."""
     machine = load_config(config)
     return AcceleratorTask.of(machine, accelerator_workload(f"conv2d:{layer}", machine))
 
@@ -89,7 +93,8 @@ def search(
     prior: Sequence[Samples] = (),
     simulated: Simulated | None = None,
 ) -> tuple[Run, History]:
-    """One run of a search of SEARCHES, and the history of all its points.
+    """Runs the search `name` of SEARCHES on a layer for `trials` trials; returns the run, and the history of all points
+    (candidate schedules) with their costs. `prior`: samples of other layers from which the cost model learns first.
 
     The run has its improvements as (trial, cycles), and the CPU seconds of measuring and of choosing points.
     """
@@ -126,20 +131,24 @@ def search(
 
 
 def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> list[Run]:
-    """Runs each (search, seed) of `wanted` on one layer."""
+    """Runs each pair (search, seed) of `wanted` on the convolution `layer`; returns the runs."""
     simulated = Simulated(task_of(config, layer))
     return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
 
 
 def lesson(config: str, layer: str) -> Samples:
-    """The first LESSONS trials of the full search on a layer, as samples from which another layer's model learns."""
+    """The first LESSONS trials of the tuner's own search ("full") on a layer, as samples from which another layer's
+    cost model learns.
+    """
     task = task_of(config, layer)
     _, history = search(config, layer, FULL, 0, LESSONS)
     return Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
 
 
 def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence[Samples]) -> list[Run]:
-    """Runs of the full search on a layer, with a model that has learned from other layers."""
+    """Runs of the tuner's own search ("full") on a layer, one for each seed, with a cost model that has learned from
+    the samples `prior` of other layers.
+    """
     simulated = Simulated(task_of(config, layer))
     return [
         search(config, layer, FULL, seed, TRANSFER_TRIALS, prior=prior, simulated=simulated)[0]
@@ -148,19 +157,19 @@ def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence
 
 
 def key_of(run: Run) -> Key:
-    """The key that distinguishes a run from the others of a study."""
+    """The key of a run: (layer, search, whether the cost model had learned from other layers, seed)."""
     return run["layer"], run["strategy"], run["transfer"], run["seed"]
 
 
 def held_runs(again: bool) -> dict[Key, Run]:
-    """The runs in the file of results, by key; none with `again`."""
+    """The runs of searches that the file of results has, by key (layer, search, transfer, seed); empty with `again`."""
     if again or not (RESULTS / f"{NAME}.json").exists():
         return {}
     return {key_of(run): run for run in read_results(NAME)["runs"]}
 
 
 def keep(runs: Iterable[Run]) -> None:
-    """Writes the runs and their summary."""
+    """Writes the runs of all searches, and their summary, to benchmarks/results/tuning_vdla.json."""
     order = list(SEARCHES)
     chosen = sorted(
         runs,
@@ -176,8 +185,8 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def run_all(options: Given) -> list[Run]:
-    """Executes the missing runs: first those without transfer, then those with transfer. Returns all runs, including
-    earlier ones.
+    """Executes the runs that the file of results lacks: first those without transfer, then those whose cost model
+    learns from other layers (transfer). Returns all runs, including earlier ones.
     """
     # Each process measures the CPU time of its own thread; further threads would only disturb the measurement.
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -221,7 +230,7 @@ def run_all(options: Given) -> list[Run]:
 
 
 def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
-    """Samples from the other layers that have the same template as `layer`."""
+    """Samples for transfer: those of `lessons` from the other layers that have the same template as `layer`."""
     width = lessons[layer].features.shape[1]
     return tuple(
         lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
@@ -234,8 +243,8 @@ def trials_until(run: Run, cost: float) -> int:
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Mean number of trials until a cost within NEAR of the best known, by layer and search; and, for each search, the
-    geometric mean over layers of the ratio of this number to the full search's.
+    """Mean number of trials until a run finds a cost within NEAR of the best known, by layer and search. For each
+    search also the ratio of this number to that of the tuner's own search ("full"), as a geometric mean over layers.
     """
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])
@@ -312,7 +321,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The summary as text: a row for each layer, a column for each search."""
+    """The summary (`summary`) as a table of text: a row for each layer, a column for each search."""
     names = list(figures["geometric_means"])
     lines = [
         f"trials to within {NEAR - 1:.0%} of the best known, mean of {figures['runs_each']} seeds; >: some never",
@@ -349,7 +358,9 @@ OPTIONS = (
 
 
 def main(options: Given) -> None:
-    """Executes the missing runs of the study and prints its table."""
+    """Executes the searches whose runs are missing in the file of results, and prints the summary as a table (or as
+    JSON).
+    """
     runs = run_all(options)
     if options.write:
         keep(runs)

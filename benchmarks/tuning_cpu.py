@@ -46,16 +46,18 @@ from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.short_list import ShortList
 
 ENOUGH = 0.85
-"""Speed relative to ONNX Runtime that a search must reach."""
+"""Speed relative to ONNX Runtime's that counts as the goal of a search: the trials until it is reached are counted."""
 SAMPLES = 1 << 19
-"""Number of random points from which the lower bound of a space's number of programs is computed."""
+"""Number of random schedules (points) from which the lower bound on a space's number of distinct programs is
+computed.
+"""
 SAMPLING_SEED = 1000
-"""Seed of the random points for quantiles; no search uses it."""
+"""Seed of the random legal schedules whose quantiles of speed are measured; no search uses it."""
 PARTS = ("compile", "measure", "overhead")
 
 
 def workload_of(name: str) -> Conv2dCpu:
-    """The workload of a layer in a network whose activations are in blocks of 16 channels."""
+    """The tuning workload of the convolution `name`, as in a network whose activations are in blocks of 16 channels."""
     size, channels, filters, kernel, stride = CONVOLUTIONS[name]
     window = same_window(size, kernel, stride)
     height, width = flattened(window, size, size)
@@ -74,8 +76,8 @@ def workload_of(name: str) -> Conv2dCpu:
 def search(
     name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
-    """The row of one search: its trials until ENOUGH of ONNX Runtime's speed, the best speed relative to the template's
-    default, and the CPU seconds of a trial.
+    """Runs one search on a layer; returns its row: the trials until ENOUGH of ONNX Runtime's speed, the best speed
+    relative to the template's default, and the CPU seconds of a trial.
     """
     target, workload = host_target(), workload_of(name)
     own = CPU.space(target, workload)
@@ -133,7 +135,7 @@ def defaults_over_peer(name: str) -> tuple[float, float]:
 
 
 def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The searches as a document for `vdla.codesign.report.study`, with costs in seconds."""
+    """The searches' rows as a JSON object that `vdla.codesign.report.study` reads, with costs in seconds."""
     peers: dict[str, float] = {}
     runs: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["layer"] for row in rows):
@@ -154,7 +156,7 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def size_of(name: str) -> dict[str, Any]:
-    """Number of points and of programs in a layer's space."""
+    """Number of points (schedules) and of distinct programs in a layer's space."""
     own = CPU.space(host_target(), workload_of(name))
     exact = own.size <= MOST_COUNTED
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 SHAPES = {"C2": (56, 64), "C9": (14, 256)}
-"""(height and width, channels and filters) of each layer."""
+"""(height and width, channels and filters) of each measured 3x3 convolution."""
 Batch = tuple[Mapping[str, Any], Sequence[Mapping[str, int]]]
 
 
@@ -66,7 +66,7 @@ def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
 def batches_of(
     tasks: Mapping[str, AcceleratorTask], size: int, generator: np.random.Generator
 ) -> list[Batch]:
-    """A batch of random candidates for each task."""
+    """A batch of `size` random candidate schedules for each tuning task."""
     return [
         (
             describe(task.config, task.workload),

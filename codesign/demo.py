@@ -40,7 +40,9 @@ class Demo:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The contents of report.json: the JSON object of `vdla run`, and the variants."""
+        """The contents of report.json: the JSON object of `vdla run` and, as `variants`, cycles and utilization with
+        one virtual thread (no latency hiding) and with other read latencies.
+        """
         others = [
             {"name": v.name, "cycles": v.cycles, "utilization": round(v.utilization, 6)}
             for v in self.variants

@@ -35,8 +35,8 @@ Arrays = dict[str, NDArray[np.generic]]
 ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
-"""Largest number of launches (runs of the program) in one run of the command; more would be due to an error in a shape,
-or would take days.
+"""Largest number of launches (runs of the program) in one `vdla run`; more would be due to an error in a shape, or
+would take days.
 """
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
 """Name of an operator whose rows ONNX Runtime divides among threads. Each thread chooses a scale, so that only a run on
@@ -58,7 +58,7 @@ class RefusedModelError(CheckError):
 
 
 class Input(Protocol):
-    """An input of a graph, a network or a program."""
+    """An input of a graph, a network or a program: name, type and shape."""
 
     @property
     def name(self) -> str:
@@ -442,8 +442,8 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
 
 
 _MOST_STEPS = 2.0**31
-"""Number of quantization steps that is reported for outputs which cannot be compared, because their shapes differ or an
-element is not finite.
+"""Difference, in quantization steps, that is reported for outputs which cannot be compared because their shapes differ
+or an element is not finite.
 """
 
 

@@ -34,7 +34,9 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A compiled network in files; `cached` and `knobs` are those of `CompiledNetwork`."""
+    """A compiled network in files. `cached`: it came from the user's cache; `knobs`: the applied tuning records (None
+    without records, or if it came from the cache).
+    """
 
     saved: Saved
     cached: bool
@@ -81,7 +83,8 @@ def write_network(
     told: Progress | None = None,
 ) -> SavedNetwork:
     """Compiles a model into files (`KernelCompiler.files`); an archive that is in the cache is copied from there.
-    Arguments and errors are those of `compile_on`.
+    `remark` is called with sentences for the user, `told` with (number of kernels done, number of all kernels). Raises
+    UserError.
     """
     _remark(compiler, model, remark)
     if options.cache and options.dump_passes is None and len(compiler.files(output)) == 1:

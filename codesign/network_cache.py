@@ -143,7 +143,7 @@ def archive_key(model: Path | Content, *decided: str) -> str:
 
 
 def _read_file(path: Path) -> ModelFile:
-    """Reads the model's file. Raises FileError."""
+    """Reads the model's file at `path` into memory. Raises FileError."""
     return ModelFile(path=path, content=read_whole(path, "model"))
 
 
@@ -190,7 +190,9 @@ def _compiler() -> str:
 
 
 def _touch(path: Path) -> None:
-    """Marks an entry as used now; has no effect in a cache that this user may not write."""
+    """Marks an entry of the cache as used now, so that it is removed late; has no effect in a cache that this user may
+    not write.
+    """
     try:
         os.utime(path)
     except OSError:

@@ -67,7 +67,7 @@ class Simulated:
 
     @property
     def outputs(self) -> Arrays:
-        """The outputs of all launches, concatenated on the first axis."""
+        """The outputs by name, of all launches (runs of the program), concatenated on the first axis."""
         return join_launches(self.launches)
 
 
@@ -257,7 +257,7 @@ def _images(launches: Sequence[Arrays]) -> int:
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of an npz file; the same arrays give the same bytes."""
+    """The arrays by name as the bytes of an npz file; the same arrays always give the same bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **dict(arrays))
     return buffer.getvalue()

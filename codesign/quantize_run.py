@@ -1,4 +1,4 @@
-"""Steps of `vdla quantize`: post-training quantization of one file."""
+"""Steps of `vdla quantize`: post-training quantization of one ONNX file."""
 
 from __future__ import annotations
 
@@ -141,7 +141,9 @@ def _on_reference(model: onnx.ModelProto) -> Run:
 
 
 def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
-    """The result of a quantization as a JSON document."""
+    """The result of a quantization as a JSON object: settings, number of samples, scale and error of each layer, errors
+    of the outputs, and the operators that stay float.
+    """
     return {
         "activations": recipe.activations,
         "method": recipe.method,

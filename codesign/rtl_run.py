@@ -36,14 +36,15 @@ class OnRtl:
 
 
 LONG_RUN = 1_000_000
-"""Number of simulated cycles of a launch above which a Verilated library that is compiled for fast execution saves more
-time than its longer compilation costs.
+"""Number of simulated cycles of a launch (run of the program) above which it pays to compile the Verilated library for
+fast execution, although that takes longer.
 """
 
 
 def library_for(compiled: Compiled) -> Optimize:
-    """The kind of Verilated library ("build" or "run") that takes the least time for a launch of `compiled`; builds the
-    library if it does not exist. Raises BuildError without the tools.
+    """The kind of Verilated library for `compiled`: "run" (compiled for fast execution) if a launch takes at least
+    LONG_RUN simulated cycles, else "build" (compiled quickly). Builds the library if it does not exist. Raises
+    BuildError without the tools.
     """
     cycles = execute(compiled, {}, data=False).simulation.cycles
     optimize: Optimize = "run" if cycles >= LONG_RUN else "build"
@@ -91,7 +92,7 @@ def run_on_rtl(
 
 
 def layer_differences(compiled: Compiled, simulated: SimulationResult, rtl: SimulationResult) -> list[str]:
-    """One line of text for every layer whose cycles or stalls differ."""
+    """One line of text for every layer whose cycles or stalls on the RTL differ from the simulator's."""
     return [
         f"layer {left.name}: simulator {left.gemm_cycles} GEMM cycles and stalls {dict(left.stalls)} in "
         f"{left.begin}..{left.end}, RTL {right.gemm_cycles} and {dict(right.stalls)} in {right.begin}..{right.end}"
@@ -125,7 +126,7 @@ def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
 
 
 def _segments(run: RtlResult, unit: Unit) -> NDArray[np.int64]:
-    """Rows of (start, stop, category, instruction): the activity of `unit` in the cycles start + 1 .. stop.
+    """The activity of `unit`, one row (start, stop, category, instruction) for the cycles start + 1 .. stop.
 
     The instruction is -1, unknown.
     """

@@ -71,7 +71,9 @@ def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str,
 def _table_sizes(
     name: str, readers: Mapping[str, list[onnx.NodeProto]], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[int]:
-    """Yields the sizes of the axes that the values of tensor `name` index, directly or through views of the tensor."""
+    """Yields the sizes of the axes of look-up tables that the values of tensor `name` index, directly or through views
+    of the tensor.
+    """
     for node in readers.get(name, ()):
         if node.op_type in ("Gather", "GatherElements") and node.input[1] == name:
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)

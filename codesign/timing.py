@@ -12,7 +12,7 @@ Timed = Callable[[], object]
 Clock = Callable[[], float]
 
 REPEAT = 5
-"""Default number of calls of which the median is taken."""
+"""Default number of calls of a measured function, of which the median time is taken."""
 LEAST_SECONDS = 0.01
 """Least seconds of one measurement; shorter calls are repeated."""
 _LOOK = 0.01
@@ -79,5 +79,5 @@ def wait_until_idle() -> None:
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
-    """Median, over the rounds, of numerator / denominator."""
+    """Median, over the rounds of a measurement, of numerator / denominator."""
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))

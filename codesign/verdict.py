@@ -53,20 +53,22 @@ def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: s
 
 
 def widened(tolerance: float, disagreement: float | None) -> float:
-    """`tolerance`, or twice `disagreement` if that is larger: the difference between the reference's own results (None:
-    there is no such difference).
+    """The larger of `tolerance` and twice `disagreement`. `disagreement` is the difference between the reference's
+    results with and without its optimization (None: its results do not depend on optimization).
     """
     return tolerance if disagreement is None else max(tolerance, 2 * disagreement)
 
 
 def why_widened(disagreement: float | None, unit: str) -> str:
-    """Text that explains a widened tolerance: the reference's difference between its own results, in `unit`."""
+    """Text that explains why a tolerance was widened: the reference's results with and without its optimization differ
+    by `disagreement`, in `unit`.
+    """
     return f"ONNX Runtime with and without its optimization differ by {disagreement:.2g} {unit}; twice that is allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Numbers of arrays that a check compared: the quantized `inputs`, the `layers`, and the `outputs` of the model."""
+    """Numbers of arrays that a check compared, by kind: quantized `inputs`, `layers`, and `outputs` of the model."""
 
     inputs: int = 0
     layers: int = 0
@@ -78,7 +80,7 @@ class Compared:
         return bool(self.inputs or self.layers or self.outputs)
 
     def __add__(self, other: Compared) -> Compared:
-        """The sums of the numbers of both checks."""
+        """The numbers of arrays that two checks compared together: the sums of their counts, kind by kind."""
         return Compared(
             inputs=self.inputs + other.inputs,
             layers=self.layers + other.layers,
@@ -86,7 +88,7 @@ class Compared:
         )
 
     def __str__(self) -> str:
-        """The numbers as text, such as "1 input, 5 layers and 1 output"."""
+        """The numbers of compared arrays as text, such as "1 input, 5 layers and 1 output"."""
         counts = {"input": self.inputs, "layer": self.layers, "output": self.outputs}
         parts = [f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n]
         return (
@@ -95,7 +97,7 @@ class Compared:
 
 
 NOTHING = Compared()
-"""The numbers of a check that compared nothing."""
+"""The result of a check that compared no arrays: all counts are 0."""
 
 
 def within(error: float | None, tolerance: float) -> bool:

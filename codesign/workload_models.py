@@ -1,5 +1,5 @@
-"""Makes workloads of GPUs from their names: the workloads of a network with one operator, one for each method to
-compute it.
+"""Makes GPU workloads from workload names such as "dense:1,512,64". A name is turned into an ONNX model of one
+operator, whose workloads are returned: one for each method to compute the operator.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ MOST_ELEMENTS = 1 << 28
 
 
 def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:
-    """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding.
+    """The float32 workloads that the workload name `text` stands for (forms: `workload_names.FORMS`), batch 1, SAME
+    padding.
 
-    There is one workload for each method to compute the operator; networks without records use the first. Raises
-    UserError for other texts.
+    There is one workload for each method to compute the operator; networks without tuning records use the first. Raises
+    UserError for a `text` of another form, for operators without knobs on GPUs, and for tensors that are too large.
     """
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
@@ -108,7 +109,9 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
-    """A model with the node `node` alone; its `constants` are zeros, except "axes", which is [1]."""
+    """An ONNX model that consists of `node` alone. Its inputs in `constants` are initializers of zeros, except "axes",
+    which is [1].
+    """
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in shapes.items()

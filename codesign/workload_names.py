@@ -1,4 +1,6 @@
-"""Makes workloads from names: of the papers' layers (`named_layers`), or of an operator and sizes (FORMS)."""
+"""Makes workloads from workload names. A name holds the label of a layer in the papers (`named_layers`), or an operator
+and its sizes (FORMS).
+"""
 
 from __future__ import annotations
 
@@ -180,8 +182,8 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The workload of a node with the given sizes and without fused operators, for operators whose schedules the sketch
-    generator makes.
+    """The workload of a node with the given sizes and without fused operators. For operators without a template of
+    their own, whose schedules a generator makes.
     """
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
@@ -234,8 +236,8 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:
-    """(window of a transposed convolution with SAME padding, number of outputs added at the end of each axis); there
-    are `stride` times as many outputs as inputs.
+    """The window of a transposed convolution with SAME padding, and the number of outputs added at the end of each
+    axis. The output has `stride` times as many elements along each axis as the input.
 
     Raises UserError for strides above `MOST_STRIDE`.
     """
@@ -286,7 +288,9 @@ def _accelerator_elementwise(text: str) -> Workload:
 
 
 def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
-    """The operation of a workload's name and the shapes of its operands. Raises UserError for other texts."""
+    """The operation and the operands' shapes that the name of an element-wise workload contains. Raises UserError if
+    `text` is no such name.
+    """
     operation, *shapes = text.removeprefix(ELEMENTWISE).split(",")
     if operation not in OPERATIONS:
         raise UserError(
@@ -302,7 +306,9 @@ def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
 
 
 def parse_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """The operator of a workload's name and its sizes. Raises UserError for other texts."""
+    """The operator and the sizes that a workload's name contains: "dense:1,512,64" gives dense and (1, 512, 64). For a
+    layer of the papers, such as "conv2d:C1", they are that layer's. Raises UserError for any other `text`.
+    """
     operator, _, rest = text.partition(":")
     if operator == "conv2d" and rest in CONVOLUTIONS:
         return operator, CONVOLUTIONS[rest]

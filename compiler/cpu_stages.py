@@ -65,7 +65,7 @@ class CpuLowering:
         )
 
     def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
-        """The node lowered with the default knobs of its processor template."""
+        """The node lowered with the default knobs of its processor template; None for a node that needs no kernel."""
         if isinstance(node.operator, Int8Operator):
             return lower_int8_node(graph, node, node.operator)
         return lower_node(self.target, graph, node)

@@ -62,8 +62,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Division:
-    """A compiled network. `comparisons`: measured times of regions if cost decided; `refusals`: the reason, by node, of
-    nodes that the accelerator's importer refused; `label`: the model's name in messages."""
+    """A partitioned, compiled network. `comparisons`: times of the regions on both sides, if they decided where a
+    region runs; `refusals`: for each node that the accelerator's importer refused, its reason; `label`: the model's
+    name in messages.
+    """
 
     label: str
     network: HeterogeneousNetwork
@@ -294,11 +296,11 @@ def compile_divided(
 
     The accelerator gets the nodes that it supports; with `config` None it gets none. A model that cannot be divided,
     but that the processor alone runs, is one region of the processor. With `cost_threads` the accelerator keeps a
-    region only if its simulated time and the conversions at the border take less time than the CPU with that number
-    of threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
-    processor's kernels, by default `cpu_now()`. `virtual_threads` as in `compile_program`; `dump_passes` is a folder
-    that gets one folder a region. `records` of the tuner set the knobs of recorded layers, on both sides. Raises
-    UserError.
+    region only if its simulated time and the conversions at the border take less time than the CPU with that number of
+    threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
+    processor's kernels, by default `cpu_now()`. `virtual_threads`: number of overlapping copies of each scratchpad
+    buffer. `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of recorded
+    layers, on both sides. Raises UserError.
     """
     from .cpu_stages import cpu_now
     from .graph.floating.onnx_import import OLDEST_OPSET

@@ -64,7 +64,7 @@ class GpuLowering:
         return GraphRules(lanes=1, refused=_refused, check=_check)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
-        """The node lowered with the default knobs of its GPU template."""
+        """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""
         return lower_cuda_node(self.target, graph, node)
 
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:

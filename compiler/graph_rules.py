@@ -24,9 +24,10 @@ class GraphRules:
     """A target's demands on graphs.
 
     `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
-    throughout are computed in floats too. `join` and `tiling` as in `graph_passes`, `recurrent` as in
-    `import_float_model`. `refused` maps an error of the import to the error to raise. `check` gets the model's label
-    and its graph, and raises ModelError if the target has no code for it.
+    throughout are computed in floats too. `join`: inputs of concatenations are written directly into the result.
+    `tiling`: chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators among LSTM, GRU and RNN
+    whose steps the target computes in one kernel. `refused` maps an error of the import to the error to raise. `check`
+    gets the model's label and its graph, and raises ModelError if the target has no code for it.
     """
 
     lanes: int

@@ -49,7 +49,7 @@ class Lowering(Protocol[Target]):
         ...
 
     def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
-        """A node lowered without records; None for a node that needs no kernel."""
+        """A node lowered without tuning records; None for a node that needs no kernel."""
         ...
 
     def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
@@ -59,7 +59,9 @@ class Lowering(Protocol[Target]):
     def at_point(
         self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
     ) -> LoweredNode[Target, Any]:
-        """A lowered node that has a workload, with the knobs `values` of that workload's space."""
+        """`lowered`, a lowered node that has a workload, with its knobs set to `values`, a point of that workload's
+        space.
+        """
         ...
 
 

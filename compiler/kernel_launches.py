@@ -31,7 +31,7 @@ from .templates.lowered_node import LoweredNode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded(Generic[Target]):
-    """The lookup of records for a kernel: its workload, and a function that lowers the node with given knobs."""
+    """The lookup of tuning records for a kernel: its workload, and a function that lowers the node with given knobs."""
 
     knobs: ChosenKnobs[Any]
     workload: Any
@@ -142,8 +142,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """`lowered` adapted to the kernel of `known`, which it shares: its tensors are renamed to the kernel's parameters.
-    Equal programs may have other parameter names, since some names depend on the operand that an epilogue reads.
+    """`lowered` adapted to the kernel of `known`, which computes the same program and is shared: its tensors are
+    renamed to that kernel's parameters. Equal programs may have different parameter names, since some names depend on
+    the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:
@@ -221,8 +222,9 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """`arrays` by parameter, packed for the kernel of key `kernel` by the schedule's `trace`, in the parameters'
-        `shapes`."""
+        """A kernel's constant `arrays` by parameter, packed into the kernel's layouts by the `pack` steps of the
+        schedule's `trace`, in the parameters' `shapes`. `kernel` is the kernel's key.
+        """
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():
             place = (kernel, name, array.ctypes.data, array.strides)

@@ -1,4 +1,4 @@
-"""Knobs of nodes with several kernels, in small networks, chosen by simulated cycles of the network, because the cost
+"""Chooses the knobs of nodes with several kernels by simulated cycles of the whole network, in small networks. The cost
 model estimates each kernel alone.
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
@@ -29,7 +29,9 @@ from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
-"""Limits of measured programs: 0.03 s of simulation at most. In larger networks small nodes matter little."""
+"""Largest number of kernels and of instructions of a network that is simulated: 0.03 s of simulation at most. In larger
+networks small nodes matter little.
+"""
 
 Points = Mapping[str, tuple[Values, ...]]
 """Values of the knobs for every kernel of a node, by the node's name."""
@@ -81,8 +83,8 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """Two alternative choices of knobs for all nodes: without double buffering; and the knobs that are best for one
-    kernel with the batch of all kernels of the node.
+    """Two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that are best for
+    one kernel whose batch is as large as those of all kernels of the node together.
     """
 
     @cache

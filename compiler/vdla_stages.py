@@ -1,4 +1,6 @@
-"""Accelerator-specific stages of compilation (see `pipeline.compile_program`): kernels, choice of knobs, linking."""
+"""Stages of compilation (`pipeline.compile_program`) that only the accelerator has: kernels of a network, choice of
+their knobs, linking into a program.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class AcceleratorNetwork:
 
     @property
     def chained(self) -> Mapping[str, ChainBuffer]:
-        """The buffers (addresses) of tensors that stay in the on-chip chain memory, by tensor name."""
+        """By tensor name, the buffers (addresses) of tensors that stay in the chain memory: an on-chip buffer for a
+        layer's output, which the next layer reads.
+        """
         return self._kernels[1]
 
     @cached_property
@@ -84,8 +88,9 @@ class AcceleratorNetwork:
     def points(
         self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
     ) -> dict[str, tuple[Values, ...]]:
-        """The knobs of every kernel of `nodes` (None: all), by node: those of `settings` for recorded kernels, else the
-        best known without records. Raises UnfitNodeError.
+        """The knobs of every kernel of `nodes` (None: all), by node. Kernels that tuning records apply to take the
+        knobs in `settings`; all others take the best knobs that are known without records. Raises UnfitNodeError for a
+        node whose smallest tile exceeds a memory.
         """
         kernels = self.kernels if nodes is None else {node: self.kernels[node] for node in nodes}
         return choose_points(self.config, kernels, settings, self.virtual_threads, self._measured)
@@ -93,7 +98,9 @@ class AcceleratorNetwork:
     def layer(
         self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
     ) -> LoweredLayer:
-        """The scheduled and lowered kernels of a node; `check` and `dump` as in `lower_node`."""
+        """The kernels of a node, scheduled with the knobs `points` (one entry for each kernel) and lowered. `check`:
+        verifies the program after every pass. `dump`: receives the program after every pass.
+        """
         return self._lowered(node, self.kernels[node], points, check, dump)
 
     def _lowered(
@@ -116,7 +123,8 @@ class AcceleratorNetwork:
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
-        """The program of a node's recorded kernel alone, its constants zero; `values`: its knobs (None: the default).
+        """The program that runs only the kernel of `node` that tuning records apply to, its constants zero; `values`:
+        its knobs (None: the default).
 
         Raises UnfitNodeError and the errors of scheduling and emission.
         """

@@ -18,8 +18,8 @@ N = MACHINE.block_in
 
 
 def schedule(size: tuple[int, int, int], tile: tuple[int, int, int], *, hide: bool) -> vdla.Schedule:
-    """A schedule of Y = clip(round((X W + bias) scale)), where X is int8, W int8 in blocks, and P has int32 biases and
-    scales.
+    """A schedule of the product Y = clip(round((X W + bias) scale)). Its parameters are X (int8), W (int8, in blocks)
+    and P (the int32 biases and the scales).
 
     `size` and `tile` are (blocks of columns of Y, rows of Y, blocks of the reduction axis), of the whole product and of
     a tile. `hide`: each buffer has two copies, so that loads overlap with products.

@@ -27,7 +27,7 @@ BUDGET = 40
 
 
 def main() -> None:
-    """Print the front, and why its fastest machine beats `tiny`."""
+    """Print the Pareto front of latency and area, and why its fastest machine beats `tiny`."""
     calibration, _ = pictures(64, seed=2)
     model = vdla.quantize(network(), {"image": calibration}).content
     area = next(row["first"] for row in vdla.compare("tiny", "tiny", model).rows if row["name"] == "area")

@@ -22,6 +22,8 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
-    """Copies number 0 to `count` - 1 of a register with `value` (see `copy`)."""
+    """Copies number 0 to `count` - 1 of a register with the `value` of the previous cycle, one for each group of pins
+    that it drives.
+    """
     kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
     return [kinds[number % KINDS] for number in range(count)]

@@ -126,8 +126,8 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Executes loads one after the other, a step (the write of a pad or of a part of an element) a cycle, with one
-    cycle between the steps of two loads (STEP_GAP).
+    """Executes loads one after the other, one step in a cycle; a step is the write of a pad or of a part of an element.
+    There is one cycle between the steps of two loads (STEP_GAP).
 
     Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 3 or later. `words`: the client's
     FIFO. `may`: the writer may do steps of its current load (registered). `steps_last`: the last step of a load happens
@@ -136,8 +136,8 @@ class ElementWriter(wiring.Component):
     The other members describe the write of a step, two cycles after the step (registered). `write`: the write happens
     (not for an empty load). `address`: index of the element in the scratchpad. `pad`: the whole element gets the pad
     value; otherwise part number `part` of the element gets the low `step_width` bytes of `data`. `last`: this is the
-    load's last step, so the load ends in the next cycle. `kind`, `tag`: those of the load. For kind 0 a step writes all
-    elements of a row that are in the same aligned block of `together` elements; `count` is their number.
+    load's last step, so the load ends in the next cycle. `kind`, `tag`: kind and tag of the load. For kind 0 a step
+    writes all elements of a row that are in the same aligned block of `together` elements; `count` is their number.
     """
 
     def __init__(

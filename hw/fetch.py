@@ -44,8 +44,8 @@ class FetchUnit(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the requests, which run ahead of dispatch, a buffer of instructions, and a register for the oldest
-        instruction and its route.
+        """Builds the read requests (they run ahead of dispatch), a buffer of instructions, and a register that holds
+        the oldest instruction and its route (the unit that executes it, and whether it is FINISH).
         """
         m = Module()
         fresh = Signal(init=1)  # the first cycle of a run
@@ -101,8 +101,9 @@ class FetchUnit(wiring.Component):
             m.d.sync += shown.eq(0)
 
     def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
-        """Writes the instructions of each beat and their routes to the banks of the buffer. Returns the oldest
-        instruction, its route, whether there is one, and the signal that removes it.
+        """Writes the instructions of each beat, with their routes (the unit that executes an instruction, and whether
+        it is FINISH), to the banks of the buffer. Returns the oldest instruction, its route, whether there is one, and
+        the signal that removes it.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -201,7 +202,8 @@ class FetchUnit(wiring.Component):
 
         For each unit, `to` is 1 if the head register holds an instruction for the unit and no FINISH was dispatched
         before (`ended`); `goes` is 1 if the unit's queue also has room. Both are registers that are computed a cycle
-        ahead, so that the outputs are early in the cycle.
+        ahead, so that the outputs are early in the cycle. `oldest`, `route`, `arrived`: the buffer's oldest
+        instruction, its route, and whether there is one.
         """
         # `takes`: there is no head, or it leaves. `takes` drives the bits of the head; its complement `keeps` drives
         # the decisions.
@@ -235,7 +237,9 @@ class FetchUnit(wiring.Component):
         m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
-        """Decodes the route of `instruction` from its first word, as it arrives."""
+        """Sets `route` (the unit that executes `instruction`, and whether it is FINISH) from the instruction's first
+        word, as it arrives.
+        """
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
         m.d.comb += [route.is_finish.eq(fields["opcode"] == Opcode.FINISH), route.unit.eq(Unit.COMPUTE)]

@@ -68,7 +68,7 @@ def token_push(config: Config) -> Signature:
 
 
 class Activity(enum.Enum, shape=4):
-    """A unit's activity in a cycle (contract section 9): BUSY for load and store, GEMM to DRAIN for compute;
+    """A unit's activity in a cycle (hw/README.md section 9): BUSY for load and store, GEMM to DRAIN for compute;
     INSTRUCTION to BEGIN are causes of stall.
 
     TOKEN_PREV and so on are named after the flag, not the queue: the top module connects flags to queues.
@@ -171,7 +171,7 @@ def burst_layout(config: Config) -> data.StructLayout:
 
 
 def read_client(config: Config) -> Signature:
-    """A read client's side of the arbiter (contract section 2).
+    """A read client's side of the arbiter (hw/README.md section 2).
 
     `request.valid` (registered) shows a request, for whose beats the client has reserved room. The request stays, with
     its payload, until the arbiter accepts it with `request.ready`; the next request may be shown REQUEST_GAP cycles
@@ -199,7 +199,7 @@ def write_beat_layout(config: Config) -> data.StructLayout:
 
 
 def write_client(config: Config) -> Signature:
-    """The store unit's side of the write channel (sections 1 and 8).
+    """The store unit's side of the write channel (hw/README.md sections 1 and 8).
 
     `request` (registered) is shown once the burst's last byte is in the store FIFO, and accepted in the cycle of its
     `ready`. `beat.valid` is 1 whenever a burst that was shown in an earlier cycle has beats left (data may move before
@@ -243,8 +243,8 @@ def scratchpad_write(
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
-    """The read ports of TAPS banks as the reader sees them, each like `scratchpad_read`; the first bank has the lowest
-    bits. Word i of the memory is word i // TAPS of bank i mod TAPS.
+    """The read ports of TAPS banks as the reader sees them; the first bank has the lowest bits. In each bank, `address`
+    with `enable` in cycle t gives `data` in t + 1. Word i of the memory is word i // TAPS of bank i mod TAPS.
     """
     address = (-(-depth // TAPS) - 1).bit_length()
     return Signature({"enable": Out(TAPS), "address": Out(TAPS * address), "data": In(TAPS * width)})
@@ -260,8 +260,8 @@ def inp_read(config: Config) -> Signature:
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory: one word, which has one or more input vectors, the first one lowest;
-    with the extension `taps` one word of each bank.
+    """Compute's read port of the chain memory (on-chip buffer for a layer's output, which the next layer reads): one
+    word, which has one or more input vectors, the first one lowest; with the extension `taps` one word of each bank.
     """
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     read = banked_read if ArrayShape.of(config).banks > 1 else scratchpad_read
@@ -269,7 +269,9 @@ def chain_read(config: Config) -> Signature:
 
 
 def chain_write(config: Config) -> Signature:
-    """The store unit's write port of the chain memory: a lane is an output vector, and all lanes get the same data."""
+    """The store unit's write port of the chain memory (on-chip buffer for a layer's output, which the next layer
+    reads): a lane is an output vector, and all lanes get the same data.
+    """
     lanes = config.chain_word_bytes // config.out_bytes
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     return scratchpad_write(depth=depth, width=8 * config.chain_word_bytes, lanes=lanes, repeats=lanes)

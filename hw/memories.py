@@ -1,4 +1,6 @@
-"""Attributes of memories that free synthesis from guarantees which the design does not need."""
+"""Attributes of memories that tell synthesis which behaviour the design does not rely on, so that no logic is added for
+it.
+"""
 
 from typing import Final
 

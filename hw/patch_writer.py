@@ -46,7 +46,8 @@ class PatchWriter(wiring.Component):
 
     Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 8 or later. `job.sizes`: sizes of
     the instruction (x_size patches; `offset` and `pitch` of the rows in a bus word); `job.patch`: the fields of
-    register PATCH. `words`, `may`, `steps_last`, `tag`: as in ElementWriter.
+    register PATCH. `words`: the FIFO of bus words. `may`: the writer may do steps of its current load (registered).
+    `steps_last`: the last step of a load happens in this cycle. `tag`: the tag of the load's job.
 
     The other members describe the write of a step, two cycles after the step. `write`: the write happens (not for an
     empty load). If lanes[i] is 1, lane i of batch row `batch_row` of vector `address` is written: with byte i of `data`

@@ -20,9 +20,9 @@ def word_layout(config: Config) -> data.StructLayout:
 class ReadFifo(wiring.Component):
     """A FIFO of bus words; a beat shown in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*`: see `interfaces.read_client`. `words`: the head, popped with `ready`; its payload comes late in
-    the cycle (the output of a memory), so users should register it before other logic. `release`: for ReadRequests: the
-    number of words of a burst, in the cycle after the burst's last word was popped.
+    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: the head, popped with `ready`; its
+    payload comes late in the cycle (the output of a memory), so users should register it before other logic. `release`:
+    the number of words of a burst, in the cycle after the burst's last word was popped; ReadRequests takes it.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:

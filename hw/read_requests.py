@@ -1,4 +1,6 @@
-"""The address side of a read client: cuts runs into bursts, which wait for room (hw/README.md sections 2, 3 and 6)."""
+"""The address side of a read client: cuts runs of bytes into bursts, and shows each burst once the client's FIFO has
+room for it (hw/README.md sections 2, 3 and 6).
+"""
 
 from __future__ import annotations
 
@@ -197,10 +199,11 @@ class BurstCutter(wiring.Component):
 class ReadRequests(wiring.Component):
     """Requests of a read client: shows each burst as soon as the FIFO has room for all its beats.
 
-    Members: `start`, `runs`: see BurstCutter. After a start in cycle b, the first request shows in b + REQUEST_DELAY,
-    each other one REQUEST_GAP after the acceptance of the request before it. `active`: 1 from b + 1 through the cycle
-    in which the last request is accepted. `request`: to the arbiter. `release`: number of words that became free, one
-    cycle after their last use; a request that needs their room may show ROOM_DELAY after that use.
+    Members: `start`, only when not `active`, loads `runs` (runs of bytes to read). After a start in cycle b, the first
+    request shows in b + REQUEST_DELAY, each other one REQUEST_GAP after the acceptance of the request before it.
+    `active`: 1 from b + 1 through the cycle in which the last request is accepted. `request`: to the arbiter.
+    `release`: number of words that became free, one cycle after their last use; a request that needs their room may
+    show ROOM_DELAY after that use.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:

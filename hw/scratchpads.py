@@ -22,7 +22,10 @@ class Scratchpad(wiring.Component):
     """
 
     def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
-        """`lanes` of the write port and `repeats` of its data, as in `interfaces.scratchpad_write`, divide `width`."""
+        """`depth`: number of words of `width` bits. `lanes`: number of parts of a word that are written separately.
+        `repeats`: a word on the write port is repeated this many times to fill a word of the memory. Raises ValueError
+        if `lanes` or `repeats` does not divide `width`.
+        """
         if width % lanes or width % repeats:
             raise ValueError(f"{lanes} lanes or {repeats} repeats do not divide {width} bits")
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
@@ -53,7 +56,8 @@ class Scratchpad(wiring.Component):
 
 
 class BankedScratchpad(wiring.Component):
-    """Like `Scratchpad`, but with TAPS banks, so that neighbouring words are read in one cycle.
+    """A memory with one write port and, for each of TAPS banks, a read port, so that neighbouring words are read in one
+    cycle.
 
     A word of a bank has `parts` neighbouring words of the write port; number i of these wide words is word i // TAPS of
     bank i mod TAPS. One cycle writes up to `neighbours` neighbouring words of the write port.
@@ -62,9 +66,11 @@ class BankedScratchpad(wiring.Component):
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """The first four parameters are those of `Scratchpad`. `parts`: number of words of the write port in a word of
-        a bank, a power of two that divides `depth`. `neighbours`: largest number of words that a cycle writes; any
-        `neighbours` consecutive words must be within one word of each bank. Each bank has at least two words.
+        """`depth`, `width`, `lanes`, `repeats`: number and bits of the words of the write port, parts of a word that
+        are written separately, and how often a word of data is repeated to fill a word. `parts`: number of words of the
+        write port in a word of a bank, a power of two that divides `depth`. `neighbours`: largest number of words that
+        a cycle writes; any `neighbours` consecutive words must be within one word of each bank. Each bank has at least
+        two words.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours

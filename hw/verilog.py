@@ -189,7 +189,7 @@ def _has_default(lines: list[str], indent: int) -> bool:
 
 
 def component_verilog(component: wiring.Component, name: str) -> str:
-    """Verilog text of `component` as module `name`; see `component_module`."""
+    """Verilog text of `component` as module `name`; ports are named by their path, joined by single underscores."""
     return component_module(component, name).text
 
 
@@ -211,5 +211,7 @@ def generate_module(
 
 
 def generate_verilog(config: Config, *, trace_ports: bool = False) -> str:
-    """Verilog text of the whole accelerator; see `generate_module`."""
+    """Verilog text of the whole accelerator, top module `vdla`; `trace_ports` adds the trace ports that the harness
+    reads.
+    """
     return generate_module(config, trace_ports=trace_ports).text

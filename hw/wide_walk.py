@@ -1,5 +1,5 @@
-"""A variant of `element_writer.Walk` whose steps may take several data elements: all elements of a row in one aligned
-block of DRAM.
+"""A variant of `element_writer.Walk` (counter over pads, data elements and pads of a row) whose steps may take several
+data elements: all elements of the row in one aligned block of DRAM.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """A walk over pads and data elements in steps of one or several elements. Members are those of `Walk`, and:
+    """A walk over `before` pads, `size` data elements and `behind` pads, in this order, in steps of one or several
+    elements.
 
-    `first_room`, `room`: largest number of data elements in the step after `start`; in the step after `next`. `taken`:
-    number of elements in the current step, 1 for a pad. `phase_last`: the step is the last one of its phase; `ends`: it
-    is the last one of the walk.
+    Members: `start` loads the three numbers; `next` moves to the next step. `is_data`: the current step takes data;
+    `next_is_data`, `first_is_data`: the same for the step after `next`, after `start`. `first_room`, `room`: largest
+    number of data elements in the step after `start`; in the step after `next`. `taken`: number of elements in the
+    current step, 1 for a pad. `phase_last`: the step is the last one of its phase (pads or data); `ends`: it is the
+    last one of the walk.
     """
 
     def __init__(self, *, most: int) -> None:

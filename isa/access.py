@@ -37,7 +37,8 @@ class Resource(Enum):
     """A memory that several units access.
 
     An element of DRAM is a granule of `Config.out_bytes` bytes, the size of an output vector; an element of the chain
-    memory is a granule of `Config.chain_granule` bytes.
+    memory (on-chip buffer for a layer's output, which the next layer reads) is a granule of `Config.chain_granule`
+    bytes.
     """
 
     INP = "inp"
@@ -76,7 +77,8 @@ class Trace:
     the micro-op scratchpad. `image`: DRAM at launch.
 
     `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
-    the DRAM granules that stores have written. `index_sets`: cache of operand indices.
+    the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written. `index_sets`: cache of
+    operand indices.
     """
 
     config: Config
@@ -152,8 +154,9 @@ def _within(what: str, of: str, value: int, limit: int) -> None:
 def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
-    """DRAM granules that contain `rows` runs of `length` bytes, `pitch` bytes apart, the first at byte `start`. Raises
-    AccessError, whose message says that field `what` `verb` ("reads" or "writes") these bytes.
+    """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of `length`
+    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError, whose message says that field `what`
+    `verb` ("reads" or "writes") these bytes.
     """
     if rows <= 0 or length <= 0:
         return
@@ -336,7 +339,8 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
 
 def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
     """The reads of the input vectors with indices `vectors` (ascending) and of the `more` vectors after each. Indices
-    from chain_base on are in the chain memory.
+    below `chain_base` are in the input scratchpad, all others in the chain memory (on-chip memory that keeps a layer's
+    output for the next layer).
     """
     own, chained = vectors, vectors[:0]
     if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
@@ -379,8 +383,8 @@ def _outputs(trace: Trace, values: Values) -> Iterator[Elements]:
 def _vectors(
     trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
 ) -> Iterator[Elements]:
-    """DRAM granules of `rows` rows of `width` output vectors; the first row begins at vector `first`, and rows begin
-    `pitch` vectors apart.
+    """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) of `rows` rows of `width` output
+    vectors. The first row begins at vector `first`, and rows begin `pitch` vectors apart.
     """
     size = trace.config.out_bytes
     return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)
@@ -481,7 +485,9 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 
 def _chained(config: Config, values: Values) -> Access:
-    """The write of a STORE.POST with chain = 1 to granules of the chain memory."""
+    """The elements that a STORE.POST with field `chain` = 1 writes. Such a store writes its output to the chain memory
+    (on-chip memory that keeps a layer's output for the next layer), whose elements have `Config.chain_granule` bytes.
+    """
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes
     last = values["dram_base"] + (rows - 1) * pitch + columns - 1

@@ -37,8 +37,9 @@ from .scales import (
 )
 
 CONSTANT_BITS = 16
-"""Binary logarithm of the largest magnitude of ratios and offset in stage B for which the sums of the accelerator are
-wide enough. A larger ratio of two scales would saturate every value except the zero point.
+"""Binary logarithm of the largest magnitude of ratios and offset in stage B (the operation after requantization) for
+which the sums of the accelerator are wide enough. A larger ratio of two scales would saturate every value except the
+zero point.
 """
 
 Int32Array = NDArray[np.int32]
@@ -81,11 +82,11 @@ def requantize(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage A: ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``.
+    """Stage A (requantization): ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``.
 
-    `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; a scale for each
-    channel must have the shape of the channel axis. `zero_point`, `low` and `high` are in the stored domain. With
-    ``low = zero_point`` the function includes a ReLU whose output has this quantization.
+    `accumulator`: int32 of any shape, with the bias. `scale`: float32, broadcast against it; a scale for each channel
+    must have the shape of the channel axis. `zero_point`, `low` and `high` are in the stored domain (int8; uint8 values
+    less 128). With ``low = zero_point`` the function includes a ReLU whose output has this quantization.
     """
     with np.errstate(over="ignore"):
         scaled = accumulator.astype(np.float32) * np.asarray(scale, np.float32)
@@ -100,10 +101,11 @@ def rescale(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage B without operand: converts `values` (int8) to another scale; `ratio` = old scale / new scale.
+    """Stage B (the operation after requantization) without operand: converts `values` (int8) to another scale; `ratio`
+    = old scale / new scale.
 
-    Equals stage A applied to ``values - zero_point_in``. With ``low = zero_point`` it includes a ReLU between the two
-    quantizations.
+    Equals stage A (requantization) applied to ``values - zero_point_in``. With ``low = zero_point`` it includes a ReLU
+    between the two quantizations.
     """
     return requantize(values.astype(np.int32) - zero_point_in, ratio, zero_point, low, high)
 
@@ -115,11 +117,12 @@ def combine_add(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage B, ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high)``.
+    """Stage B (the operation after requantization), ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low,
+    high)``.
 
-    `first` and `second` are int8 in the stored domain, in the order of the ONNX node's inputs (the order
-    of the two fused multiply-adds decides last bits). For uint8 models, a and b are the stored values plus 128, and
-    128 is subtracted from the rounded result. `low` and `high` are in the stored domain.
+    `first` and `second` are int8 in the stored domain (int8; uint8 values less 128), in the order of the ONNX node's
+    inputs (the order of the two fused multiply-adds decides last bits). For uint8 models, a and b are the stored values
+    plus 128, and 128 is subtracted from the rounded result. `low` and `high` are in the stored domain.
     """
     shift = UNSIGNED_OFFSET if constants.unsigned else 0
     a = first.astype(np.int32) + shift
@@ -138,11 +141,13 @@ def combine_multiply(
     low: int = INT8_LOW,
     high: int = INT8_HIGH,
 ) -> Int8Array:
-    """Stage B, MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_c), low, high)``.
+    """Stage B (the operation after requantization), MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio
+    + zero_c), low, high)``.
 
-    Operands and their `zero_points` (of a, of b) are in the stored domain. The product of the differences is an exact
-    integer. The multiplication by `ratio` rounds to float32; then the addition of the output's zero point (in the
-    model's own dtype) rounds to float32, before the rounding to an integer, as in ONNX Runtime.
+    Operands and their `zero_points` (of a, of b) are in the stored domain (int8; uint8 values less 128). The product of
+    the differences is an exact integer. The multiplication by `ratio` rounds to float32; then the addition of the
+    output's zero point (in the model's own dtype) rounds to float32, before the rounding to an integer, as in ONNX
+    Runtime.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
     product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])
@@ -171,7 +176,7 @@ def add_constants(
 ) -> AddConstants:
     """The constants of `combine_add` for the quantizations of two inputs and of the output.
 
-    Zero points are in the stored domain. With zero points in the model's own dtype,
+    Zero points are in the stored domain (int8; uint8 values less 128). With zero points in the model's own dtype,
     ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``, as the compiler of ONNX Runtime contracts the formula.
     Raises `ScaleError` for a scale or ratio out of range.
     """

@@ -17,29 +17,35 @@ if TYPE_CHECKING:
     from .config import Config
 
 TAPS = 4
-"""Number of positions, and of rows of weights, that a TAPS operation multiplies; also the number of banks of the
-memories of input vectors.
+"""Number of neighbouring input positions, and of rows of weights, that an operation of instruction TAPS multiplies. It
+is also the number of banks of the memories of input vectors.
 """
 
 SWEPT = 4
-"""Largest number of operations in a sweep whose positions are multiplied together (`swept`)."""
+"""Largest number of operations whose input positions are multiplied together in a sweep (mode in which an operation of
+TAPS multiplies its own input positions and those of the operations before it).
+"""
 
 LEAST_COLUMNS = 4
 """Number of columns of the smallest array, with or without the extension `fold`."""
 
 
 def swept(config: Config) -> int:
-    """Number of operations in a sweep whose positions are multiplied together: SWEPT, unless a lane has too few
-    multipliers.
+    """Number of operations whose input positions the array multiplies together in a sweep (mode in which an operation
+    of TAPS multiplies its own input positions and those of the operations before it). It is SWEPT, or less if a lane
+    has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
 
 def sweep_rows(config: Config) -> int:
-    """Distance, in rows of weights, from one group of a sweep to the next.
+    """Number of rows of weights in a group: the rows that one operation multiplies in a sweep (mode in which an
+    operation of TAPS multiplies its own input positions and those of the operations before it). Groups begin at
+    multiples of this number.
 
-    A group has rows for `swept` x TAPS positions. The distance is at least 2 x `position_outputs`, so that a row number
-    also encodes the part of an input vector and whether the operation only holds its positions.
+    A group has a row for each input vector of `swept` x TAPS positions, and at least 2 x `position_outputs` rows. So
+    the index of a row also encodes which part of an input vector is multiplied, and, in its highest bit within the
+    group, whether the operation only stores its positions for later operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
@@ -52,11 +58,12 @@ class ArrayMode:
     selects the mode; None for the instruction's default mode. `extension`: the optional hardware of the mode, None if
     every machine has it.
 
-    `by_lane`: lane j adds element j of a position times element j of a row of weights; otherwise lane j adds the dot
-    product of a whole input vector and row j of the tile. `positions`: number of neighbouring positions that an
-    operation reads. `holds`: an operation also multiplies the positions of the `operations` - 1 operations before it,
-    which the array holds, or only holds its own positions and does not change the accumulators. `folds`: with the
-    extension `fold`, register FOLD gives the number of groups of rows, and the low bits of a tile's index the part of a
+    `by_lane`: lane j adds element j of a position (the input vectors of one pixel) times element j of a row of weights;
+    otherwise lane j adds the dot product of a whole input vector and row j of the tile. `positions`: number of
+    neighbouring positions that an operation reads. `holds`: the array keeps the positions of the last operations in
+    registers. An operation then multiplies its own positions and those of the `operations` - 1 operations before it, or
+    it only puts its own positions into the registers and leaves the accumulators unchanged. `folds`: with the extension
+    `fold`, register FOLD gives the number of groups of array rows, and the low bits of a tile's index the part of a
     whole tile; other modes use the largest number of groups.
     """
 
@@ -71,22 +78,24 @@ class ArrayMode:
     folds: bool = False
 
     def position_vectors(self, config: Config) -> int:
-        """Number of input vectors in a position; the index of a position's first vector is a multiple of
-        this number.
+        """Number of input vectors in a position (the vectors of one pixel that the lanes multiply); the index of a
+        position's first vector is a multiple of this number.
         """
         return config.position_inputs if self.by_lane else 1
 
     def vectors(self, config: Config) -> int:
-        """Number of input vectors that an operation reads, neighbours in one memory."""
+        """Number of neighbouring input vectors that an operation reads from one memory."""
         return self.positions * self.position_vectors(config)
 
     def operations(self, config: Config) -> int:
-        """Number of operations, the current one included, whose positions an operation multiplies."""
+        """Number of operations, the current one included, whose input positions an operation of this mode multiplies
+        (above 1 only in a mode that `holds`, which keeps positions of earlier operations).
+        """
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the array of positions that a mode that `holds` multiplies, zeros at launch: [operations, the oldest
-        first][positions][batch][block_out].
+        """Shape of the array of input positions that a mode that `holds` (keeps positions of earlier operations)
+        multiplies: [operations, the oldest first][positions][batch][block_out]. The positions are zeros at launch.
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 
@@ -95,10 +104,11 @@ class ArrayMode:
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
-        """Number of weight indices in a group: the rows of weights of an operation, for all parts of input vectors; a
-        group begins at a multiple of this number.
+        """Number of weight indices in a group: the rows of weights that an operation multiplies, for all parts of input
+        vectors. A group begins at a multiple of this number.
 
-        In a mode that `holds`, an index in the upper half of a group means that the operation only holds its positions.
+        In a mode that `holds` (keeps positions of earlier operations), an index in the upper half of a group means that
+        the operation only stores its positions for later operations and multiplies nothing.
         """
         if not self.by_lane:
             return 1
@@ -107,9 +117,12 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index within a group of the row of weights for input vector `place` of the multiplied positions. If an input
-        vector fills the lanes several times, the row is the one for part `part` of the vector: rows of different parts
-        alternate or, in a mode that `holds`, are in separate groups.
+        """Index, within a group (the rows of weights that an operation multiplies), of the row of weights for input
+        vector number `place` among the vectors that the operation multiplies.
+
+        If an input vector has several times as many elements as there are lanes, only part `part` of it is multiplied,
+        and the row is the one for this part. Rows of different parts alternate or, in a mode that `holds` (keeps
+        positions of earlier operations), are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 

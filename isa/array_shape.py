@@ -14,9 +14,10 @@ from .array_modes import modes_of
 class ArrayShape:
     """The hardware that all modes of a machine's array need together.
 
-    `by_lane`: the array can multiply lane by lane. `positions`: largest number of positions that an operation reads.
-    `holds`: the array holds positions for later operations. `zero_points`: factors are differences of int8 values, of 9
-    bits. `fold_levels`: number of last levels of the adder tree at which the sums of groups of rows may stay separate.
+    `by_lane`: the array can multiply lane by lane. `positions`: largest number of neighbouring input positions that an
+    operation reads. `holds`: the array has registers that keep input positions for later operations. `zero_points`:
+    factors are differences of int8 values, of 9 bits. `fold_levels`: number of last levels of the adder tree at which
+    the sums of groups of array rows may stay separate.
     """
 
     by_lane: bool
@@ -39,8 +40,8 @@ class ArrayShape:
 
     @property
     def banks(self) -> int:
-        """Number of banks of the input scratchpad and of the chain memory: one for each position that is read in the
-        same cycle.
+        """Number of banks of the input scratchpad and of the chain memory (on-chip buffer for a layer's output, which
+        the next layer reads): one for each position that is read in the same cycle.
         """
         return self.positions
 

@@ -187,7 +187,7 @@ class Config(Sizes):
 
     @property
     def clock_hertz(self) -> float:
-        """Clock frequency in hertz (see CLOCK_IS)."""
+        """Clock frequency in hertz. It is assumed: no machine has been placed and timed at it (CLOCK_IS)."""
         return self.clock_mhz * 1e6
 
     @property

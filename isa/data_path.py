@@ -1,4 +1,5 @@
-"""The blocks of a machine's data path and their storage: the GEMM array, its extensions and its chain memory.
+"""The blocks of a machine's data path and their storage: the GEMM array, its extensions and its chain memory (on-chip
+buffer for a layer's output, which the next layer reads).
 
 Reports, area and energy models read them; `extensions.py` is the table of extensions.
 """
@@ -166,8 +167,9 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 
 def _taps_storage(config: Config) -> dict[str, int]:
-    """Storage that `taps` adds, in bytes by name: registers for the vectors after the banks, and registers at each
-    multiplier for an element of the other vectors.
+    """Storage that the extension `taps` adds, in bytes by name: registers for the input vectors that the banks deliver
+    in addition to the first position, and registers in each array row for the elements that the row takes from these
+    vectors.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
@@ -175,14 +177,16 @@ def _taps_storage(config: Config) -> dict[str, int]:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Storage that `sweep` adds, in bytes by name: registers for the vectors that are held for later operations, and
-    their copies at the multipliers.
+    """Storage that the extension `sweep` adds, in bytes by name: registers for input vectors that later operations
+    multiply again, and the copies of these registers at the multipliers.
     """
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * _lanes(config)}
 
 
 def _rows_storage(config: Config) -> dict[str, int]:
-    """Bytes of the table for ROWS, of which each lane has a copy, and of the entries of rows (ROW_BITS each)."""
+    """Storage that the extension `rows` adds, in bytes by name: the table for ROWS, of which each lane has a copy, and
+    the entries with the statistics of rows (ROW_BITS each).
+    """
     return {
         "table of rows": PLANES * TABLE_BYTES * config.block_out // config.post_passes,
         "entries of rows": config.row_entries * ROW_BITS // 8,

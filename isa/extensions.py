@@ -45,7 +45,9 @@ def _check_depthwise(config: Config) -> None:
 
 
 def _position_memories(config: Config) -> dict[str, int]:
-    """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory."""
+    """Sizes in bytes of the memories of input vectors, by name: inp, and chain if there is a chain memory (on-chip
+    buffer for a layer's output, which the next layer reads).
+    """
     return {
         name: value
         for name, value in (("inp", config.inp_buffer_bytes), ("chain", config.chain_buffer_bytes))
@@ -54,7 +56,10 @@ def _position_memories(config: Config) -> dict[str, int]:
 
 
 def holds_positions(config: Config) -> bool:
-    """Whether input scratchpad and chain memory have a whole number of positions, and at least two in each bank."""
+    """Whether the sizes of input scratchpad and chain memory (on-chip buffer for a layer's output, which the next layer
+    reads) are a whole number of positions (the input vectors that instruction TAPS reads for one pixel), with at least
+    two positions in each bank.
+    """
     size = config.inp_bytes * config.position_inputs
     return all(
         isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0
@@ -63,7 +68,9 @@ def holds_positions(config: Config) -> bool:
 
 
 def _check_taps(config: Config) -> None:
-    """Raises ConfigError unless each bank of input vectors has whole positions, at least two."""
+    """Raises ConfigError unless each bank of the memories of input vectors has a whole number of positions (the input
+    vectors that instruction TAPS reads for one pixel), at least two.
+    """
     size = config.inp_bytes * config.position_inputs
     for name, value in _position_memories(config).items():
         if value < 2 * TAPS * size:
@@ -99,7 +106,9 @@ def _check_fold(config: Config) -> None:
 
 
 def _check_tiles(config: Config) -> None:
-    """Raises ConfigError unless the weight scratchpad holds all parts of a whole tile."""
+    """Raises ConfigError unless the weight scratchpad holds one whole weight tile, that is, all the parts into which
+    the extension `fold` splits it.
+    """
     if config.wgt_depth < config.tile_parts:
         raise ConfigError(
             f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least "

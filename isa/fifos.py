@@ -74,7 +74,10 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
     """Share of cycles in which writes from a store FIFO of `words` bus words keep the bus busy, with `outstanding`
-    writes at a time; relative to the same share and under the same assumptions as in `read_rate`.
+    writes at a time, relative to the largest share that the memory's stalls allow.
+
+    Assumes one long run of bytes, and a store unit that makes an output vector in each cycle. Random stalls count as
+    their mean.
     """
     memory = config.memory
     longest = most_write_beats(config)

@@ -187,7 +187,9 @@ def _carrier(
     queue: int | None,
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Appends a token carrier of `unit`, which pops the oldest token of `queue` unless `queue` is None."""
+    """Appends a token carrier of `unit` (an instruction that only pops and pushes tokens). It pops the oldest token of
+    `queue` unless `queue` is None.
+    """
     name = CARRIERS[unit]
     values = {item.name: 0 for item in formats(build.config)[name].fields}
     if queue is not None:
@@ -203,7 +205,9 @@ def _prepare(
     wishes: set[str],
     placed: Callable[[ProgramBuilder, Unit], None],
 ) -> None:
-    """Pops tokens, by carriers, from the full queues to which the next instruction of `unit` must push (`wishes`)."""
+    """Makes room in the full queues to which the next instruction of `unit` must push (`wishes`): appends token
+    carriers (instructions that only pop and push tokens) that pop tokens from these queues.
+    """
     for queue, item in enumerate(TOKEN_QUEUES):
         if item.producer is unit and item.push_flag in wishes:
             while len(build.tokens[queue]) >= build.config.token_queue_depth:
@@ -211,7 +215,9 @@ def _prepare(
 
 
 def _refill(build: ProgramBuilder, queue: int, placed: Callable[[ProgramBuilder, Unit], None]) -> None:
-    """Pushes a token to the empty `queue`, by the producer's last instruction if possible, else by a new carrier."""
+    """Pushes a token to the empty `queue`: by the producer's last instruction if possible, else by a new token carrier
+    (an instruction that only pops and pushes tokens).
+    """
     if not push(build, queue):
         _carrier(build, TOKEN_QUEUES[queue].producer, None, placed)
         push(build, queue)

@@ -257,8 +257,8 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
-    memory. `first`: index of the first vector of its position, which must be in the same memory; else raises
-    ProgramError.
+    memory (on-chip buffer for a layer's output, which the next layer reads). `first`: index of the first vector of its
+    position, which must be in the same memory; else raises ProgramError.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -302,8 +302,9 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
 
 
 def _dot_products(machine: _Machine, mode: ArrayMode, s: int, w: int) -> NDArray[np.int64]:
-    """Dot products of input vector `s` with the rows of tile `w`, int64 (batch, lanes of `_folded_lanes`). Each group
-    of the array's rows multiplies a part of the vector by its part of the tile.
+    """Dot products of input vector `s` with the rows of tile `w`, int64 (batch, lanes that the operation changes). With
+    the extension `fold`, the rows of the array work in groups, each of which multiplies a part of the vector by its
+    part of the tile.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     vector = _input(machine, s) - zero["inp_zero"]

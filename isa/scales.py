@@ -1,4 +1,6 @@
-"""Quantization of real numbers into the stored domain (`arithmetic.py`), and the scales of quantized tensors."""
+"""Quantization of real numbers into the stored domain (int8; uint8 values less 128, see `arithmetic.py`), and the
+scales of quantized tensors.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,10 +31,11 @@ def saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -
 
 
 def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> Int8Array:
-    """ONNX QuantizeLinear into the stored domain: ``clamp(rne(values / scale) + zero_point)``.
+    """ONNX QuantizeLinear into the stored domain (int8; uint8 values less 128): ``clamp(rne(values / scale) +
+    zero_point)``.
 
-    `values` is float32 of any shape; the division rounds to float32 once.
-    Raises `ScaleError` if a value is NaN; infinities saturate.
+    `values` is float32 of any shape; the division rounds to float32 once. Raises `ScaleError` if a value is NaN;
+    infinities saturate.
     """
     if np.isnan(values).any():
         raise ScaleError("an input holds NaN, which has no quantized value; clean the input data first")
@@ -41,7 +44,9 @@ def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> I
 
 
 def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike) -> Float32Array:
-    """ONNX DequantizeLinear from the stored domain: ``float32(values - zero_point) * scale``."""
+    """ONNX DequantizeLinear from the stored domain (int8; uint8 values less 128): ``float32(values - zero_point) *
+    scale``.
+    """
     difference = values.astype(np.int32) - np.asarray(zero_point, np.int32)
     return np.asarray(difference.astype(np.float32) * np.asarray(scale, np.float32))
 

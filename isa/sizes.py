@@ -199,25 +199,30 @@ class Sizes:
 
     @property
     def chain_depth(self) -> int:
-        """Number of input vectors in the chain memory; 0 without chain memory."""
+        """Number of input vectors in the chain memory (on-chip buffer for a layer's output, which the next layer
+        reads); 0 without chain memory.
+        """
         return self.chain_buffer_bytes // self.inp_bytes
 
     @property
     def chain_base(self) -> int:
-        """Index by which the instructions of the array address the chain memory's first vector: the smallest power of
-        two that is not below inp_depth, so that the upper bits of an index tell the memory.
+        """Index of the first vector of the chain memory (on-chip buffer for a layer's output, which the next layer
+        reads) for the instructions of the array: the smallest power of two that is not below inp_depth, so that the
+        upper bits of an index tell the memory.
         """
         return 1 << _index_bits(self.inp_depth)
 
     @property
     def chain_word_bytes(self) -> int:
-        """Bytes of a word of the chain memory: the wider of an input and an output vector."""
+        """Bytes of a word of the chain memory (on-chip buffer for a layer's output, which the next layer reads): the
+        wider of an input and an output vector.
+        """
         return max(self.inp_bytes, self.out_bytes)
 
     @property
     def chain_granule(self) -> int:
-        """Bytes of a granule of the chain memory, the narrower of an input and an output vector: each access is of
-        whole granules.
+        """Bytes of a granule of the chain memory (on-chip buffer for a layer's output, which the next layer reads). A
+        granule is the narrower of an input and an output vector; each access is of whole granules.
         """
         return min(self.inp_bytes, self.out_bytes)
 
@@ -264,7 +269,9 @@ class Sizes:
 
     @property
     def inp_index_bits(self) -> int:
-        """Width in bits of an index into the input scratchpad and the chain memory after it."""
+        """Width in bits of the index of an input vector. The indices of the chain memory (on-chip buffer for a layer's
+        output, which the next layer reads) follow those of the input scratchpad.
+        """
         depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
         return _index_bits(depth)
 

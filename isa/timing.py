@@ -146,10 +146,11 @@ def post_latency(config: Config) -> int:
 
 def parameter_cycles(config: Config) -> int:
     """Least number of cycles from a store's last accumulator read to the first step of the next LOAD.PAR, so that the
-    store's vectors have read their parameters.
+    store's vectors have read their parameters before the load changes them.
 
-    Entry 1, biases 1, from biases to scales 5, passes; with the extension `rows` ROW_CYCLES more before the biases. A
-    step writes two cycles after it happens.
+    It is the sum of 1 for the parameter entry's index, 1 for reading the biases, 5 from biases to scales, and
+    `post_passes`; with the extension `rows`, ROW_CYCLES more come before the biases. A step writes only two cycles
+    after it happens.
     """
     return 7 + stage_cycles(config, "rows") + config.post_passes
 

@@ -18,7 +18,8 @@ class Program(NamedTuple):
     """A program: decoded instructions `rows`, the configuration `registers` that instructions see, and `order[unit]`,
     the indices of a unit's instructions.
 
-    `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B and `kept`: the accumulator banks that operations read
+    `sizes[kind]`: DRAM bytes of an element of a LOAD or STORE. B: for each instruction, the accumulator banks that its
+    operations read; `kept`: copies of micro-ops, from which the bank of an operation is computed if the banks differ
     (`ports.py`).
     """
 
@@ -31,7 +32,9 @@ class Program(NamedTuple):
 
 
 class Bus(NamedTuple):
-    """The memory port: M memory and fetch state, C read clients, R their bursts, Q accepted reads, W write bursts."""
+    """State arrays of the memory port. M: state of the memory and of fetch. C: read clients. R: bursts of the read
+    clients. Q: accepted reads. W: write bursts.
+    """
 
     M: Array
     C: Array
@@ -41,8 +44,8 @@ class Bus(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """T: counters of each token queue. `pushed`, `popped`: cycles of each queue's pushes and pops. `pop_queue`,
-    `push_queue` [unit, side]: the queue of a unit's flags pop_prev and pop_next, push_prev and push_next.
+    """State of the token queues. T: counters of each queue. `pushed`, `popped`: cycles of each queue's pushes and pops.
+    `pop_queue`, `push_queue` [unit, side]: the queue of a unit's flags pop_prev and pop_next, push_prev and push_next.
     """
 
     T: Array

@@ -44,9 +44,10 @@ ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
 
-    `swept` (held operations, TAPS, batch, block_out) are input positions minus their zero point that a sweep multiplies
-    again, the oldest first. `inputs` (depth, batch, block_in) is the array that GEMM, DEPTHWISE and TAPS index: `inp`,
-    unused vectors up to chain_base, then the chain memory (`chain` (chain_buffer_bytes,) is a view of that part).
+    `swept` (held operations, TAPS, batch, block_out) are input positions of earlier operations, minus their zero point,
+    the oldest first; a sweep (TAPS with register SWEEP on) multiplies them again. `inputs` (depth, batch, block_in) is
+    the array that GEMM, DEPTHWISE and TAPS index: `inp`, unused vectors up to chain_base, then the chain memory
+    (`chain` (chain_buffer_bytes,) is a view of that part).
     """
 
     uop: NDArray[np.uint64]
@@ -115,8 +116,9 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 @compiled()
 def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
-    scratchpad, the vectors from `chain_base` on the chain memory. Returns OUTSIDE also if register FOLD sets more
-    groups of rows than the array has (extension `fold`). `here`: values of the unit's configuration registers.
+    scratchpad, the vectors from `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next
+    layer reads). Returns OUTSIDE also if register FOLD sets more groups of rows than the array has (extension `fold`).
+    `here`: values of the unit's configuration registers.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -216,9 +218,9 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the DEPTHWISE or TAPS `row`; `own` and `chain_base` as in `run_gemm`. Micro-ops index `pads.wgt` int8
-    (depth, columns, block_in) by rows of weights instead of tiles. `here`: values of the unit's configuration
-    registers.
+    """Executes the DEPTHWISE or TAPS `row`. `own`: number of vectors of the input scratchpad; `chain_base`: index of
+    the chain memory's first vector. Micro-ops index `pads.wgt` int8 (depth, columns, block_in) by rows of weights
+    instead of tiles. `here`: values of the unit's configuration registers.
 
     A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
     is `inputs` input vectors. If input vectors are longer, a position is one of `outputs` equal parts of an input
@@ -268,16 +270,16 @@ def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-
 
 @compiled()
 def sweeps(kind, here):  # type: ignore[no-untyped-def]
-    """Whether an instruction of `kind` is a sweep: TAPS with register SWEEP on. `here`: the compute
-    unit's registers.
+    """Whether an instruction of `kind` is a sweep, that is, TAPS with register SWEEP on, which also multiplies input
+    positions of earlier operations. `here`: values of the compute unit's registers.
     """
     return kind == TAPS and here[SWEEP] & 1 == 1
 
 
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
-    """`isa.array_modes.sweep_rows`, rows of weights in a sweep's group, computed from the shapes of `Pads.swept`
-    and `Pads.wgt`.
+    """Number of rows of weights in a group, which one operation of a sweep (TAPS with register SWEEP on) multiplies:
+    `isa.array_modes.sweep_rows`, computed from the shapes of `Pads.swept` and `Pads.wgt`.
     """
     block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(
@@ -287,8 +289,9 @@ def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
 
 @compiled()
 def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
-    """Drops the oldest positions of `swept` and appends TAPS positions from `s` on, minus `inp_zero`. `s` is (index of
-    the first input vector, part of an input vector that the lanes multiply).
+    """Updates `swept`, the input positions that later operations of a sweep multiply again: drops the oldest positions
+    and appends TAPS positions from `s` on, minus `inp_zero`. `s` is (index of the first input vector, part of an input
+    vector that the lanes multiply).
     """
     start, part = s
     narrow = min(inp.shape[2], swept.shape[3])
@@ -308,8 +311,9 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 
 @compiled()
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the TAPS `row` with register SWEEP on; `own` and `chain_base` as in `run_gemm`. `here`: values of the
-    unit's configuration registers.
+    """Executes the TAPS `row` with register SWEEP on: each operation multiplies its own input positions and those of
+    the operations before it. `own`: number of vectors of the input scratchpad; `chain_base`: index of the chain
+    memory's first vector. `here`: values of the unit's configuration registers.
     """
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):

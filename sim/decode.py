@@ -199,9 +199,11 @@ def operand_shape(row, operand):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
-    """Fills `registers` and the rows' REGISTERS_AT and checks DRAM bounds. Returns (outcome, instruction at fault,
-    first byte and end of its access, whether stores may write bytes that a LOAD.UOP reads); if no instruction is at
-    fault, the second number is that of used rows of `registers`.
+    """Tracks the register values in program order: fills `registers` and the column REGISTERS_AT of `rows`, and checks
+    that DRAM accesses are inside the image.
+
+    Returns (outcome, instruction at fault, first byte and end of its access, whether stores may write bytes that a
+    LOAD.UOP reads). If no instruction is at fault, the second item is the number of used rows of `registers`.
     """
     current = np.zeros(3, np.int64)
     used = 1

@@ -60,8 +60,8 @@ def run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero):  # typ
     """Executes a GEMM that is neither empty nor a reset and has all indices in bounds. `row`: the decoded instruction;
     `here`: values of its unit's configuration registers.
 
-    `indices` (n, 3): dst, src and wgt of its micro-ops. `packed` (depth, blocks of columns, pairs, lanes, 2): weight
-    tiles. Other arguments as in `compute.run_gemm`.
+    `indices` (n, 3): dst, src and wgt of its micro-ops. `inp`: input vectors; `packed` (depth, blocks of columns,
+    pairs, lanes, 2): weight tiles; `acc`: accumulators; `inp_zero`, `wgt_zero`: zero points of inputs and weights.
     """
     acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
     batch, blocks, lanes = acc.shape[1], packed.shape[1], packed.shape[3]

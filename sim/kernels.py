@@ -82,13 +82,18 @@ def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
 
 @compiled()
 def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.requantize` for one int32 `total`."""
+    """Stage A of the store pipeline for one int32 `total`: clamp(rne(float32(total) * scale) + zero_point, low, high),
+    rne rounding half to even; equals `isa.arithmetic.requantize`.
+    """
     return saturate(np.float32(total) * scale, zero_point, low, high)
 
 
 @compiled()
 def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.combine_add` for two int8 values."""
+    """Addition in stage B (the operation after requantization) of the store pipeline for two int8 values:
+    clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high), rne rounding half to even; equals
+    `isa.arithmetic.combine_add`. `unsigned`: the model's type is uint8.
+    """
     shift = 128 if unsigned else 0
     # numba passes the typing context of an intrinsic, which pyright cannot know.
     inner = fused_multiply_add(np.float32(b + shift), ratio_b, offset)  # pyright: ignore[reportCallIssue]
@@ -98,7 +103,10 @@ def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: i
 
 @compiled()
 def combine_multiply(a, b, zeros, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
-    """`isa.arithmetic.combine_multiply` for two int8 values; `zeros` are their zero points."""
+    """Multiplication in stage B (the operation after requantization) of the store pipeline for two int8 values, equal
+    to `isa.arithmetic.combine_multiply`: clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_point), low,
+    high), rne rounding half to even. `zeros`: the zero points of `a` and `b`; `unsigned`: the model's type is uint8.
+    """
     shift = 128 if unsigned else 0
     product = np.int32((a - zeros[0]) * (b - zeros[1]))
     return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)

@@ -40,8 +40,8 @@ def _set(run, first, count, source):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _copy(target, to, source, start, count):  # type: ignore[no-untyped-def]
-    """target[to:][:count] = source[start:][:count], element by element: an assignment of array slices would compile
-    numba's error message for shapes that differ, 2 s.
+    """target[to:][:count] = source[start:][:count], element by element. An assignment of array slices would take numba
+    2 s longer to compile, for the error message about shapes that differ.
     """
     for k in range(count):
         target[to + k] = source[start + k]

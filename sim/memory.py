@@ -76,7 +76,10 @@ _NOISE_READ, _NOISE_STALL = 0, 1
 
 @timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
-    """`isa.timing.memory_noise` in uint64 arithmetic, for numba."""
+    """Pseudo-random number of additional cycles of burst number `index`, uniform on 0..`limit`:
+    `isa.timing.memory_noise` in uint64 arithmetic, for numba. `stream` selects the sequence (latency of reads, or delay
+    before the first beat).
+    """
     if limit == 0:
         return np.int64(0)
     z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)

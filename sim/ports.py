@@ -59,8 +59,10 @@ B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
 NONE, ALL, BY_PART = range(3)
-"""Operations of an instruction that read accumulators: none; all; or BY_PART, for a GEMM with `overwrite` and several
-groups of rows (extension `fold`): the operations on any part of the inputs but the first."""
+"""The operations of an instruction that read accumulators: none of them; all of them; or (BY_PART) those that multiply
+another part of the input vector than the first. BY_PART occurs for a GEMM with `overwrite` and several groups of rows
+(extension `fold`).
+"""
 
 
 @compiled()

@@ -1,4 +1,5 @@
-"""Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory.
+"""Executes STORE.OUT and STORE.POST, from accumulators to DRAM or the chain memory (on-chip buffer for a layer's
+output, which the next layer reads).
 
 Each function returns DONE, or OUTSIDE if the store accesses a scratchpad out of bounds.
 """

@@ -63,7 +63,9 @@ def _root(value):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _factor(total, root):  # type: ignore[no-untyped-def]
-    """The factor of ROWS for the sum `total`: `isa.rows.reciprocal_root` if `root`, else `isa.rows.reciprocal`."""
+    """The packed factor that ROWS computes from the sum `total`: its reciprocal square root if `root` (normalizations,
+    `isa.rows.reciprocal_root`), else its reciprocal (softmax, `isa.rows.reciprocal`).
+    """
     total, places = max(total, np.int64(1)), np.int64(0)
     step = 2 if root else 1
     while total << step < np.int64(1) << TOTAL_BITS:

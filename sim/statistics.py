@@ -134,9 +134,9 @@ class _Program(NamedTuple):
 
 
 class _Machine(NamedTuple):
-    """Sizes of a configuration: `widths` bits of a micro-op's fields, `uop_bytes` of a micro-op, `sizes` DRAM bytes of
-    an element by kind of instruction, `bank_depth` vectors in an accumulator bank, `passes` of the store pipeline for a
-    vector, `bus_bytes` of a bus word.
+    """Sizes of a configuration. `widths`: number of bits of each field of a micro-op. `uop_bytes`: bytes of a micro-op.
+    `sizes`: DRAM bytes of an element, by kind of instruction. `bank_depth`: vectors in an accumulator bank. `passes`:
+    passes of a vector through the store pipeline. `bus_bytes`: bytes of a bus word.
     """
 
     widths: NDArray[np.int64]

@@ -100,8 +100,9 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
 
 @timing_code
 def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
-    """Like `write_elements`, for a LOAD.INP on a machine with the extension `wide_loads`: a step writes all vectors of
-    a row that are in the same aligned block of P_INP_BLOCK bytes. `row`: the decoded instruction.
+    """Advances the LOAD.INP `row` of client `c`, begun in cycle `begin`, of elements of `size` bytes, on a machine with
+    the extension `wide_loads`: a step writes all vectors of a row that are in the same aligned block of P_INP_BLOCK
+    bytes. Returns the cycle of its end, or BLOCKED if not known yet. P, C, R: state arrays (`sim/arrays.py`).
 
     Columns of the array C: C_ROW is the row of data that has the next byte, C_PATCH the number of steps before that
     row.

@@ -47,11 +47,11 @@ COMPUTE_MEASURED = (
     *ARRAY_MEASURED, "results", "reads", "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places",
     "loaded", "loaded_lanes",
 )  # fmt: skip
-"""Counters of the compute unit, all of toggled bits unless said otherwise. Array: see `toggles_array.py`. Then, in this
-order: results; accumulators at a bank's output; accumulators also visible at the store unit's port; the second operand
-of ALU operations; number of ones in the first and last result of an instruction; operands and results of shifts;
-partial products of multiplications; micro-ops; addresses computed from micro-ops; accumulators written by loads; number
-of lanes of these accumulators.
+"""Counters of the compute unit, all of toggled bits unless said otherwise. First the counters of the array
+(ARRAY_MEASURED in `toggles_array.py`). Then, in this order: results; accumulators at a bank's output; accumulators also
+visible at the store unit's port; the second operand of ALU operations; number of ones in the first and last result of
+an instruction; operands and results of shifts; partial products of multiplications; micro-ops; addresses computed from
+micro-ops; accumulators written by loads; number of lanes of these accumulators.
 """
 
 (
@@ -166,8 +166,8 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
-    """A row of block_in weights, int8, for DEPTHWISE: its part `part` has the `narrow` weights of row `number` of the
-    tile, rows of `narrow` weights counted as in sweeps; all other parts are zero.
+    """A row of block_in weights, int8, for DEPTHWISE: its part `part` holds `narrow` weights, those of row `number` if
+    the whole `tile` is divided into rows of `narrow` weights; all other parts are zero.
     """
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
@@ -196,8 +196,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
     operation accesses a scratchpad out of bounds, else 0. `row`: the decoded instruction; `here`: values of its unit's
     configuration registers; `totals`: counters of toggled bits, updated.
 
-    In the array, TAPS counts like a DEPTHWISE for each of its positions, and so does a sweep; the older positions of a
-    sweep toggle no bits of input vectors. Bits inside the array are those without the zero points of register ZERO.
+    In the array, TAPS counts like a DEPTHWISE for each of its input positions. So does a sweep (TAPS with register
+    SWEEP on), for its own positions and those of earlier operations, but the positions of earlier operations toggle no
+    bits of input vectors. Bits inside the array are those without the zero points of register ZERO.
     """
     share, seed, counts = sample.share, sample.seed, sample.counts
     if row[KIND] == ALU:

@@ -35,6 +35,7 @@ class CodeError(UserError):
     """Raised for a mistake in Python code that uses the toolkit: in a schedule, a loop program, or a program that
     deadlocks.
 
-    The toolkit schedules its own kernels with the same functions. An error of this class that leaves a command, or a
-    kernel that no caller scheduled, is a defect of the toolkit: the command prints its traceback.
+    The toolkit schedules its own kernels with the same functions. So an error of this class is a defect of the toolkit
+    if it ends a command, or if it is about a kernel that the caller did not schedule. In these cases the command prints
+    its traceback.
     """

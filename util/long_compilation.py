@@ -16,19 +16,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SILENCE = 5.0
-"""Seconds of compilation, over all functions of a process, after which the message is printed."""
+"""Seconds of compilation by numba, over all functions of a process, after which the message on long compilation is
+printed.
+"""
 QUIET = "VDLA_QUIET"
-"""Environment variable that suppresses the message in Python sessions, as -q does for commands."""
+"""Environment variable that suppresses the message on long compilation by numba in Python sessions, as -q does for
+commands.
+"""
 TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
 def print_it(text: str) -> None:
-    """Prints the message on long compilation on standard error; the default in Python sessions."""
+    """Prints `text`, the message on long compilation by numba, on standard error; the default in Python sessions."""
     print(text, file=sys.stderr, flush=True)
 
 
 class LongCompilation:
-    """Seconds that this process has spent in numba's compiler, and whether the message was printed.
+    """Seconds that this process has spent in numba's compiler, and whether the message on long compilation was printed.
 
     `tell` prints the message and is called from a timer's thread; the command line replaces it by a function that
     prints nothing with -q.
@@ -61,8 +65,9 @@ class LongCompilation:
                     self._spent += time.monotonic() - self._began
 
     def begins(self) -> None:
-        """Starts the timer for the message. Called when numba found no cached code: it compiles from now until the
-        context ends."""
+        """Starts the timer for the message on long compilation. Called when numba found no cached code: it compiles
+        from now until the context ends.
+        """
         with self._lock:
             if self._told or not self._depth or self._timer is not None:
                 return

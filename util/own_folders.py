@@ -59,7 +59,9 @@ def check_own_file(descriptor: int, path: Path) -> None:
 
 
 def _check_way(folder: Path) -> Path:
-    """Checks the parents of `folder` as `check_own_folder` says; returns its path with all links resolved."""
+    """Checks that no other user can replace `folder`: all its parents must belong to this user or root, and others must
+    not be able to remove files of this user in them. Returns the path with all links resolved. Raises OSError.
+    """
     place = Path("/")
     links = 0
     left = list(reversed(folder.absolute().parts[1:]))

@@ -52,7 +52,8 @@ def cached(
 def cached_or_made(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """Like `cached`, but if the user's cache cannot be used, builds the entry in a folder that exists only for this
+    """The path of entry `name` of the cache's section `part`, built by `build` if there is no entry that `valid`
+    accepts (`cached`). If the user's cache cannot be used, builds the entry in a folder that exists only for this
     process and prints a warning on standard error, once in a process.
     """
     try:

@@ -26,8 +26,8 @@ ENTRIES = 8
 """Number of parameter entries at which a LOAD.PAR may start; it reads at most 10 entries from there, all valid."""
 
 CHAINED = 16
-"""Number of micro-ops, the last ones of the image, that access only the first few vectors, so that operations use
-results which operations shortly before them wrote.
+"""Number of micro-ops that access only the first few vectors. They are the last micro-ops of the image, and make
+operations use results that operations shortly before them wrote.
 """
 
 TABLE = 3 * ENTRIES

@@ -107,8 +107,8 @@ def _random(source: Source, values: dict[str, int], first: dict[str, int], entry
 
 
 def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry: int) -> list[Instruction]:
-    """CONFIGs for a store like those of `_random`, but with the constants that are hardest to round for one pair of
-    int8 values of the store.
+    """CONFIGs for a store of the totals of parameter entry `entry`: the constants that are hardest to round for one
+    pair of int8 values of the store. `values`: flags of the store. `first`: fields of register REQUANTIZE.
     """
     config, regions, rng = source.config, source.regions, source.rng
     if values["combine"] and source.chance(0.6):

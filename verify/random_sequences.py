@@ -90,8 +90,8 @@ def _chain(source: Source) -> list[Instruction]:
 
 
 def _through_chain_memory(source: Source) -> list[Instruction]:
-    """A store to the chain memory, perhaps with an operand from DRAM, and matrix instructions that read the stored
-    vectors.
+    """A store to the chain memory (on-chip buffer for a layer's output, which the next layer reads), perhaps with an
+    operand from DRAM, and matrix instructions that read the stored vectors.
     """
     config, regions = source.config, source.regions
     instructions: list[Instruction] = []
@@ -117,7 +117,9 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
 
 
 def chained_product(source: Source) -> list[Instruction]:
-    """A CONFIG of register BASE and a matrix instruction that reads some or all sources from the chain memory."""
+    """A CONFIG of register BASE and a matrix instruction that reads some or all sources from the chain memory (on-chip
+    buffer for a layer's output, which the next layer reads).
+    """
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]
     name, values = kinds[source.number(len(kinds) - 1)], matrix(source)
@@ -297,8 +299,9 @@ def _having(extension: str) -> Callable[[Config], bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sequence:
-    """A kind of sequence. `share`: probability that this kind is made if no earlier kind of the list was. `needs`:
-    whether a machine can run it. `wide`: the kind is only for programs whose fields may take any value.
+    """A kind of sequence, an entry of `_SEQUENCES`. `share`: probability that a sequence of this kind is made if none
+    of an earlier kind was. `make`: function that makes the sequence. `needs`: whether a machine can run it. `wide`: the
+    kind is only for programs whose fields may take any value.
     """
 
     share: float

@@ -25,7 +25,7 @@ from vdla.compiler.te.post import Post
 from vdla.isa.rows import exponentials
 
 QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
-"""Quantization of every tensor of these networks."""
+"""Quantization of every tensor of the networks that `NetworkBuilder` builds."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -28,7 +28,7 @@ object.
 
 
 def archive_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Makes a random archive, runs it and judges the run."""
+    """Makes a random damaged archive of a compiled network, runs it, and returns the verdict."""
     draw = Draw("archives", seed, index)
     path, out = folder / "net.tar", folder / "out.npz"
     path.write_bytes(random_archive(draw))
@@ -37,7 +37,7 @@ def archive_case(seed: int, index: int, folder: Path) -> Outcome:
 
 @functools.cache
 def _archive(number: int) -> bytes:
-    """Archive `number` of _NETWORKS: a random network, compiled."""
+    """The bytes of archive `number` of _NETWORKS: a random network, compiled."""
     draw = Draw("networks to compile", 0, number)
     while True:
         model = (quantized_network if draw.chance(0.5) else float_network)(draw)
@@ -49,7 +49,7 @@ def _archive(number: int) -> bytes:
 
 
 def random_archive(draw: Draw) -> bytes:
-    """The bytes of an archive with a random change."""
+    """The bytes of a compiled archive that was cut, damaged or edited at random."""
     content = _archive(draw.below(_NETWORKS))
     if draw.chance(0.25):
         return damaged(draw, content)
@@ -74,7 +74,7 @@ def random_archive(draw: Draw) -> bytes:
 
 
 def change_document(draw: Draw, document: Any) -> None:
-    """Changes or removes one value somewhere in a document."""
+    """Changes or removes one value somewhere in the JSON document of an archive."""
     place = document
     for _ in range(1 + draw.below(5)):
         keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))

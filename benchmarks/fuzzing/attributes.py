@@ -102,8 +102,8 @@ ENUMERATED = frozenset(
 
 
 def _known(operator: Operator, opset: int) -> set[str]:
-    """Names of the attributes that an operator has in an opset, and of those that a row of the importer's table reads
-    for it.
+    """Names of the attributes that ONNX's schema gives an operator in an opset, and of the attributes that the importer
+    reads for it.
     """
     names: set[str] = set()
     for row in rows_of(operator):
@@ -114,5 +114,5 @@ def _known(operator: Operator, opset: int) -> set[str]:
 
 
 def _all_names() -> set[str]:
-    """The names of all attributes that some row of the importers' tables reads."""
+    """The names of all attributes that the importers read for any operator."""
     return {name for operator in OPERATORS.values() for row in rows_of(operator) for name in row.reads or ()}

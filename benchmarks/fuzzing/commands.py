@@ -1,5 +1,5 @@
-"""A short call of every command, with the files that the call reads and writes; used to test the streams, files and
-exit codes of commands.
+"""A short command line for every command of `vdla`, with the files that it reads and writes; used to test the streams,
+files and exit codes of commands.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from vdla.codesign.models import build, sample_inputs
 from .outcome import call
 
 LEFT_BY_OTHERS = ".ses"
-"""Suffix of a temporary file that ONNX Runtime leaves behind."""
+"""Suffix of temporary files that ONNX Runtime leaves behind, so that they do not count as left by a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a command, in a folder with the files named by `needs`.
+    """One command line of `vdla`, run in a folder with the files named by `needs`.
 
     `files` and `folders`: (option, value) pairs whose values are output paths; with `parents` the command also creates
     parent folders. `prints`: without --json, results go to standard output. `seconds`: approximate duration with empty
@@ -41,11 +41,11 @@ class Call:
 
     @property
     def outputs(self) -> tuple[tuple[str, str], ...]:
-        """The (option, value) pairs that name outputs."""
+        """The (option, value) pairs of the command line whose values are output paths."""
         return self.files + self.folders
 
     def words(self, values: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-        """The words of the call; `values` replaces the paths of some outputs."""
+        """The words of the command line; `values` (by option) replaces the paths of some outputs."""
         given = [word for option, value in self.outputs for word in (option, values.get(option, value))]
         return [*self.arguments, *given]
 
@@ -154,11 +154,13 @@ CALLS = (
     Call(("cosim", "--programs", "2", "--config", "tiny"), (), (), (("-o", "cosim"),), seconds=30.0),
     Call(("synth", "--for", "xc7", "--config", "tiny"), (), (), (("-o", "synth"),), seconds=30.0),
 )
-"""All calls. The fastest call of each command comes first, because kinds with few cases use only the first ones."""
+"""All command lines that are tested. The fastest one of each command comes first, because kinds with few cases use only
+the first ones.
+"""
 
 
 def prepare(folder: Path, needs: Sequence[str]) -> None:
-    """Writes the files named `needs`, which calls read, into the folder."""
+    """Writes the files named `needs`, which command lines read, into the folder."""
     for name in needs:
         _INPUTS[name](folder / name)
 
@@ -223,8 +225,8 @@ _INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
 
 
 def environment(folder: Path, *, cold: bool) -> dict[str, str]:
-    """Environment variables of a call: temporary files go to `folder`/tmp; if `cold`, the call uses a new cache in
-    `folder`/cache.
+    """Environment variables for a command in a new process: temporary files go to `folder`/tmp; if `cold`, the command
+    uses a new cache in `folder`/cache.
     """
     (folder / "tmp").mkdir(exist_ok=True)
     own = {"TMPDIR": str(folder / "tmp")}
@@ -235,6 +237,6 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
 
 
 def without_limit() -> None:
-    """Removes the memory limit under which cases run, for a process that is about to start."""
+    """Removes the memory limit that holds for fuzzing cases, for a process that is about to start."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

@@ -22,8 +22,8 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Names of fields that a preset may leave out. A file gets them at the top level, where fields of the memory are
-invalid.
+"""Names of all configuration fields, fields of the memory included. A damaged file gets some of them as extra lines at
+its top level, where fields of the memory are invalid.
 """
 
 

@@ -1,4 +1,4 @@
-"""The random numbers of a case, and random values, including special values that often cause errors."""
+"""Random numbers of one fuzzing case, and random values, including special values that often cause errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TEXTS = (
 
 
 class Draw:
-    """The random generator of one case; its numbers depend only on kind, seed and index of the case."""
+    """The random generator of one fuzzing case; its numbers depend only on kind, seed and index of the case."""
 
     def __init__(self, kind: str, seed: int, index: int) -> None:
         self.rng = np.random.default_rng([*kind.encode(), seed, index])

@@ -23,7 +23,7 @@ OLDEST_OPSET = 7
 ATTEMPTS = 60
 """Number of attempts to draw the first operator of a graph; without a success the graph is given up."""
 LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
-"""Numbers of nodes from which a graph's least number of nodes is drawn."""
+"""Values from which the least number of nodes of a random graph is drawn."""
 
 
 def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
@@ -81,12 +81,12 @@ def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
 
 
 def drawn(builder: Builder, operator: Operator) -> bool:
-    """Tries to add an operator with random inputs. Returns whether this gave valid nodes."""
+    """Tries to add a node of `operator` with random inputs to the graph. Returns whether that gave valid nodes."""
     return builder.drawn(lambda: drawing_of(operator)(builder, operator))
 
 
 def outputs_of(builder: Builder) -> list[str]:
-    """Outputs for a graph: all tensors that no node reads, and some of the others."""
+    """Names of the tensors that become the graph's outputs: all tensors that no node reads, and some of the others."""
     made = [value.name for value in builder.made()]
     left = [name for name in made if name not in builder.reads]
     return [name for name in made if name in left or builder.draw.chance(0.15)] or made[-1:]

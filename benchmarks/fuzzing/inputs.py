@@ -17,7 +17,7 @@ _DTYPES = ("f4", "f8", "f2", "i1", "u1", "i4", "i8", "b1", "c8", "U3", "S2", ">f
 
 
 def input_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs a network on one random file of inputs and returns the verdict."""
+    """Runs a network on one random, perhaps damaged, file of input arrays and returns the verdict."""
     draw = Draw("inputs", seed, index)
     model, path = folder / "net.onnx", folder / draw.of(("in.npz", "in.npz", "in.npy"))
     content, shape = _network()

@@ -24,7 +24,9 @@ from .written import problem_of
 SECONDS = 10.0
 """Seconds within which a command must end after a signal; native code cannot be interrupted while it computes."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""The part of a traceback for the statement in `harness.vdla_command.ENTRY` that imports the command line."""
+"""End of the traceback that Python prints if the signal arrives while the statement in `harness.vdla_command.ENTRY`
+imports the command line.
+"""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
 """Length in seconds of the beginning of a command (imports), in which a third of the signals are sent."""
@@ -33,10 +35,10 @@ _GONE_SECONDS = 3.0
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one call and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns the
-    verdict.
+    """Runs one command line and sends one signal, to its process alone or, like Ctrl-C, to its process group; returns
+    the verdict.
 
-    Case `index` runs call number `index` modulo the number of CALLS.
+    Case `index` runs command line number `index` modulo the length of CALLS.
     """
     one = CALLS[index % len(CALLS)]
     draw = Draw("interrupts", seed, index)
@@ -99,7 +101,9 @@ def _prepared() -> None:
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """The error in the way a command ended, as text; None if it ended correctly."""
+    """The error in the way a command ended after the signal `number`, as text; None if it ended correctly. `err`: its
+    standard error.
+    """
     if _not_begun(err):
         return None
     if "Traceback" in err or "Exception ignored" in err:

@@ -1,4 +1,6 @@
-"""Kind "kills": commands killed while they work leave complete files or none, and the next call gives right results."""
+"""Kind "kills" of fuzzing cases: a command that is killed while it works must leave complete files or none, and the
+same command must then give right results.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from .outcome import Outcome
 from .written import problem_of
 
 _LONGEST = 6.0
-"""Seconds within which a command is killed; most commands end earlier."""
+"""Largest number of seconds after which a command is killed; most commands end earlier by themselves."""
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:

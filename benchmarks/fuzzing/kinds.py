@@ -1,5 +1,5 @@
-"""The kinds of cases by name: for each kind, a function that makes one case from a seed and an index, runs it in an
-empty folder, and returns the verdict.
+"""The kinds of fuzzing cases by name: for each kind, a function that makes one case from a seed and an index, runs it
+in an empty folder, and returns the verdict.
 """
 
 from __future__ import annotations

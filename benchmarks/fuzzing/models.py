@@ -18,7 +18,7 @@ from .networks import OPERATORS, float_network, operator_model, quantized_networ
 from .outcome import Outcome, call, first_failure, judge
 
 _EMULATED = 0.1
-"""Share of the cases that also run on the emulated GPU, which is slow."""
+"""Share of the fuzzing cases that also run on the emulated GPU, which is slow."""
 _DTYPES = (
     TensorProto.FLOAT,
     TensorProto.DOUBLE,
@@ -35,7 +35,9 @@ _DTYPES = (
 
 
 def model_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one random model on the devices that support its kind and returns the first failure, if any."""
+    """Runs one random model (quantized or float) on the devices that support it, and returns the first
+    failure, if any.
+    """
     draw = Draw("models", seed, index)
     content, quantized = random_model(draw)
     path, out = folder / "net.onnx", folder / "out.npz"

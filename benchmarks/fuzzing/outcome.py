@@ -1,4 +1,6 @@
-"""The verdict on a case of a campaign, and the call of the command line in the case."""
+"""Runs the command line `vdla` in this process for one fuzzing case (one damaged or random input), and judges the
+result: right, rejected, or a failure.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from typing import Literal, TypeAlias
 from vdla.codesign.cli.main import main
 
 Verdict: TypeAlias = Literal["right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang"]
-"""Verdict on a case. `unchecked`: the model ran, but ONNX Runtime cannot run it, so that there are no outputs to
-compare with.
+"""Verdict on a fuzzing case: outputs are right; the model ran but ONNX Runtime cannot run it, so that there is nothing
+to compare with (`unchecked`); the input was rejected (`refused`); or one of the failures `wrong` (result or message),
+`traceback`, `memory` (exhausted), `crash` and `hang`.
 """
 VERDICTS: tuple[Verdict, ...] = (
     "right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang",
@@ -29,7 +32,7 @@ REFUSALS = (2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, with its evidence: the line of a rejection, the end of a traceback, or nothing.
+    """The verdict on a fuzzing case, with its evidence: the line of a rejection, the end of a traceback, or nothing.
 
     For random graphs, `operators`: operators of the graph; `blamed`: operators of the nodes that a rejection names.
     """
@@ -42,7 +45,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One call of the command line: its exit code, its output, and the traceback of an exception that escaped."""
+    """Result of one command line run in this process: its exit code, its output, and the traceback of an exception that
+    escaped.
+    """
 
     code: int
     out: str
@@ -70,7 +75,7 @@ def call(*arguments: str | Path) -> Called:
 
 
 def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
-    """The verdict on one call; `files` must not exist unless the call succeeded."""
+    """The verdict on the result of one command line; `files` must not exist unless the command succeeded."""
     if called.trace is not None:
         lines = called.trace.strip().splitlines()
         places = [line.strip() for line in lines if line.strip().startswith("File ")]
@@ -91,7 +96,7 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
 
 
 def _unchecked(out: str) -> bool:
-    """Whether the JSON of a command says that outputs were not compared."""
+    """Whether the JSON object that a command printed says that its outputs were not compared."""
     try:
         document = json.loads(out)
     except ValueError:
@@ -100,8 +105,8 @@ def _unchecked(out: str) -> bool:
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """Calls the functions `outcomes` until one returns a failure, which is returned. Without a failure: the first
-    "right" outcome, or else the last outcome.
+    """Calls the functions `outcomes` until one returns a failure, and returns it. Without a failure it returns the
+    first "right" outcome, or else the last outcome.
     """
     best = Outcome("refused")
     for attempt in outcomes:

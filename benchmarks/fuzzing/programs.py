@@ -18,11 +18,13 @@ from .outcome import FAILURES, Outcome, call, judge
 
 MACHINES = ("tiny", "tiny", "vta", "osdi18")
 _MOST = 40
-"""Largest number of instructions of a program."""
+"""Largest number of instructions of a random program."""
 
 
 def program_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Checks one random program and runs it on the cycle simulator and on the numpy model; returns the verdict."""
+    """Makes one random program, checks it, and runs it on the cycle simulator and on the numpy model; returns the
+    verdict.
+    """
     draw = Draw("programs", seed, index)
     name = draw.of(MACHINES)
     text, memory = random_text(draw, load_config(name))

@@ -24,12 +24,16 @@ from .graphs.tables import Operator, float_operators, quantized_operators
 from .outcome import FAILURES, Outcome
 
 LENGTHS = (1, 1, 2, 2, 3, 4, 6)
-"""Numbers of operators from which a graph's number is drawn; nodes that only quantize or dequantize are not counted."""
+"""Values from which the number of operators of a random graph is drawn; nodes that only quantize or dequantize are not
+counted.
+"""
 ATTEMPTS = 40
 OLDEST_OPSET = 10
 """The first opset that has QuantizeLinear."""
 ISLANDS = 0.12
-"""Share of operators that are drawn from the importers' tables for networks that are not quantized."""
+"""Share of the operators of a quantized graph that are drawn from the importers' tables for networks that are not
+quantized.
+"""
 
 
 def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
@@ -56,8 +60,8 @@ def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def targets(draw: Draw) -> list[tuple[str, Config | None]]:
-    """The targets of a case: one of two small accelerators, in most cases together with the processor, and the
-    processor alone.
+    """The targets for which a case's graph is compiled: one of two small accelerators, in most cases together with the
+    processor, and the processor alone.
     """
     machine = load_config("tiny") if draw.chance(0.6) else small_machine()
     chosen: list[tuple[str, Config | None]] = [("vdla", machine)]
@@ -115,7 +119,7 @@ def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
 
 
 def shown(seed: int, index: int) -> tuple[Builder, onnx.ModelProto, Outcome]:
-    """The graph, the model and the outcome of one case, for debugging."""
+    """The graph, the model and the outcome of the fuzzing case with this seed and index, for debugging."""
     draw = Draw("qdq_graphs", seed, index)
     builder = random_qdq_graph(draw, index)
     assert builder is not None

@@ -16,7 +16,9 @@ from .outcome import Outcome, call, judge
 
 
 def record_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Writes random records to a file in `folder`, runs a network with them, and returns the outcome."""
+    """Writes random, perhaps damaged, tuning records to a file in `folder`, runs a network with them, and returns the
+    verdict.
+    """
     draw = Draw("records", seed, index)
     path, model = folder / "records.jsonl", folder / "net.onnx"
     network, records = _recorded()

@@ -1,5 +1,5 @@
-"""Runs cases in worker processes: a case that hangs, crashes or takes all memory is reported, and the other cases
-continue.
+"""Runs fuzzing cases in worker processes. A case that hangs, crashes or takes all memory is reported, and the other
+cases continue.
 
 A worker reads the kind, seed and index of a case from a line and answers with a line of JSON; it runs many cases in
 sequence.
@@ -24,17 +24,19 @@ from types import TracebackType
 from .outcome import Outcome
 
 LIMIT = 20.0
-"""Wall-clock seconds after which a case counts as hung."""
+"""Wall-clock seconds after which a fuzzing case counts as hung."""
 START = 1800.0
 """Seconds that a process may take to start: numba may have to compile the simulator."""
 COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
 _LAST = 6000
-"""Largest number of characters of a process's last output that is reported with the case that ended it."""
+"""Largest number of characters of a process's last output that is reported with the fuzzing case that ended the
+process.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of one case, which is identified by its kind, seed and index."""
+    """The result of one fuzzing case, which is identified by its kind, seed and index."""
 
     kind: str
     seed: int
@@ -44,7 +46,9 @@ class Result:
 
 
 class CaseProcess:
-    """A process that runs cases; if a case ends the process, a new one is started. Use it in a `with` statement."""
+    """A process that runs fuzzing cases; if a case ends the process, a new one is started. Use it in a `with`
+    statement.
+    """
 
     def __init__(self, limit: float = LIMIT, command: Sequence[str] = COMMAND) -> None:
         self._limit = limit
@@ -65,7 +69,7 @@ class CaseProcess:
         self._said.close()
 
     def run(self, kind: str, seed: int, index: int) -> Result:
-        """Runs one case, and returns a result even if the case ends the process."""
+        """Runs one fuzzing case in the process, and returns a result even if the case ends the process."""
         process = self._process or self._start()
         assert process.stdin is not None
         started = time.monotonic()
@@ -158,8 +162,8 @@ def run_cases(
     limit: float = LIMIT,
     done: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Runs cases of a kind on several processes; returns their results in the order of the indices. `done` is called
-    with each result.
+    """Runs fuzzing cases of one kind on several processes; returns their results in the order of the indices. `done` is
+    called with each result.
     """
     waiting = list(reversed(list(indices)))
     results: list[Result] = []

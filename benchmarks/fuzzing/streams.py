@@ -33,15 +33,17 @@ FAULTS = (
     ("disk", "of the cache and temporary files full"),
 )
 MATRIX = len(CALLS) * len(FAULTS)
-"""Number of different cases (call and fault): `benchmarks/fuzz.py --kinds streams` runs each of them once."""
+"""Number of pairs of a command line (of CALLS) and a faulty stream, path or disk (of FAULTS). `benchmarks/fuzz.py
+--kinds streams` runs each pair once.
+"""
 _DISK_BYTES = (1 << 12, 1 << 20)
 """Sizes in bytes of small file systems: the smaller has room for one file, the larger for most files of a call."""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one call with one fault and returns the verdict.
+    """Runs one `vdla` command line with one faulty standard stream, output path or disk, and returns the verdict.
 
-    Indices 0 to MATRIX - 1 combine each call with each fault once.
+    Indices 0 to MATRIX - 1 run every pair of a command line (of CALLS) and a fault (of FAULTS) once.
     """
     one, (where, fault) = chosen(index)
     draw = Draw("streams", seed, index)
@@ -79,7 +81,7 @@ def stream_case(seed: int, index: int, folder: Path) -> Outcome:
 
 
 def chosen(index: int) -> tuple[Call, tuple[str, str]]:
-    """The call and the fault of a case."""
+    """The command line of case `index`, and its fault as (place, kind of fault), such as ("stdout", "full")."""
     row, number = divmod(index, len(CALLS))
     return CALLS[number], FAULTS[(number + row) % len(FAULTS)]
 
@@ -87,7 +89,9 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """The error in the way a call ended, as text; None if it ended correctly."""
+    """The error in the way a command line ended, as text; None if it ended correctly for its fault. `where` is the
+    faulty stream, "path" or "disk"; `paths` are the output paths that must be named in the message.
+    """
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
         wanted = READER_GONE if fault == "gone" else 2
@@ -115,7 +119,7 @@ def _unexpected(
 
 
 def _left(one: Call, folder: Path) -> str | None:
-    """The files that a call has left behind although it must not, as text; None if there are none."""
+    """The files that a command line has left behind although it must not, as text; None if there are none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]
     left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]
@@ -149,7 +153,9 @@ def _bad_path(fault: str, folder: Path, value: str, *, is_folder: bool) -> str |
 def _called(
     words: list[str], folder: Path, faults: dict[str, str], disks: Sequence[str], size: int
 ) -> Called:
-    """Runs a call in a new process that sees the folders `disks` as separate file systems of `size` bytes."""
+    """Runs the command `words` in a new process whose standard streams have the faults `faults` (by stream name), and
+    that sees the folders `disks` as separate file systems of `size` bytes.
+    """
     command = [*ENTRY, *words]
     if disks:
         mounts = [f"mount -t tmpfs -o size={size},mode=0700 none {name}" for name in disks]
@@ -183,7 +189,9 @@ def _called(
 
 @contextlib.contextmanager
 def _stream(fault: str, name: str) -> Iterator[int]:
-    """A file descriptor with a fault, to be passed to a process."""
+    """A context with a file descriptor for the standard stream `name` of a process: a pipe without a reader for the
+    fault "gone", /dev/full for "full", else /dev/null.
+    """
     if fault == "gone" and name != "stdin":
         reads, descriptor = os.pipe()
         os.close(reads)

@@ -1,4 +1,4 @@
-"""The process that runs cases: `python -m vdla.benchmarks.fuzzing.worker` reads lines `KIND SEED INDEX`."""
+"""The process that runs fuzzing cases: `python -m vdla.benchmarks.fuzzing.worker` reads lines `KIND SEED INDEX`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vdla.codesign.network_run import load_simulator
 from .kinds import KINDS
 
 MEMORY = 4 * 2**30
-"""Bytes of address space that cases may use beyond those in use when the process starts. An input that needs more must
-be rejected because of its size.
+"""Bytes of address space that a fuzzing case may use beyond those in use when the process starts. An input that needs
+more must be rejected because of its size.
 """
 
 
 def main() -> None:
-    """Runs cases until standard input ends."""
+    """Runs the fuzzing case of each line of standard input, until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # Output that a library prints must not be read as an answer.
     os.dup2(2, 1)

@@ -94,7 +94,9 @@ def fit_registers(rows: Sequence[Synthesized]) -> Costs:
 
 @lru_cache(maxsize=1 << 16)
 def _features(row: Synthesized, module: str) -> Mapping[str, float]:
-    """The features of a module of a machine; cached, because the fit is repeated with each machine left out in turn."""
+    """The features that predict the area of a `module` of a synthesized machine; cached, because the fit is repeated
+    with each machine left out in turn.
+    """
     config = row.config
     return features_of(config) | own_features(config, module, memories_of(config))
 
@@ -136,8 +138,8 @@ def _least_squares(table: NDArray[np.float64]) -> list[float]:
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
-    """The model fitted to `rows`, without intervals. Raises ValueError if one of the machines is reserved for
-    evaluation.
+    """The area and clock model fitted to the synthesized machines `rows`, without intervals. Raises ValueError if one
+    of the machines is reserved for evaluation.
     """
     if any(row.is_reserved for row in rows):
         raise ValueError(

@@ -36,7 +36,7 @@ class Synthesized:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the machine is reserved for evaluation."""
+        """Whether the machine is reserved for evaluation, so that no model may be fitted to it."""
         return self.draw >= HELD_OUT
 
     @property
@@ -51,12 +51,12 @@ class Synthesized:
 
 
 def module_name(path: str) -> str:
-    """The common name of equal instances: the instance path without numbers."""
+    """The common name of equal instances of an RTL module: the instance path without numbers."""
     return _NUMBER.sub("", path)
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
-    """The header of the file, and its rows (machines)."""
+    """The header of a file that `benchmarks/cell_areas.py` wrote, and its rows, one for each synthesized machine."""
     head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return head, [_row(row) for row in rows]
 

@@ -1,5 +1,5 @@
-"""A case: one of our computations and the equal computation of the peer (the library compared with). The result of
-measuring a case is a row.
+"""A case: a computation (layer, product or network) in two versions, ours and the peer's (the library compared with).
+Measuring a case gives a row of results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A pair of computations to time on `threads` threads, ours and the peer's.
+    """A computation to time on `threads` threads in two versions, ours and the peer's (the library compared with).
 
     `operations`: number of arithmetic operations (a multiply-add counts as two). `error`: largest difference of the
     outputs, relative to the largest value of the peer's output. `ours`, `peer`: the calls of each side that are timed;
-    `ours_time`, `peer_time`: functions from the times of these calls to the side's seconds. `close`: ends the threads.
+    `ours_time`, `peer_time`: functions that turn the times of these calls into the side's seconds. `close`: ends the
+    threads.
     """
 
     name: str
@@ -47,8 +48,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A measured case. Times are medians in milliseconds; `ratio`: see RATIO_IS; `gflops`: billions of operations per
-    second of our side.
+    """The result of measuring a case, ours against the peer's library. Times are medians in milliseconds; `ratio`: the
+    peer's time over ours; `gflops`: billions of operations per second of our side.
     """
 
     name: str
@@ -65,7 +66,9 @@ class Row:
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """Measures a case: our runs and the peer's alternate, and each round gives one ratio."""
+    """Measures a case: our runs and the peer's alternate, and each round gives one ratio of the two times. Returns the
+    medians.
+    """
     times = interleaved(
         clock_of(case.threads),
         [*case.ours, *case.peer],

@@ -1,4 +1,6 @@
-"""All scripts of benchmarks/, one row each."""
+"""Table of all scripts of benchmarks/: for each script the files that it writes, what it needs, and the make target
+that runs it.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ BENCHMARKS = (
 
 
 def members(group: str) -> Iterator[Benchmark]:
-    """The benchmarks of a group."""
+    """The benchmarks of the group `group` ("bench" or "campaign")."""
     return (row for row in BENCHMARKS if row.group == group)
 
 

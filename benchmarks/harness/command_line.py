@@ -54,13 +54,13 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The attribute that holds the option's value after parsing."""
+        """Name of the attribute of `Given` that holds the option's value after parsing."""
         return self.name.lstrip("-").replace("-", "_")
 
 
 def names_of(known: Iterable[str], kind: str) -> Option:
-    """An option for names of the cases that a script measures: positional arguments, each one of `known`; by default
-    all cases.
+    """An option for the names of the computations or models that a script measures: positional arguments, each one of
+    `known`; by default all. Error messages call a name a `kind`.
     """
     known = tuple(known)
     about = f"names from {', '.join(known)} (default: all)"
@@ -94,7 +94,7 @@ TRIALS = Option("--trials", "number of trials of each search", int)
 WORKERS = Option("--workers", "number of processes that evaluate at the same time", int, 2)
 WRITE = Option("--write", "write the figures to benchmarks/results", flag=True)
 OUTPUT = (JSON, WRITE)
-"""The options that `harness.output.finish` reads."""
+"""The options --json and --write, which `harness.output.finish` reads."""
 
 Given = argparse.Namespace
 """The values of a script's options, by `Option.key`."""
@@ -155,7 +155,7 @@ def _settings(option: Option) -> dict[str, Any]:
 
 
 def _mistake(option: Option, value: Any, is_written: bool) -> str:
-    """The mistake in the value of an option; empty if there is none."""
+    """A text on the mistake in the value of an option; empty if there is none. `is_written`: --write was given, too."""
     if option.least is not None and value < option.least:
         return f"{option.name} {value}: at least {option.least}"
     if option.part and value and is_written:

@@ -60,8 +60,8 @@ def layers_model(
 
 
 def convolution_case(name: str, threads: int) -> Case:
-    """The case of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; its error is the error of the
-    model with all COPIES.
+    """The benchmark case (our computation and ONNX Runtime's) of layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or
+    DEPTHWISE, batch 1. Its error is the error of the model with COPIES convolutions.
     """
     if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
         size, channels, filters, kernel, stride = shape

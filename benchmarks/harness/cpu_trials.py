@@ -1,6 +1,7 @@
-"""Candidates measured on this processor one by one, with the seconds of each step, for searches without a session.
+"""Measures candidate schedules on this processor one by one, with the seconds of each step, for searches that run
+without a session of the tuner.
 
-The processes are workers of `local_workers.py`.
+The measuring processes are workers of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -38,17 +39,19 @@ class CpuTrial:
 
     @property
     def compile_seconds(self) -> float:
-        """Thread CPU seconds from knobs to machine code."""
+        """Thread CPU seconds to compile the candidate, from its knobs to machine code."""
         return self.result.compile_seconds
 
     @property
     def measure_seconds(self) -> float:
-        """Thread CPU seconds to generate inputs, check results and run."""
+        """Thread CPU seconds to generate inputs, run the candidate and check its results."""
         return self.result.seconds - self.result.compile_seconds
 
     @property
     def overhead_seconds(self) -> float:
-        """All other CPU seconds of both processes, including the start of a new process."""
+        """CPU seconds of this process and of the measuring process that are neither compilation nor measuring,
+        including the start of a new process.
+        """
         return self.result.overhead_seconds + self.asking_seconds
 
 

@@ -56,10 +56,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Inputs of a prediction in addition to the coefficients of events.
-
-    The model of area (`cells`), which counts flip-flops; the picojoules of one `clock` pin in a cycle; and the `scale`
-    of memory macros.
+    """Inputs of an energy prediction in addition to the fitted coefficients of events: the area model (`cells`), which
+    predicts numbers of flip-flops; the picojoules of one clock pin in a cycle (`clock`); and the technology scale of
+    the memory macros' figures (`scale`).
     """
 
     cells: CellModel
@@ -118,8 +117,8 @@ def _solved(names: Sequence[str], table: Any, target: Any) -> dict[str, float]:
 
 
 def clock_of(library: Library) -> float:
-    """Picojoules in one cycle of the clock pin of the smallest flip-flop: charging its load twice, and the energies of
-    its table.
+    """Picojoules in one cycle of the clock pin of the smallest flip-flop: the pin's capacitance times the supply
+    voltage squared, plus the internal energies of a rise and a fall in its Liberty tables.
     """
     cell = min((c for c in library.cells.values() if c.register and c.refused is None), key=lambda c: c.area)
     assert cell.register is not None
@@ -137,7 +136,7 @@ def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[st
 
 
 def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
-    """The replayed and the predicted energy of a row."""
+    """The replayed energy of the program of a row, and the energy that the coefficients `costs` predict."""
     config, events = machines[row["machine"]], Events(**row["events"])
     flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())
     return Judged(

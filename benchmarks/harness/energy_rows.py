@@ -115,18 +115,20 @@ def judged_machines() -> dict[str, Config]:
 
 
 def machines() -> dict[str, Config]:
-    """All fitted and judged machines."""
+    """All machines (accelerator configurations) used for the fit or for its evaluation, by name."""
     return fitted_machines() | judged_machines()
 
 
 def is_reserved(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of a machine or a program reserved for evaluation."""
+    """Whether a row (replay of one program on one machine) is reserved for evaluation, because its machine or its
+    program is.
+    """
     return row["machine"] in judged_machines() or row["seed"] not in FITTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """The netlist of a machine, ready to replay programs."""
+    """The netlist of a machine in standard cells, ready to replay recorded programs."""
 
     config: Config
     library: Library
@@ -211,7 +213,9 @@ def module_of_memory(path: str) -> str:
 
 
 def counted(program: Program) -> dict[str, Any]:
-    """Events and numbers of changing bits of a program, as they are in a row."""
+    """The simulator's events and the numbers of changing operand bits of a program, by the names that a row of replays
+    has.
+    """
     config = program.config
     simulation = simulate(config, program.instructions, program.image, data=False)
     statistics = operand_statistics(config, program.instructions, program.image)

@@ -64,7 +64,7 @@ def _variant(name: str) -> At:
 
 
 def stale(files: Mapping[str, Document]) -> list[Stale]:
-    """The figures of `files` that differ from newly computed ones."""
+    """The cycles of ResNet-18 in the committed results `files` that differ from newly simulated ones."""
     return [
         Stale(figure.file, " / ".join(map(str, figure.path)), kept, today)
         for figure, today in figures_of_today()

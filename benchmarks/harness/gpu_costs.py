@@ -21,7 +21,7 @@ from vdla.util.errors import UserError
 
 
 class TilesError(UserError):
-    """Raised for an invalid file of measured candidates."""
+    """Raised for an invalid file of measured candidate schedules of GPU templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,5 +134,7 @@ def judge(measured: Measured) -> Judgement:
 
 
 def mean_regret(judgements: Sequence[Judgement]) -> float:
-    """The geometric mean of the regrets."""
+    """The geometric mean of the regrets (time of the cost model's first choice over the time of the fastest
+    candidate).
+    """
     return exp(sum(log(judgement.regret) for judgement in judgements) / len(judgements))

@@ -26,7 +26,9 @@ NETWORKS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCase:
-    """A float32 model by name, in a `group` of rows; `make(reduced)` builds it."""
+    """A float32 model to check and time on GPUs: its name, the `group` of table rows that it belongs to, and the
+    function `make(reduced)` that builds it.
+    """
 
     name: str
     group: str
@@ -34,7 +36,7 @@ class ModelCase:
 
 
 def layer_cases() -> tuple[ModelCase, ...]:
-    """The layers C1-C12 and D1-D9."""
+    """Models of one convolution each: C1-C12 of ResNet-18 and D1-D9 of MobileNet (the TVM paper's Table 2)."""
     return (
         *(
             ModelCase(name=n, group="convolutions", make=partial(_convolution, *shape))
@@ -52,7 +54,7 @@ def layer_cases() -> tuple[ModelCase, ...]:
 
 
 def operator_cases() -> tuple[ModelCase, ...]:
-    """Cases for all other operators of networks, one model for each operator."""
+    """Models of one operator each, for all operators of networks except the convolutions of `layer_cases`."""
     image, rows, deep = (2, 40, 28, 28), (64, 1000), (3, 12, 33, 64)
     small_image, small_rows, small_deep = (2, 5, 9, 7), (5, 37), (2, 3, 7, 9)
 
@@ -114,7 +116,7 @@ def network_cases() -> tuple[ModelCase, ...]:
 
 
 def product_case(size: int) -> ModelCase:
-    """The case of a product of two square float32 matrices, both of them inputs."""
+    """The model of a product of two square float32 matrices of `size`, both of them inputs."""
     return ModelCase(name=f"gemm{size}", group="products", make=partial(_product, size))
 
 

@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether the difference is allowed; a NaN is not."""
+        """Whether the error is at most the allowed difference; False for NaN."""
         return self.error <= self.allowed
 
 
@@ -90,9 +90,10 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
 
 
 def product_on(place: Place, precision: str, size: int) -> Ours:
-    """The product of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in float32.
+    """The product X W of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in
+    float32.
 
-    float16 and bfloat16 give results of the same type, int8 gives int32; an int8 W is stored column after column, the
+    float16 and bfloat16 give results of the same type, int8 gives int32. An int8 W is stored column after column, the
     preferred layout of tensor cores and of the peer's library. Raises UserError.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
@@ -129,7 +130,9 @@ def output_type(precision: str) -> DType:
 
 
 def in_columns(precision: str) -> bool:
-    """Whether W of a product is stored column after column: as [columns, depth]."""
+    """Whether the second factor W of a matrix product in this precision is stored column after column: as [columns,
+    depth].
+    """
     return precision == "int8"
 
 
@@ -167,7 +170,9 @@ def _no_time() -> float:
 
 
 def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
-    """Compares a model's outputs with its outputs in float64."""
+    """Compiles and runs a model for `place`, and compares its outputs with those computed in float64. `reduced`: the
+    model in small sizes.
+    """
     model = case.make(reduced)
     inputs = inputs_of(model)
     ours = model_on(place, model, inputs)
@@ -178,13 +183,15 @@ def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: floa
 
 
 def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
-    """Compares all outputs; returns the largest error."""
+    """Compares all outputs with the expected ones; returns the largest relative error and `tolerance`."""
     errors = [relative_error(got[name], values) for name, values in expected.items()]
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
 def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
-    """Compares rows of a product with the product in float64 of the same (rounded) factors."""
+    """Compares sampled rows of a matrix product with the product in float64 of the same factors (already rounded to
+    `precision`).
+    """
     ours = product_on(place, precision, size)
     try:
         got = ours.run()["Y"]

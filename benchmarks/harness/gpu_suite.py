@@ -83,7 +83,7 @@ class GpuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A measured row.
+    """The result of timing one entry of the suite.
 
     `ratios`: by peer (a way to run torch), its time over ours, median over the rounds; above 1 ours is faster. Times
     are medians in milliseconds; `gflops`: billions of operations per second of our side; `of_peak`: share of the card's
@@ -150,8 +150,8 @@ def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
 
 
 def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
-    """The entries whose names or groups are in `names`, in the suite's order; all entries if there are no `names`.
-    Raises UnknownRowError for unknown names.
+    """The entries of the suite whose names or groups are in `names`, in the suite's order; all entries if there are no
+    `names`. Raises UnknownRowError for unknown names.
     """
     wanted = set(names)
     known = {entry.name for entry in entries} | {entry.group for entry in entries}
@@ -163,7 +163,9 @@ def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[G
 
 
 def check_entry(place: Place, entry: GpuEntry, *, reduced: bool) -> Checked:
-    """Compares an entry's outputs with float64."""
+    """Compiles and runs an entry of the suite for `place`, and compares its outputs with those computed in float64.
+    `reduced`: in small sizes.
+    """
     place = _in_precision(place, entry)
     if entry.model is None:
         return check_product(place, entry.precision, entry.size, tolerance=entry.tolerance)

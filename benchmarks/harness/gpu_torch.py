@@ -84,7 +84,7 @@ class TorchTimer:
         torch.cuda.synchronize()
 
     def milliseconds(self) -> float:
-        """Milliseconds of one run."""
+        """Milliseconds of one call of `forward`, by device events."""
         begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
         with self._torch.inference_mode():
             begin.record()
@@ -138,7 +138,7 @@ def product_forward(
 
 
 def _module(torch: ModuleType, model: onnx.ModelProto) -> Any:
-    """The model as a module, whose forward runs node after node."""
+    """The ONNX model as a torch module, whose forward runs node after node."""
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant":
@@ -166,7 +166,7 @@ def _module(torch: ModuleType, model: onnx.ModelProto) -> Any:
 
 
 def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> Any:
-    """One node as a module whose arguments are the node's non-constant inputs."""
+    """One ONNX node as a torch module whose arguments are the node's non-constant inputs."""
     functional = torch.nn.functional
     held = [constants.get(name) for name in node.input]
     at = {a.name: helper.get_attribute_value(a) for a in node.attribute}

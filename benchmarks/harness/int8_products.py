@@ -13,9 +13,11 @@ from vdla.compiler.templates.cpu.register_tile import MAXIMUM_ROWS, choose_tile
 
 
 def dense_int8(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """A schedule of `te.ops.product` of types `DOT_INT8`: register tiles.
+    """A schedule of the matrix product of `te.ops.product` (X uint8, W int8, sums int32: types `DOT_INT8`), tiled for
+    registers.
 
-    With a dot product instruction each step is one instruction, except for up to three steps at the end of the depth.
+    If the processor has a dot product instruction, each step of 4 elements of the depth is one instruction. The last
+    step may have fewer elements, and is then computed without it.
     """
     shapes = {b.name: b.shape for b in program.parameters}
     (rows, depth), columns = shapes["X"], shapes["Y"][1]

@@ -1,4 +1,4 @@
-"""Cases of whole networks: batch 1, on sample inputs."""
+"""Benchmark cases (our computation and ONNX Runtime's) of whole networks: batch 1, on sample inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NETWORKS = {
 
 
 def network_case(name: str, threads: int) -> Case:
-    """The case of the network `name` of NETWORKS."""
+    """The benchmark case (our computation and ONNX Runtime's) of the network `name` of NETWORKS."""
     model, form = NETWORKS[name]
     exported = models.build(model, form)
     feeds = {"input": models.sample_inputs(model, 1)}

@@ -25,7 +25,7 @@ from vdla.util.errors import UserError
 Verdict = Literal["right", "wrong", "refused", "crashed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
 APART = ("training", "strings", "sequences", "optional")
-"""Kinds of cases that are not run, only counted separately."""
+"""Kinds of ONNX's node tests that are not run, only counted."""
 BFLOAT16_TOLERANCE = 2.0**-6
 """Relative tolerance of bfloat16 outputs: two units in the last place, as in ONNX's runner."""
 PARAMETERS = {
@@ -62,9 +62,9 @@ PARAMETERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCase:
-    """A test case of one operator.
+    """A node test of ONNX: a model of one operator, with inputs and expected outputs.
 
-    `operator`: the operator of the tested node or, if the case tests a function in expanded form, the function.
+    `operator`: the operator of the tested node or, if the test has a function in expanded form, the function.
     `parameters`: the model's inputs that parametrize the computation (PARAMETERS).
     """
 
@@ -79,10 +79,10 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdict on a case, with a message if the verdict is not "right".
+    """The verdict on a node test, with a message if the verdict is not "right".
 
-    `fixed`: the case was judged with its parameters as constants. `at_run`: the case was compiled after the values of
-    its parameters arrived.
+    `fixed`: the test was judged with its parameters (axes, shapes ...) as constants. `at_run`: it was compiled after
+    the values of its parameters arrived.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Judged:
 
 
 def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
-    """All cases of the installed `onnx` package, or only those of one operator; their data are made in memory."""
+    """All node tests of the installed `onnx` package, or only those of one operator; their data are made in memory."""
     with warnings.catch_warnings():
         # Some cases divide by zero intentionally.
         warnings.simplefilter("ignore")
@@ -116,7 +116,7 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
 
 
 def apart(case: NodeCase) -> str | None:
-    """The kind of `APART` that a case belongs to; None if the case is to be run."""
+    """The kind of `APART` (not run, only counted) that a node test belongs to; None if the test is to be run."""
     if "training" in case.name or any("training" in node.domain for node in case.model.graph.node):
         return "training"
     ends = [info.type for info in (*case.model.graph.input, *case.model.graph.output)]
@@ -128,13 +128,15 @@ def apart(case: NodeCase) -> str | None:
 
 
 def judge(case: NodeCase) -> Judged:
-    """The verdict of compiling and running a case unchanged."""
+    """Compiles and runs a node test unchanged; returns the verdict."""
     verdict, message, at_run = _verdict(case, case.model, {})
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, at_run=at_run)
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
-    """The verdict on a case with the node's parameters as constants; None if no input is a parameter."""
+    """Compiles and runs a node test with the operator's parameters (axes, shapes ...) as constants; returns the
+    verdict. None if no input is a parameter.
+    """
     fixed = case.parameters
     if not fixed:
         return None
@@ -148,7 +150,9 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """The inputs of a model that are inputs of a node listed in `PARAMETERS`."""
+    """Names of the inputs of a model that parametrize an operator (axes, shapes ...): they are the formal inputs named
+    in `PARAMETERS` of some node.
+    """
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}
     found: dict[str, None] = {}
@@ -169,13 +173,15 @@ def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
 
 
 def cause_of(message: str) -> str:
-    """The problem that the message of a rejection states, without names and without the advice at its end."""
+    """The cause that the message of a rejection states, without names and without the advice at its end, so that equal
+    causes have equal texts.
+    """
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
 
 
 def array(value: Any) -> np.ndarray:
-    """An input or output of a case as an array."""
+    """An input or output of a node test, as `onnx` stores it, as an array."""
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 
@@ -186,8 +192,8 @@ def _holds_strings(end: TypeProto) -> bool:
 def _verdict(
     case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
 ) -> tuple[Verdict, str, bool]:
-    """(verdict, message, whether the model could be compiled only after values of inputs had arrived) of a case's
-    `model` with the inputs `fixed` as constants.
+    """Compiles and runs a node test's `model` with the inputs `fixed` as constants; returns (verdict, message, whether
+    the model could be compiled only after values of inputs had arrived).
     """
     at_run = False
     try:

@@ -18,7 +18,7 @@ from .results import RESULTS, provenance, read_results, write_results
 from .table_parts import geomean
 
 RESULTS_NAME = "cpu_originals"
-"""Name of the file in benchmarks/results with the rows."""
+"""Name of the file in benchmarks/results with a row for each measured network."""
 Row = Mapping[str, Any]
 
 
@@ -37,8 +37,8 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """Summary of the rows: the number of networks, the number with right outputs, and geometric mean and maximum of the
-    ratios.
+    """Summary of the measured networks: their number, the number with right outputs, and geometric mean and maximum of
+    the ratios of our time to ONNX Runtime's.
     """
     ratios = [row["ratio"] for row in rows]
     return {
@@ -51,7 +51,8 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
-    """Yields the rows of networks as they are measured; with `write` each is written to the file at once.
+    """Yields the row of each network as soon as it is measured; with `write` each row is written to benchmarks/results
+    at once.
 
     A row that the file has from the present commit without changes is measured again only with `again`.
     """
@@ -68,7 +69,7 @@ def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> 
 
 
 def originals_text(document: Document) -> str:
-    """A page's table of the rows, with their mean and provenance."""
+    """A page's table of the measured networks, one row each, with mean and provenance."""
     lines = [
         f"{document['right']} of {document['networks']} networks right; our time over the peer's: geometric mean "
         f"{document['geomean']:.2f}, at most {document['worst']:.2f}.",

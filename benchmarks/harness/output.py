@@ -1,5 +1,5 @@
-"""Prints and writes the figures of a benchmark: a line for each row as soon as it is measured; at the end all figures,
-as text, as JSON, or in a file of benchmarks/results.
+"""Prints and writes the results of a benchmark: a line of text for each row as soon as it is measured; at the end all
+figures, as text, as JSON, or in a file of benchmarks/results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Row = TypeVar("Row")
 def measure_all(
     cases: Iterable[Of], measure: Callable[[Of], Row], line: Callable[[Row], str], *, quiet: bool
 ) -> list[Row]:
-    """The rows of all cases, measured one after the other; each row's line is printed at once, unless `quiet`."""
+    """Measures all cases one after the other and returns their rows; each row's line of text is printed at once, unless
+    `quiet`.
+    """
     rows: list[Row] = []
     for case in cases:
         rows.append(measure(case))
@@ -52,6 +54,6 @@ def finish(
 
 
 def listed(figures: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each figure: its name and its value."""
+    """Lines of text, one for each figure of a benchmark: its name and its value."""
     for name, value in figures.items():
         yield f"{name}: {value}"

@@ -28,14 +28,14 @@ from .page import Document, source
 from .peer import session
 
 RESULTS_NAME = "cpu_outside"
-"""Name of the file in benchmarks/results with the rows."""
+"""Name of the file in benchmarks/results with a row for each measured ONNX file."""
 SEED = 0
-"""Seed of the inputs."""
+"""Seed of the networks' input values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideRow:
-    """A measured file.
+    """The result of measuring the network in one ONNX file.
 
     `sha256`: hash of the file; `ratio`: our time over the peer's (median of the rounds' ratios; below 1 ours is
     faster); times are median milliseconds. `error`: max |a - b| / max |b| of the output that differs most. `check`: the
@@ -113,8 +113,8 @@ def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 
 def outside_text(document: Document) -> str:
-    """A page's table of the rows, with their provenance; rows of networks that `originals` measures in float32 are left
-    out.
+    """A page's table of the measured ONNX files, one row each, with provenance; networks that `originals` measures in
+    float32 are left out.
     """
     lines = [
         "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",

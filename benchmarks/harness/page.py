@@ -40,7 +40,7 @@ class At:
     then: Callable[[Any], Any] | None = None
 
     def is_in(self, files: Mapping[str, Document]) -> bool:
-        """Whether the file has the figure."""
+        """Whether the figure's results file is among `files` and has the figure."""
         try:
             self.value(files)
         except PageError:
@@ -48,7 +48,7 @@ class At:
         return True
 
     def value(self, files: Mapping[str, Document]) -> Any:
-        """The value of the figure. Raises PageError if the file does not have it."""
+        """The value of the figure in its results file. Raises PageError if the file does not have it."""
         found: Any = files[self.file]
         for step in self.path:
             try:
@@ -61,7 +61,7 @@ class At:
 
 
 def at(file: str, *path: str | Where, then: Callable[[Any], Any] | None = None) -> At:
-    """The figure at `path` of a file."""
+    """The figure (`At`) at `path` in benchmarks/results/FILE.json, passed through `then` if given."""
     return At(file, path, then)
 
 
@@ -83,11 +83,11 @@ class Row:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files read by the row, each once."""
+        """The names of the results files from which the row's figures are, each once."""
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
 
     def is_shown(self, files: Mapping[str, Document]) -> bool:
-        """Whether the row's files exist and, for an optional row, have its figures."""
+        """Whether the row is in the table: its results files exist and, for an optional row, have its figures."""
         if not all(name in files for name in self.files):
             return False
         return not self.optional or all(figure.is_in(files) for figure in self.figures)
@@ -122,7 +122,7 @@ class Table:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files read by the rows, each once."""
+        """The names of the results files from which the table's figures are, each once."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.files))
 
     def text(self, files: Mapping[str, Document]) -> str:
@@ -145,11 +145,11 @@ class Text:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The file read by the block."""
+        """The name of the results file from which the block is written, alone in a tuple."""
         return (self.file,)
 
     def text(self, files: Mapping[str, Document]) -> str:
-        """The block's text, empty if its file does not exist."""
+        """The block's text in Markdown, empty if its results file does not exist."""
         return self.make(files[self.file]) if self.file in files else ""
 
 
@@ -174,7 +174,7 @@ def source(name: str, document: Document) -> str:
 
 
 def read_files(folder: Path) -> dict[str, Document]:
-    """All results of a folder by name."""
+    """The parsed JSON files of results in a folder, by name."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
@@ -191,6 +191,6 @@ def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
 
 
 def missing(blocks: Blocks, files: Mapping[str, Document]) -> Iterator[str]:
-    """Names of the files that blocks read but that do not exist."""
+    """Names of the results files that blocks read but that do not exist."""
     wanted = dict.fromkeys(name for block in blocks.values() for name in block.files)
     return (name for name in wanted if name not in files)

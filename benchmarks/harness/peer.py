@@ -57,5 +57,5 @@ def model_of(
 
 
 def value(name: str, shape: tuple[int, ...], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """An input or output for `model_of`."""
+    """The declaration of a graph input or output for `model_of`: name, shape and element type."""
     return helper.make_tensor_value_info(name, kind, shape)

@@ -57,7 +57,7 @@ class Picture:
         return self.path.is_file() and drawn_from(self.path.read_bytes()) == self.source
 
     def data(self) -> bytes:
-        """The PNG; it contains the digest of the data that it shows."""
+        """The bytes of the picture as PNG, with the digest of the data that it shows as a text entry."""
         return _small(self.draw(), self.source)
 
 
@@ -75,7 +75,7 @@ def pictures(demo: Document) -> tuple[Picture, ...]:
 
 
 def _words(figure: Figure) -> str:
-    """SHA-256 of all words of a diagram in their order."""
+    """SHA-256 of all words in a diagram, in their order; it changes when the diagram shows something else."""
     texts = [text.get_text() for text in figure.axes[0].texts]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 

@@ -1,4 +1,6 @@
-"""Cases of matrix products with constant weights: float32, and uint8 x int8."""
+"""Benchmark cases (our computation and ONNX Runtime's) of matrix products with constant weights: float32, and uint8 x
+int8.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def bound_kernel(
 
 
 def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
-    """The case of a product of float32 [rows, depth] x [depth, columns]; ONNX Runtime runs one MatMul."""
+    """The benchmark case of a product of float32 [rows, depth] x [depth, columns]: our kernel, and a MatMul of ONNX
+    Runtime.
+    """
     rng = np.random.default_rng(depth)
     shapes = {"X": (rows, depth), "W": (depth, columns)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
@@ -85,8 +89,8 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
 
 
 def int8_product_case(size: int, threads: int) -> Case:
-    """The case of a product of square matrices, uint8 x int8 to int32; ONNX Runtime runs MatMulInteger or
-    QLinearMatMul, whichever is faster.
+    """The benchmark case of a product of square matrices, uint8 x int8 to int32: our kernel, and MatMulInteger or
+    QLinearMatMul of ONNX Runtime, whichever is faster.
     """
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)

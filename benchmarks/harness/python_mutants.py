@@ -50,7 +50,7 @@ class Mutant:
     statement: int
 
     def apply(self, source: str) -> str:
-        """The file's text with this change."""
+        """The file's text `source` with this change."""
         lines = source.splitlines(keepends=True)
         old = lines[self.line - 1]
         lines[self.line - 1] = old[: self.start] + self.text + old[self.end :]
@@ -95,7 +95,7 @@ def draw(root: Path, count: int, seed: int, folders: Sequence[str] = FOLDERS) ->
 
 
 def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
-    """All nodes that are executed when the module is used, each with the first line of its statement."""
+    """All AST nodes that are executed when the module is used, each with the first line of its statement."""
 
     def walk(node: ast.AST, statement: int) -> Iterator[tuple[int, ast.AST]]:
         for name, value in ast.iter_fields(node):
@@ -112,7 +112,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _states_no_more(node: ast.AST) -> bool:
-    """Whether a correct program behaves the same without the node `node`."""
+    """Whether a correct program behaves the same without the AST node `node`."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True

@@ -15,8 +15,8 @@ import numpy as np
 from vdla.isa.config import Config, load_config
 
 NEEDED = ("table", "broadcast", "rows", "zero_points")
-"""Extensions that a machine needs for activations other than ReLU, squeeze-and-excitation, normalizations, softmax and
-attention.
+"""Extensions that a machine needs for squeeze-and-excitation, normalizations, softmax, attention, and activation
+functions other than ReLU.
 """
 
 

@@ -60,7 +60,7 @@ def write_results(
 
 
 def read_results(name: str) -> dict[str, Any]:
-    """The committed figures of benchmarks/results/NAME.json."""
+    """The committed results in benchmarks/results/NAME.json, as a JSON object."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 

@@ -1,9 +1,9 @@
-"""The searches that studies of the tuner compare: the tuner's own search, variants without one of its parts, and
-baselines.
+"""The searches for schedules that benchmarks/tuning.py and tuning_cpu.py compare: the tuner's own search, variants
+without one of its parts, and baselines.
 
-The tuner begins with the points that the cost estimate of the template ranks best and then learns from its
-measurements. The gain of the learned model is measured against baselines with the same first points; the gain of the
-estimate, with a search that only follows the estimate.
+The tuner's first points (candidate schedules) are those that the template's cost estimate ranks best; afterwards the
+tuner learns a cost model from its measurements. The gain of the learned model is measured against baselines with the
+same first points; the gain of the estimate, with a search that only follows the estimate.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from vdla.compiler.tune.search.model_search import evolutionary_search
 from vdla.compiler.tune.search.point_features import examine
 
 BATCH = 8
-"""Number of points that a search proposes at a time; the first batch consists of the first points."""
+"""Number of points (candidate schedules) that a search proposes at a time. The first batch of a search "with first
+points" has those that the template's cost estimate ranks best.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSearch:
-    """A strategy that proposes the points that the template's estimate ranks best, in batches; measured costs have no
-    effect.
+    """A strategy that proposes the candidate schedules that the template's cost estimate ranks best, in batches;
+    measured costs have no effect.
     """
 
     def propose(
@@ -42,7 +44,9 @@ class EstimateSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterFirstPoints:
-    """A strategy whose first batch is that of the tuner; afterwards it proposes points as `rest` does."""
+    """A strategy whose first batch has the points that the template's cost estimate ranks best, as the tuner's own
+    search; afterwards the strategy `rest` proposes.
+    """
 
     rest: Strategy
 
@@ -69,8 +73,8 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A search of the study: its label, and the function that makes it from samples of other layers (which only
-    searches with a learned model use).
+    """A search that benchmarks/tuning.py compares: its label, and the function that makes it from samples of other
+    layers (which only searches with a learned model use).
     """
 
     label: str
@@ -90,6 +94,6 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""Searches by their names in results. The learned model without first points starts at random and uses the estimate
-only as one of its features.
+"""Searches by their names in results. "+first": the first batch has the points that the template's cost estimate ranks
+best. "model-first": the tuner's learned model with a random first batch; the estimate is only one of its features.
 """

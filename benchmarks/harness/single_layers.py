@@ -33,7 +33,7 @@ class Layer:
 
 
 def layers() -> dict[str, Layer]:
-    """C1-C12 and D1-D9 by name, with SAME padding."""
+    """The convolutions C1-C12 of ResNet-18 and D1-D9 of MobileNet by name, with SAME padding."""
     found = {
         name: Layer(
             size=size, channels=channels, filters=filters, groups=1, window=same_window(size, kernel, stride)
@@ -47,7 +47,7 @@ def layers() -> dict[str, Layer]:
 
 
 def layer_model(layer: Layer, seed: int = 0) -> onnx.ModelProto:
-    """The layer from input "X" to output "Y", with weights of `seed`."""
+    """An ONNX model of the convolution `layer`, from input "X" to output "Y", with random weights of `seed`."""
     rng = np.random.default_rng(seed)
     window, inside = layer.window, layer.channels // layer.groups
     weights = rng.standard_normal((layer.filters, inside, *window.kernel), dtype=np.float32)
@@ -72,7 +72,7 @@ def layer_model(layer: Layer, seed: int = 0) -> onnx.ModelProto:
 
 
 def single_layer_case(name: str, threads: int = 1) -> Case:
-    """The case of a model that consists of layer `name` of `layers`."""
+    """The benchmark case (our computation and ONNX Runtime's) of a model that consists of layer `name` of `layers`."""
     layer = layers()[name]
     model = layer_model(layer)
     network = compile_kernels(model.SerializeToString(), cpu_now())

@@ -1,4 +1,6 @@
-"""Number of distinct programs in a space: counted if feasible, else bounded from below by a sample."""
+"""Number of distinct programs in a template's space of schedules: counted if feasible, else bounded from below by a
+sample.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.search.point_features import program_numbers
 
 CHUNK = 1 << 16
-"""Points examined at a time."""
+"""Number of points of the space that are examined at a time."""
 MOST_COUNTED = 1 << 27
 """Size of the largest space whose programs are counted; counting it takes two minutes."""
 
@@ -46,6 +48,8 @@ def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
 
 
 def _programs(space: Space, points: np.ndarray) -> np.ndarray:
-    """Program numbers uint64 of the legal ones among `points`, see `point_features.program_numbers`."""
+    """Numbers, uint64, that identify the programs of the legal ones among `points`: equal numbers mean equal programs
+    (`point_features.program_numbers`).
+    """
     account = space.account(space.columns(points))
     return program_numbers(space, account)[space.allowed(account)]

@@ -20,12 +20,14 @@ from .products import OTHER_PRODUCTS, int8_product_case, product_case
 
 
 class UnknownRowError(UserError):
-    """Raised for a row name that the suite does not have."""
+    """Raised for a name that no entry (measured layer or network) of the suite has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row to be measured: its name, its group, and the function that makes its case for a number of threads."""
+    """An entry of a suite: the name of a layer, product or network, its group, and the function that makes its
+    benchmark case for a number of threads.
+    """
 
     name: str
     group: str
@@ -33,7 +35,7 @@ class Entry:
 
 
 def paper_suite() -> tuple[Entry, ...]:
-    """The paper's rows: layers C1-C12 and D1-D9, matrix products, whole networks."""
+    """The entries that the TVM paper measures: layers C1-C12 and D1-D9, matrix products, whole networks."""
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in CONVOLUTIONS),
         *(Entry(name, "depthwise convolutions", partial(convolution_case, name)) for name in DEPTHWISE),
@@ -44,7 +46,7 @@ def paper_suite() -> tuple[Entry, ...]:
 
 
 def other_suite() -> tuple[Entry, ...]:
-    """Further rows: layers and matrix products of other networks, and with odd sizes."""
+    """Entries that the TVM paper does not measure: layers and matrix products of other networks, and with odd sizes."""
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
         *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),

@@ -33,7 +33,7 @@ from .tables_whole import (
 )
 
 PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
-"""Pages with blocks, from the root of the repository."""
+"""Paths, from the root of the repository, of the pages that have generated blocks."""
 
 BLOCKS: Blocks = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from vdla.codesign.report.table import Variant, comparison_table, layer_table, s
 from .page import Document, Row, Table, Where, at
 
 DEMO_WIDTH = 150
-"""Number of characters in a line of the demonstration's tables."""
+"""Width in characters of the tables that `vdla demo` prints, as they are shown on the page."""
 LATENCIES = (60, 120, 240)
 
 
@@ -33,7 +33,9 @@ def demo_text(document: Document) -> str:
 
 
 def outputs_row(prefix: str, measure: str) -> Row:
-    """A row on the agreement of outputs, over all figures of network.json whose names begin with `prefix`."""
+    """A table row with the text `measure`: whether outputs agree, over all figures of network.json whose names begin
+    with `prefix`.
+    """
 
     def worst(document: Document) -> int:
         return max(row["max_lsb"] for row in _starting(document, prefix))
@@ -118,7 +120,7 @@ ACCELERATOR = Table(
 
 
 def campaigns_text(document: Document) -> str:
-    """A table with a line for each campaign of mutations."""
+    """A table with a line for each campaign of RTL mutations (a machine and a seed)."""
     lines = [
         "| machine | seed | programs improved on it | mutations | caught | proven equivalent | caught of the others |",
         "|---|---|---|---|---|---|---|",
@@ -188,7 +190,9 @@ failed cases).
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """The row for the cases of a kind; optional, because the file may lack it."""
+    """The table row for one `kind` of fuzzing cases (numbers of cases, rejected, right and failed), with the text
+    `name` and the number format `shown`. The row is left out if fuzz.json lacks the kind.
+    """
     row = (Where("kind", kind),)
     return Row(
         name,

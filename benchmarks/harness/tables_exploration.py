@@ -13,7 +13,7 @@ def _share(file: str, *path: str | Where) -> Any:
 
 
 def _utilizations(cells: Sequence[Document]) -> str:
-    """Utilizations of ResNet-50 on the largest array, for one image and for several at a time, as text."""
+    """Utilizations of ResNet-50 on the array of 128x128, for one image and for several at a time, as text."""
     return ", ".join(f"{cell['resnet50']['utilization']:.3f}" for cell in cells)
 
 

@@ -10,13 +10,15 @@ from .table_parts import geomean
 
 CARD = "gpu-nvidia-h100-80gb-hbm3"
 CORRECTED = "be9c478"
-"""The commit since which outputs are compared, and the module of torch.compile is captured in a CUDA graph as well."""
+"""The commit since which our outputs are compared with torch's, and since which torch.compile's module is captured in a
+CUDA graph as well.
+"""
 UNGRAPHED = "torch.compile, max-autotune, convolutions by cuDNN"
 """Name of the column for torch.compile in rows measured before its module was captured in a CUDA graph."""
 
 
 def gpu(group: str, precision: str) -> At:
-    """Geometric mean, over the rows of a group, of torch's time in a CUDA graph over ours."""
+    """Geometric mean, over the rows of a group in one precision, of torch's time in a CUDA graph over our time."""
 
     def mean(rows: Sequence[Document]) -> float:
         return geomean(
@@ -27,12 +29,14 @@ def gpu(group: str, precision: str) -> At:
 
 
 def on_card(name: str, *path: str) -> At:
-    """A figure of one row of the card's file."""
+    """The figure at `path` in the row `name` of the H100's file of results."""
     return at(CARD, "rows", Where("name", name), *path)
 
 
 def network(name: str, title: str, *, graphed: bool) -> Row:
-    """The table row of a network; `graphed`: torch.compile's module ran in a CUDA graph."""
+    """The table row, with the text `title`, of the network `name`. `graphed`: torch.compile's module ran in a CUDA
+    graph.
+    """
     how = "in a CUDA graph" if graphed else "not in a graph"
     peer = COMPILED_LIBRARY if graphed else UNGRAPHED
     return Row(

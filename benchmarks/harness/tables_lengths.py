@@ -1,11 +1,11 @@
-"""The pages' table on compiled networks that run sequences of any length."""
+"""The pages' table on benchmarks/lengths.py: networks compiled once for sequences of any length."""
 
 from __future__ import annotations
 
 from .page import Document, source
 
 LENGTHS = "lengths"
-"""Name of the file in benchmarks/results."""
+"""Name of the file in benchmarks/results with the measurements of networks for any length."""
 NAMES = {
     "accelerator": "BERT (two layers of MiniLM's width), int8, `vta` with `rows`: cycles",
     "bert": "the same from ids, float32, processor: thread CPU time",
@@ -14,7 +14,7 @@ NAMES = {
 
 
 def lengths_text(document: Document) -> str:
-    """A table with a row for each model."""
+    """A table with a row for each model that was compiled for sequences of any length."""
     lines = [
         "| one artefact for 1 to 512 tokens | worst of the lengths measured | geomean | rungs | file, over that of 512 "
         "tokens alone | compiled in (CPU time) |",

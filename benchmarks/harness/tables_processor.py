@@ -14,7 +14,9 @@ INTEGERS = ("resnet18_int8", "mobilenet_int8", "dqn_int8")
 
 
 def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f") -> Row:
-    """A row with the figure `key` of several networks, formatted by `form`."""
+    """A table row with the text `measure` and the figure `key` of each of the networks `names` (of cpu_networks.json),
+    in the number format `form`.
+    """
     return Row(
         measure,
         ", ".join(f"{{{k}:{form}}}" for k in range(len(names))),
@@ -23,7 +25,9 @@ def network_row(measure: str, key: str, names: Sequence[str], form: str = ".2f")
 
 
 def spread_row(measure: str, file: str, names: Iterable[str]) -> Row:
-    """A row with the geometric mean, least and largest ratio of the rows `names` of a file."""
+    """A table row with the text `measure`: geometric mean, least and largest `ratio` of the networks or layers `names`
+    in the results file `file`.
+    """
     held = tuple(names)
     return Row(
         measure,
@@ -98,7 +102,9 @@ MOVING = (
 
 
 def fusion_row(measure: str, key: str, names: Sequence[str]) -> Row:
-    """A row with a figure of fusion for several chains."""
+    """A table row with the text `measure` and, for each operator chain of `names`, its figure `key` in fusion.json
+    (`fusion` or `run`, the speedups by fusion).
+    """
     return Row(
         measure,
         ", ".join(f"{{{k}:.2f}}" for k in range(len(names))),
@@ -107,7 +113,9 @@ def fusion_row(measure: str, key: str, names: Sequence[str]) -> Row:
 
 
 def fusion_range(measure: str, key: str, names: Sequence[str]) -> Row:
-    """A row with the least and largest figure of several chains."""
+    """A table row with the text `measure`: least and largest figure `key` of fusion.json (`fusion` or `run`, the
+    speedups by fusion) over the operator chains `names`.
+    """
     return Row(
         measure,
         "{0:.2f} to {1:.2f}",

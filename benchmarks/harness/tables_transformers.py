@@ -6,7 +6,7 @@ from .page import Document, source
 
 TRANSFORMERS = "transformers"
 NODE_TESTS = "node_tests"
-"""Name of the file in benchmarks/results with the node tests."""
+"""Name of the file in benchmarks/results with the verdicts on ONNX's node tests."""
 NAMES = {
     "bert": "BERT-base, a sequence of 128",
     "gpt2_prompt": "GPT-2 small, a prompt of 128 tokens",
@@ -16,7 +16,7 @@ NAMES = {
 
 
 def transformers_text(document: Document) -> str:
-    """A table with a row for each network."""
+    """A table with a row for each transformer that runs on the processor."""
     lines = [
         "| network | ours | ONNX Runtime | our time over the peer's | largest error | compiled in |",
         "|---|---|---|---|---|---|",
@@ -30,8 +30,8 @@ def transformers_text(document: Document) -> str:
 
 
 def node_tests_text(document: Document) -> str:
-    """A table of the numbers of cases that are right (unchanged, and with parameters as constants),
-    wrong, or not run.
+    """A table of the numbers of ONNX's node tests that are right (unchanged, and with parameters as constants), wrong,
+    or not run.
     """
     fixed = document["right"] + document["right_fixed"]
     apart = ", ".join(f"{count} of {kind}" for kind, count in document["apart"].items())

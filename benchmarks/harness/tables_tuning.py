@@ -1,4 +1,6 @@
-"""The pages' table on the tuner: the trials of each search of the study, and the gain of the learned model."""
+"""The pages' table on the tuner: the number of trials that each search needs to come within 2% of the best known
+cycles, and the gain of the learned cost model.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """A row for one search of the study: its mean number of trials relative to the full search, and the number of runs
-    that never reached the goal.
+    """The table row of one search in benchmarks/tuning.py: the mean number of trials until its cycles are within 2% of
+    the best known, this number relative to the tuner's own search ("full"), and the number of runs that never came so
+    close.
     """
 
     def text(found: Document) -> str:
@@ -33,8 +36,8 @@ def _gain(found: Document, name: str) -> str:
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
-    """A function that gives, as text, the mean number of trials by layer until a search on processors is close to ONNX
-    Runtime.
+    """A function that lists as text, for each layer, the number of trials of each run of `strategy` on a processor
+    until its kernel has 0.85 of ONNX Runtime's speed; "never" if no run reaches that.
     """
 
     def text(rows: Sequence[Document]) -> str:

@@ -12,11 +12,11 @@ ENCODERS = "encoders"
 ACCURACY = "accuracy"
 LANGUAGE = "language"
 EXPORTED = "exported_networks"
-"""Name of the file in benchmarks/results."""
+"""Name of the file in benchmarks/results with the networks exported from PyTorch."""
 
 
 def networks_text(document: Document) -> str:
-    """A table with a row for each network; networks that run entirely on the accelerator come first."""
+    """A table with a row for each published network; networks that run entirely on the accelerator come first."""
     lines = [
         f"{document['whole']} of {document['networks']} whole; geomean of their utilization "
         f"{document['utilization']:.3f}. Steps are the largest difference of a single layer to ONNX Runtime.",
@@ -114,7 +114,7 @@ def accuracy_text(document: Document) -> str:
 
 
 def language_text(document: Document) -> str:
-    """A table with a row for each language model, starting at embeddings."""
+    """A table with a row for each language model on the accelerator; the models start at embeddings."""
     lines = [
         "| language model | cycles | utilization | bound by the bus | no product | bit-equal to the interpreter | "
         "steps | from ids, elsewhere |",

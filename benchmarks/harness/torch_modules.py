@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 SEED = 0
-"""Seed of example inputs."""
+"""Seed of the example inputs of the modules."""
 
 Example = tuple[Any, tuple[np.ndarray, ...]]
-"""A module in evaluation mode, and the arrays that are the arguments of its `forward`."""
+"""A torch module in evaluation mode, and the arrays that are the arguments of its `forward`."""
 
 
 def image(size: int, channels: int = 3) -> tuple[np.ndarray, ...]:
@@ -66,7 +66,7 @@ def transformer(
 
 
 def named(output: str, module: Any) -> Any:
-    """The module `module`, changed to return only the entry `output` of its outputs."""
+    """The torch module `module`, changed to return only the entry `output` of its outputs."""
     torch = import_module("torch")
 
     class Entry(torch.nn.Module):
@@ -91,7 +91,7 @@ def noise(*shape: int) -> tuple[np.ndarray, ...]:
 
 
 def multilayer_perceptron(torch: Any) -> Any:
-    """Dense layers with batch normalization and two kinds of activations."""
+    """A torch module of dense layers with batch normalization and two kinds of activations."""
     nn = torch.nn
     return nn.Sequential(
         nn.Linear(64, 128), nn.BatchNorm1d(128), nn.GELU(), nn.Linear(128, 96), nn.SiLU(), nn.Linear(96, 10)
@@ -99,7 +99,7 @@ def multilayer_perceptron(torch: Any) -> Any:
 
 
 def autoencoder(torch: Any) -> Any:
-    """Strided convolutions, followed by transposed ones."""
+    """A torch module of strided convolutions, followed by transposed ones."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(),
@@ -108,7 +108,7 @@ def autoencoder(torch: Any) -> Any:
 
 
 def temporal(torch: Any) -> Any:
-    """Dilated convolutions along one dimension, as in networks for speech and sensors."""
+    """A torch module of dilated convolutions along one dimension, as in networks for speech and sensors."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv1d(16, 32, 3, padding=1), nn.BatchNorm1d(32), nn.ReLU(), nn.Conv1d(32, 32, 3, padding=2, dilation=2),
@@ -117,7 +117,9 @@ def temporal(torch: Any) -> Any:
 
 
 def super_resolution(torch: Any) -> Any:
-    """Convolutions, the last of which gives nine channels that become 3x3 pixels each (sub-pixel convolution)."""
+    """A torch module of convolutions; the last one gives nine channels that become 3x3 pixels each (sub-pixel
+    convolution).
+    """
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2), nn.Tanh(), nn.Conv2d(32, 32, 3, padding=1), nn.Tanh(),

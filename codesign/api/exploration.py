@@ -48,7 +48,9 @@ class Explored:
 
     @property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other design dominates; `machine` is the configuration of each."""
+        """The designs of the Pareto front: designs that meet the constraints and that no other design dominates.
+        `machine` is the configuration of each.
+        """
         return self.exploration.front
 
     @property
@@ -75,7 +77,9 @@ class Explored:
         return html_table(repr(self).strip("<>"), columns, rows)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each design: its fields, every metric, whether it is feasible and on the front."""
+        """One dictionary for each design: its fields, every metric, whether it meets the constraints, and whether it is
+        on the Pareto front.
+        """
         return rows(self.exploration)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -83,21 +87,25 @@ class Explored:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of all designs by their first two objectives."""
+        """A matplotlib figure of all designs by their first two objectives (such as latency and area)."""
         from ..explore.report.data import Details, exploration_data
         from ..explore.report.pictures import front_figure
 
         return front_figure(exploration_data(self.exploration, Details()))
 
     def to_html(self, layers: int = MOST_DESIGNS) -> str:
-        """The report as one HTML page that needs no network, with the layers of up to `layers` designs of the front."""
+        """The report as one HTML page that needs no network access, with the layers of up to `layers` designs of the
+        Pareto front.
+        """
         from ..explore.report.data import exploration_data
         from ..explore.report.page import html
 
         return html(exploration_data(self.exploration, details_of(self.exploration, most=layers)))
 
     def save(self, folder: str | Path, layers: int = MOST_DESIGNS) -> tuple[Path, ...]:
-        """Writes the files of `vdla explore` into an existing folder; returns their paths. `layers`: see `to_html`."""
+        """Writes the files of `vdla explore` into an existing folder; returns their paths. The report has the layers of
+        up to `layers` designs of the Pareto front.
+        """
         from ..explore.report.write import write_report
 
         return write_report(self.exploration, Path(folder), layers=layers)
@@ -197,15 +205,17 @@ def explore(
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
     """The search that `explore(..., folder=...)` recorded in `folder`; nothing is evaluated.
 
-    `notify` is called with a line of text about designs whose records are missing. Raises UserError if there is no
-    study, or if networks, table of components or compiler have changed since the search.
+    `notify` is called with a line of text about designs whose records are missing. Raises UserError if no search is
+    recorded there, or if networks, table of components or compiler have changed since.
     """
     return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """Two machines on the same networks. `compared` has the configurations and their figures."""
+    """Two machines (accelerator configurations) compared on the same networks. `compared` has the configurations and
+    their latency, energy, area and cycles.
+    """
 
     compared: Compared
 
@@ -250,7 +260,7 @@ class Comparison:
         return data_frame(self.rows if of == "figures" else self.layers)
 
     def to_html(self) -> str:
-        """Both machines side by side as one HTML page that needs no network."""
+        """Both machines side by side as one HTML page that needs no network access."""
         from ..explore.report.page import html
 
         return html(self.compared.data())

@@ -38,8 +38,8 @@ Samples = str | Path | Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantizedNetwork:
-    """A quantized network: `content` is its ONNX file (QDQ). After a search (with a budget), `front` has the
-    non-dominated sets of decisions ("members"), and `chosen` is the member whose file is `content`.
+    """A quantized network: `content` is its ONNX file (QDQ). If `quantize` searched (it was called with `budget`),
+    `front` has the non-dominated sets of decisions ("members"), and `chosen` is the member whose file is `content`.
     """
 
     content: bytes
@@ -48,16 +48,22 @@ class QuantizedNetwork:
 
     @property
     def front(self) -> tuple[Member, ...]:
-        """The members that no other one dominates, cheapest first; empty without a budget."""
+        """The Pareto front of error and cost: sets of decisions ("members") that no other evaluated set dominates,
+        cheapest first. Empty if `quantize` was called without `budget`, since nothing was searched.
+        """
         return () if self.outcome is None else self.outcome.found.front
 
     @property
     def chosen(self) -> Member | None:
-        """The member whose file is `content`; None without a budget."""
+        """The member of the front (set of decisions) whose file is `content`; None if `quantize` was called without
+        `budget`.
+        """
         return None if self.outcome is None else self.outcome.chosen
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each evaluated member; without a budget one for each layer, with its scale and error."""
+        """After a search (`quantize` with `budget`), one dictionary for each evaluated set of decisions. Without a
+        search, one for each layer, with its scale and error.
+        """
         return list(self.account["layers"]) if self.outcome is None else rows(self.outcome.found)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -65,7 +71,9 @@ class QuantizedNetwork:
         return data_frame(self.rows())
 
     def plot(self) -> Figure:
-        """A matplotlib figure of the front. Raises UserError if there was no search (no budget)."""
+        """A matplotlib figure of the Pareto front of error and cost. Raises UserError if `quantize` was called without
+        `budget`, since there was no search.
+        """
         if self.outcome is None:
             raise UserError("there is a front only after a search: quantize(..., budget=N)")
         return front_figure(self.outcome.found, self.outcome.chosen)

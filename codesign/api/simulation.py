@@ -63,7 +63,7 @@ class Report:
 
     @property
     def cycles(self) -> int:
-        """Cycles from the launch to the last write response."""
+        """Cycles from the launch (start of the program) to the last write response."""
         return self.simulation.cycles
 
     @property
@@ -91,7 +91,7 @@ class Report:
 
     @property
     def memory(self) -> np.ndarray | None:
-        """The memory after the run, uint8; None if only the timing was simulated."""
+        """The DRAM image after the run, uint8; None if only the timing was simulated."""
         return self.simulation.memory
 
     def rows(self) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ class Report:
         return layers_figure(self.network) if kind == "layers" else roofline_figure(self.network, self.config)
 
     def timeline(self, path: str | Path) -> None:
-        """Writes a trace for ui.perfetto.dev."""
+        """Writes the timeline of all units to `path` as a trace for ui.perfetto.dev."""
         from ..report.timeline import timeline
 
         write_whole(path, timeline(self.program, self.simulation))

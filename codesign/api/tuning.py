@@ -115,4 +115,4 @@ def _tunable(target: str, config: Config | str | Path) -> Tunable[Any]:
 
 
 def _quiet(_: str) -> None:
-    """Ignores the remarks of a search, which are meant for a terminal."""
+    """Ignores a remark of the search (a sentence for users at a terminal)."""

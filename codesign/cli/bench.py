@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from vdla.benchmarks.harness.suite import Entry
 
 COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
-"""Heading and width of each column."""
+"""Heading of each column of the table, and its width in characters."""
 
 
 class Suite(StrEnum):
-    """Suites that `vdla bench` can measure."""
+    """Suites (sets of kernels and networks) that `vdla bench` can measure."""
 
     paper = "paper"
     others = "others"

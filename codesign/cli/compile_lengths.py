@@ -26,7 +26,10 @@ def compile_for_lengths(
     tolerance: float | None,
     json: bool,
 ) -> None:
-    """Writes an archive for `vdla run` to `output` (default: MODEL.tar). Raises UserError."""
+    """Compiles a model for all sizes of one symbolic dimension in the range `lengths`, and writes one archive for `vdla
+    run` to `output` (default: MODEL.tar). `pads`: values of inputs after their real tokens, by name; `tolerance`:
+    largest slowdown of any length against a program compiled for that length. Raises UserError.
+    """
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):
         raise UserError(f"{output}: a range of lengths is no object or library; name a FILE.tar")

@@ -85,7 +85,9 @@ def _machines(names: str | None) -> tuple[Config, ...]:
 
 
 def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
-    """Runs the campaign; prints progress, and each mismatch as soon as it is found, on standard error."""
+    """Runs the co-simulations of `programs` random programs on each machine; prints progress, and each mismatch as soon
+    as it is found, on standard error.
+    """
     from vdla.verify.cosim.campaign import Listener, run_campaign
 
     console = PlainConsole(stderr=True)
@@ -154,8 +156,8 @@ def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
 
 
 def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
-    """Prints the verdict, then the number of coverage bins that no program hit on these machines; with -v also the
-    names of the bins.
+    """Prints the verdict on all co-simulations, then the number of coverage bins that no program hit on these machines;
+    with -v also the names of the bins. `failure`: the first mismatch, if any.
     """
     console = text_console()
     coverage = campaign.coverage

@@ -1,4 +1,4 @@
-"""`vdla demo`: one network from file to report."""
+"""`vdla demo`: compiles, simulates and checks one shipped network, and writes a report."""
 
 from __future__ import annotations
 

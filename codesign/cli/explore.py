@@ -189,8 +189,8 @@ def _network(text: str) -> tuple[Path, float]:
 
 
 def _check_any(found: Exploration) -> None:
-    """Raises UserError if the search ended and no design has figures (all failed), so that there is
-    nothing to report.
+    """Raises UserError if the search ended and every design failed, so that there are no latencies, energies or areas
+    to report.
     """
     if not found.interrupted and all(design.objectives is None for design in found.designs):
         first = found.designs[0].figures.failed if found.designs else "it has none"

@@ -1,5 +1,5 @@
-"""Steps of `vdla explore` and `vdla report`: write a study's files, synthesize and co-simulate the designs on the
-front, print the result.
+"""Steps of `vdla explore` and `vdla report`: write an exploration's files, synthesize and co-simulate the designs of
+the Pareto front, print the result.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of writing a report: the exploration with its latest measurements (`found`), a line for each design
-    whose RTL differs from the simulator (`wrong`), and the name of the step that Ctrl-C ended.
+    """The result of writing an exploration's report: the exploration with its latest measurements (`found`), a line for
+    each design whose RTL differs from the simulator (`wrong`), and a text on the work that Ctrl-C left undone
+    (`interrupted`, "" if none).
     """
 
     found: Exploration
@@ -57,10 +58,10 @@ class Written:
 def write_files(
     found: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
-    """Writes the report into the study's folder and prints its path.
+    """Writes the report into the exploration's folder and prints its path.
 
-    Then synthesizes up to `synthesize` and co-simulates up to `verify` designs of the front, and writes the report
-    again after each step.
+    Then synthesizes up to `synthesize` and co-simulates up to `verify` designs of the Pareto front, and writes the
+    report again after each step.
     """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
@@ -89,8 +90,8 @@ def write_files(
 
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
-    """Writes all files of a report; returns the number of designs whose layers are missing because of Ctrl-C, and the
-    paths.
+    """Writes all files of an exploration's report; returns the number of designs whose layers are missing because of
+    Ctrl-C, and the paths.
     """
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_report
@@ -111,8 +112,8 @@ def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tup
 
 
 def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
-    """Synthesizes up to `most` designs of the front; returns the exploration with the syntheses, and the name of the
-    step that Ctrl-C ended.
+    """Synthesizes up to `most` designs of the Pareto front; returns the exploration with the results, and a text on the
+    designs that Ctrl-C left unsynthesized ("" if none).
     """
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
@@ -193,7 +194,7 @@ def end_written(written: Written) -> None:
 
 
 def print_exploration(found: Exploration) -> None:
-    """Prints the front as a table, and the sources of its figures."""
+    """Prints the designs of the Pareto front as a table, and the sources of their figures."""
     from ..explore.metrics import METRICS, rungs_of
     from ..explore.space import shown as text_of
     from ..technology.area import described

@@ -33,9 +33,9 @@ class Interrupts:
 
     def __init__(self, *, last: bool) -> None:
         self.number: int | None = None
-        """The first signal that arrived."""
+        """Number of the first signal that arrived; None before."""
         self.processes: dict[int, int] = {}
-        """Descendants of this process at the time of that signal, by process number (`util.descendants`)."""
+        """Descendants of this process at the time of the first signal, by process number (`util.descendants`)."""
         self._last = last
         self._since = 0.0
         self._before: dict[int, Any] = {}

@@ -38,11 +38,11 @@ class Talk:
     quiet: bool = False
     verbose: bool = False
     spoke: float = 0.0
-    """Time of the last note, by time.monotonic."""
+    """Time (time.monotonic) at which the last note was printed on standard error."""
 
 
 talk = Talk()
-"""Settings of the running command, set by its options -q and -v."""
+"""How much the running command prints on standard error, set by its options -q and -v."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Steps:
         self._task = self._progress.add_task(printable(text), total=total)
 
     def advance(self) -> None:
-        """Counts one more part of the current step as done."""
+        """Counts one more part of the current step as done, which moves its progress bar."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
 

@@ -103,7 +103,9 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
 
 
 def _front_table(model: str, found: Found, chosen: Member) -> Table:
-    """A table of the front, followed by the sets of decisions that treat all layers alike and are not on the front."""
+    """A table of the Pareto front of error and cost, followed by the sets of decisions that treat all layers alike and
+    are not on the front.
+    """
     machine, cost = found.study.evaluator.target.config.name, found.study.settings.cost
     table = Table(
         title=f"{printable(model)} on {printable(machine)}: error against {cost}",
@@ -139,7 +141,7 @@ def _front_table(model: str, found: Found, chosen: Member) -> Table:
 
 
 def _layer_table(found: Found, chosen: Member) -> Table:
-    """A table of the chosen member's decisions by layer."""
+    """A table with a row for each layer: its quantization in the chosen set of decisions."""
     from ..quantization.tables import layer_choices
 
     table = Table(

@@ -1,4 +1,6 @@
-"""`vdla report`: rewrites the report of a study from its records, without evaluating anything."""
+"""`vdla report`: rewrites the report of an exploration (`vdla explore`) from its records, without evaluating
+anything.
+"""
 
 from __future__ import annotations
 

@@ -76,12 +76,12 @@ def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -
 
 
 def describe_times(times: Sequence[float]) -> dict[str, float]:
-    """Median, least and largest of times in milliseconds, as JSON values."""
+    """Median, least and largest of `times` (milliseconds of repeated runs), as JSON values."""
     return {"median": median(times), "least": min(times), "most": max(times)}
 
 
 def times_text(times: Sequence[float]) -> str:
-    """Median, least and largest of times in milliseconds, as text."""
+    """Median, least and largest of `times` (milliseconds of repeated runs), as text."""
     runs = "1 run" if len(times) == 1 else f"{len(times)} runs"
     return f"{median(times):.3f} ms in the median of {runs}, {min(times):.3f} to {max(times):.3f} ms"
 
@@ -107,7 +107,7 @@ def print_compiled(console: PlainConsole, seconds: float, cached: bool) -> None:
 
 
 def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
-    """Prints the result of the comparison with the reference, if there was one."""
+    """Prints the result of comparing the outputs with the reference, if they were compared."""
     if verdict is None:
         return
     error = verdict.max_relative_error
@@ -124,7 +124,7 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
 
 
 def _layers(verdict: OutputCheck) -> str:
-    """Text on the largest difference found by the layer-by-layer check."""
+    """Text on the largest difference that the check found when it compared layer by layer."""
     return f"{verdict.layer_steps} steps in {verdict.compared} ({verdict.layer_tolerance} allowed)"
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class Partition(StrEnum):
-    """Rules that assign regions which the accelerator supports to accelerator or processor."""
+    """Rules that decide for each region (part of the network) that the accelerator supports whether it runs on the
+    accelerator or on the processor.
+    """
 
     support = "support"
     cost = "cost"

@@ -123,7 +123,7 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
-    """Raises UserError if the target does not belong to the device."""
+    """Raises UserError if the target of --target does not belong to the device of --device."""
     if kind is Device.vdla and not targets.vdla:
         if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")

@@ -250,8 +250,8 @@ def check_program(
 
 
 def unit_report(result: SimulationResult) -> dict[str, Any]:
-    """For each unit its busy cycles, in total and by activity, and its stalled cycles by cause; the member `units` of
-    the JSON object.
+    """For each unit of the accelerator its busy cycles, in total and by activity, and its stalled cycles by cause: the
+    entry `units` of the command's JSON object.
     """
     return {
         name: {"busy": sum(unit.busy.values()), "busy_with": dict(unit.busy), "stalls": dict(unit.stalls)}

@@ -58,7 +58,7 @@ class TuneProgress:
         self._show(trial.name, f"best {figure(trial.best, 6)} {trial.record.task.unit}")
 
     def move(self, move: Move) -> None:
-        """Shows the end of a trial of a node inside its network."""
+        """Shows the end of a trial of one node inside its network (a change of the node's schedule)."""
         self._show(move.node, f"network {move.best:,.0f} cycles")
 
     def _show(self, name: str, best: str) -> None:

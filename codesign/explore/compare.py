@@ -123,7 +123,7 @@ class Compared:
         return found
 
     def data(self) -> dict[str, Any]:
-        """The data of the page that shows the comparison."""
+        """The data of the HTML page that shows the comparison, as JSON values."""
         names = [row["field"] for row in self.fields]
         entries = []
         for machine, label, figures, layers in zip(

@@ -52,12 +52,12 @@ class NetworkFigures:
 
     @property
     def utilization(self) -> float:
-        """Ratio of roofline cycles to cycles."""
+        """Ratio of the network's roofline cycles to its cycles."""
         return self.roofline_cycles / self.cycles
 
     @property
     def microjoules(self) -> float:
-        """Energy of all units in microjoules."""
+        """Energy of one launch of the network, all units together, in microjoules."""
         return sum(self.energy.values())
 
 
@@ -68,7 +68,7 @@ class Figures:
 
     By name of a metric (`metrics.METRICS`): `intervals` are 90% intervals of area and latency if a model gives them, as
     factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); `rungs` are
-    texts on the sources of the figures whose `Metric.rung` is empty.
+    texts that name the source of a figure, for metrics whose source differs between machines.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -93,8 +93,8 @@ class Figures:
 def evaluate(
     config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
 ) -> Figures:
-    """The figures of a machine, each network with the best schedules that `effort` finds. If the machine cannot run a
-    network, `failed` is the reason and there are no figures.
+    """The figures (area, clock, and cycles and energy of each network) of a machine, each network with the best
+    schedules that `effort` finds. If the machine cannot run a network, `failed` is the reason and there are no figures.
     """
     found: dict[str, NetworkFigures] = {}
     for network in networks:
@@ -108,7 +108,9 @@ def evaluate(
 
 
 def _launch(config: Config, network: Network, components: Components, effort: Effort) -> NetworkFigures:
-    """The figures of one network. Raises UserError or SimulationError if the machine cannot run it."""
+    """Compiles and simulates one network on a machine; returns its cycles, energy and schedules. Raises UserError or
+    SimulationError if the machine cannot run the network.
+    """
     chosen = choose_schedules(config, network, effort) if effort.trials else None
     settings = {} if chosen is None else chosen.settings
     compiled = compile_with(config, network, settings, data=False)
@@ -138,11 +140,11 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
 
 
 _GREATEST = 1e30
-"""Largest accepted figure in a record."""
+"""Largest number that is accepted as a figure (latency, energy, area ...) in a record of an exploration."""
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
-    """The figures as JSON values."""
+    """The figures of a machine (area, clock, cycles and energy by network) as JSON values."""
     if figures.failed is not None:
         return {"failed": figures.failed}
     intervals = {"intervals": {name: list(ends) for name, ends in figures.intervals.items()}}
@@ -180,8 +182,8 @@ def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    """A figure of a record, small enough that sums of figures are finite. Raises ValueError or TypeError for anything
-    else.
+    """A number read from an exploration's record, small enough that sums of such numbers are finite. Raises ValueError
+    or TypeError for anything else.
     """
     if isinstance(value, bool) or not 0 <= value <= _GREATEST:
         raise ValueError(f"{value!r} is no figure")

@@ -1,4 +1,4 @@
-"""Pareto fronts and hypervolume of designs; every objective is minimized here."""
+"""Computes Pareto fronts of designs and their hypervolume; every objective is minimized here."""
 
 from __future__ import annotations
 

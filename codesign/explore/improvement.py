@@ -18,9 +18,9 @@ from .front import pareto
 
 Floats = NDArray[np.float64]
 MOST_FRONT = {1: 1, 2: 1000, 3: 100}
-"""Largest number of members of the front that boxes are made from, by number of objectives; the number of boxes is
-about the number of members to the power of (objectives - 1). A larger front is thinned out evenly along its first
-objective.
+"""Largest number of members of a Pareto front for which the region that no member dominates is divided into boxes, by
+number of objectives. The number of boxes is about the number of members to the power of (objectives - 1). A larger
+front is thinned out evenly along its first objective.
 """
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000

@@ -38,7 +38,7 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """The name with the unit."""
+        """The metric's name with its unit, as a table's heading."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     @property

@@ -35,27 +35,31 @@ from .surrogate import FEWEST, NORMAL, fit
 
 Floats = NDArray[np.float64]
 POOL = 4096
-"""Number of points from which a batch is chosen. In a smaller space these are all points, else random points and
-neighbours of the front.
+"""Number of points of the space from which the next batch of machines to evaluate is chosen. In a smaller space these
+are all points, else random points and neighbours of the Pareto front.
 """
 MOST_MISSED = 8192
 """Number of consecutive random points without a valid new machine after which the search assumes that the space has no
 more machines.
 """
 _OPTIMISM = 3.0
-"""Number of standard deviations that are subtracted from a prediction to decide whether a design may be
-on the front.
+"""Number of standard deviations that are subtracted from a predicted objective to decide whether a design may be on the
+Pareto front.
 """
 _CHECKED = 32
-"""Number of candidates whose expected growth is recomputed at a time after a machine was chosen."""
+"""Number of candidates whose expected growth of the hypervolume is recomputed at a time after a machine was chosen for
+the batch.
+"""
 _MARGIN = 0.1
-"""Distance of the reference point beyond the worst values, as a fraction of their range."""
+"""Distance of the hypervolume's reference point beyond the worst objective values, as a fraction of their range."""
 _FLOOR = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A point that is a valid machine, with its features and the figures that are known without evaluation."""
+    """A point of the search space that is a valid machine, with its features for the learned models, and the figures
+    that are known without evaluation (area, clock).
+    """
 
     point: Point
     machine: Config
@@ -76,13 +80,13 @@ class Guess:
 
     @property
     def inside(self) -> bool:
-        """Whether the evaluated value is inside the interval."""
+        """Whether the value found by evaluation is inside the predicted 90% interval."""
         return abs(self.found - self.predicted) <= self.half
 
 
 class ModelSearch:
-    """A strategy (`search.Strategy`) that proposes machines by surrogates. Its points depend only on the seed and on
-    the results passed to `tell`.
+    """A strategy (`search.Strategy`) that proposes machines by surrogates (learned models of the objectives). The
+    proposed points depend only on the seed and on the results passed to `tell`.
     """
 
     learns = True
@@ -99,8 +103,8 @@ class ModelSearch:
         """Predictions of the evaluated designs, made before their evaluation."""
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points to evaluate, none twice in a study: at first random points, later the points with the
-        largest expected growth of the front.
+        """At most `count` points of the space to evaluate, none twice in a search: at first random points, later the
+        points that are expected to enlarge the Pareto front's hypervolume most.
         """
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
@@ -145,8 +149,8 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """If all machines break a constraint that is known without evaluation, the `count` points nearest to its limit,
-        so that the study can report their distance from it; else an empty list.
+        """If all machines break a constraint that is known without evaluation, the `count` points of the space that are
+        nearest to its limit, so that the report can state their distance from the limit; else an empty list.
         """
         if self._named:
             return []
@@ -198,8 +202,8 @@ class ModelSearch:
         return list(found.values())
 
     def _neighbours(self) -> list[Point]:
-        """Points that differ from a point of the front by one step in one field, or in two fields, in seeded random
-        order.
+        """Points of the space that differ from a point of the Pareto front by one step in one field, or in two fields,
+        in seeded random order.
         """
         space, found = self._problem.space, list[Point]()
         told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
@@ -283,8 +287,8 @@ class ModelSearch:
         return points
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
-        """(means, standard deviations) of the base-2 logarithm of one objective, for each machine of `pool`; the
-        logarithm is of the value to minimize.
+        """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`.
+        `place` is the objective's index in the study. The logarithm is of the value to minimize.
         """
         problem = self._problem
         if metric.from_machine:

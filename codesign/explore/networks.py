@@ -1,4 +1,6 @@
-"""Networks of a study, read once and used for all machines."""
+"""The networks on which an exploration evaluates machines (accelerator configurations); read once and used for all
+machines.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ MOST_WEIGHT = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network of a study: its fused graph, the bytes of its model (for other processes), and its weight in sums over
-    the study's networks. `file` is the path of the model, empty if it was no file. `kept` caches kernels that were
-    lowered for one machine, for use on other machines.
+    """A network on which an exploration evaluates machines: its fused graph, the bytes of its model (for other
+    processes), and its weight in sums over all networks. `file` is the path of the model, empty if it was no file.
+    `kept` caches kernels that were lowered for one machine, for use on other machines.
     """
 
     name: str
@@ -36,7 +38,9 @@ class Network:
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
-    """Reads a quantized network for a study. Raises UserError if weight or model are not valid."""
+    """Reads a quantized network on which machines are to be evaluated. Raises UserError if weight or model are not
+    valid.
+    """
     if not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
         raise UserError(
             f"the weight {weight:g} of a network must be a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}"

@@ -38,9 +38,9 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of evaluation: the workers of a `scheduler` at an address, else `workers` processes of this computer.
-    With one worker, this process itself evaluates, without `timeout`. `notify` is called with a line of text when no
-    evaluation has finished for a while.
+    """The place where machines are evaluated: the workers of the dask scheduler at the address `scheduler`, else
+    `workers` processes of this computer. With one worker, this process itself evaluates, without `timeout`. `notify` is
+    called with a line of text when no evaluation has finished for a while.
     """
 
     workers: int = 1
@@ -50,11 +50,11 @@ class Place:
 
 
 HERE = Place()
-"""The place for evaluation in this process."""
+"""The place that evaluates machines in this process, not in others."""
 
 
 class Evaluator(Protocol):
-    """Evaluates machines, with the schedules that an `Effort` finds."""
+    """Function that evaluates machines on the exploration's networks, with the schedules that an `Effort` finds."""
 
     def __call__(
         self, machines: Sequence[Config], effort: Effort
@@ -112,7 +112,9 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
 
 
 def _figures(result: Result) -> Figures:
-    """The figures in a worker's result; their `failed` is set if the worker died or took too long."""
+    """The figures of a machine (area, clock, cycles, energy) in a worker's result; their `failed` is set if the worker
+    died or took too long.
+    """
     if result.figures is None:
         return Figures(failed=result.error or "was not evaluated")
     return from_json(result.figures)

@@ -1,5 +1,5 @@
-"""The inputs of a search strategy: the problem of a study, and the results of the designs that the
-strategy proposed.
+"""The inputs of a search strategy: the problem (space, networks, metrics, seed), and the results of the designs that
+the strategy proposed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ FIRST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """A space, the networks and metrics on which its machines are compared, and the seed of the search."""
+    """The problem that a search strategy solves: a space of machines, the networks and metrics on which they are
+    compared, and the seed of the search.
+    """
 
     space: Space
     networks: Sequence[Network]
@@ -36,7 +38,7 @@ class Problem:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each network."""
+        """The weight of each network in sums over the networks, by name."""
         return {network.name: network.weight for network in self.networks}
 
 

@@ -1,4 +1,4 @@
-"""The records of a study: one line of JSON for each evaluated machine, appended, and read again.
+"""The records of an exploration: one line of JSON for each evaluated machine, appended, and read again.
 
 A last line that a killed process left incomplete is cut off; any other damage is an error that names the line.
 """
@@ -19,11 +19,15 @@ FORMAT = 1
 
 
 Known = dict[tuple[str, str], Figures]
-"""Figures by (key of the study, digest of the machine); the key is `evaluate.study_key`."""
+"""Known figures of machines by (key, digest of the machine). The key (`evaluate.study_key`) is a hash of networks,
+compiler and everything else that figures depend on.
+"""
 
 
 def read_records(path: Path) -> Known:
-    """The records in a file; of several records of a machine the first counts. Empty if there is no file."""
+    """The records of evaluated machines in the file at `path`; of several records of a machine the first counts. Empty
+    if there is no file.
+    """
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a study"):
         known.setdefault(key, figures)
@@ -37,7 +41,7 @@ def _record(value: Any) -> tuple[tuple[str, str], Figures]:
 
 
 def existing_records(paths: Sequence[Path]) -> Known:
-    """The records in the files of other studies. Raises RecordError for a damaged or missing file."""
+    """The records in the files of other explorations. Raises RecordError for a damaged or missing file."""
     known: Known = {}
     for path in paths:
         if not path.exists():
@@ -59,7 +63,9 @@ class RecordsFile(LineFile):
         super().__init__(path, cut=True)
 
     def append(self, study: str, machine: str, fields: Mapping[str, Value], figures: Figures) -> None:
-        """Appends the figures of one machine."""
+        """Appends the figures (area, clock, cycles, energy) of one machine under the key `study`; `machine` is the
+        digest of its configuration, `fields` the values of the space's fields.
+        """
         value = {"format": FORMAT, "study": study, "machine": machine, "fields": plain(fields)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)
         self.append_line(line.encode() + b"\n")

@@ -1,4 +1,6 @@
-"""Search strategies: each proposes batches of points of a space to evaluate; equal seeds give equal points."""
+"""Search strategies: each proposes batches of points of a space of machines to evaluate; equal seeds give
+equal points.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ and longer with each call.
 
 
 class Strategy(Protocol):
-    """A search strategy: proposes points and takes their results. If `learns` is False, the points do not depend on
-    results, so that several batches may be evaluated at a time.
+    """A search strategy: proposes points of a space of machines and takes their results. If `learns` is False, the
+    points do not depend on results, so that several batches may be evaluated at a time.
     """
 
     learns: bool
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points to evaluate, none twice in a study; empty if the space has no more."""
+        """At most `count` points to evaluate, none twice in a search; empty if the space has no more."""
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
@@ -48,7 +50,7 @@ class Exhaustive:
         return [point for _, point in zip(range(count), self._points, strict=False)]
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Ignores the results."""
+        """Ignores the results, because the points do not depend on them."""
 
 
 class RandomSearch:
@@ -70,7 +72,7 @@ class RandomSearch:
         return found
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Ignores the results."""
+        """Ignores the results, because the points do not depend on them."""
 
 
 class OptunaSearch:
@@ -105,8 +107,8 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """Points to evaluate, as in `Strategy`. If the sampler proposes a point again, it gets the result of the first
-        time again.
+        """At most `count` points to evaluate, none twice. If the sampler proposes a known point again, the sampler is
+        told the first result again.
         """
         found: list[Point] = []
         tries = 0

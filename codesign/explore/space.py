@@ -37,7 +37,9 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Largest number of values that one field of a space may have."""
 MOST_LOOKED_AT = 4096
-"""Number of points that are examined before a space counts as empty."""
+"""Number of points of a space that are examined at most; of a larger space they are a random sample. If none of them is
+a valid machine, the space counts as empty.
+"""
 Value = int | tuple[str, ...]
 Point = tuple[int, ...]
 """A point of a space: for each axis, the index of a value of that axis."""

@@ -33,7 +33,7 @@ from .search import strategy_of
 from .space import Point, Space, Value
 
 BATCH = 20
-"""Number of points in a batch."""
+"""Number of points of the space that are proposed and evaluated together."""
 BATCHES_AT_ONCE = 16
 """Number of batches that are evaluated at a time for a strategy that does not learn: workers then wait once for all of
 these, not after each batch.
@@ -62,8 +62,9 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The settings of a search. Every machine gets the best schedules that `effort` finds; at the end the front's
-    machines get the schedules of `front_effort`, if it has more trials.
+    """The settings of an exploration: space, networks, objectives, constraints, strategy. Every machine gets the best
+    schedules that `effort` finds; at the end the machines of the Pareto front get the schedules of `front_effort`, if
+    it has more trials.
     """
 
     space: Space
@@ -87,23 +88,25 @@ class Study:
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """The weight of each network."""
+        """The weight of each network in sums over the networks, by name."""
         return {network.name: network.weight for network in self.networks}
 
     @cached_property
     def key(self) -> str:
-        """A hash of everything besides the machine that figures depend on (`evaluate.study_key`)."""
+        """A hash of everything besides the machine that the figures (cycles, energy, area) depend on; records are
+        stored under it (`evaluate.study_key`).
+        """
         return study_key(self.networks, self.components, self.effort)
 
     @property
     def tunes_front(self) -> bool:
-        """Whether designs of the front get more schedule trials than the others."""
+        """Whether designs of the Pareto front get more schedule trials than the others."""
         return self.front_effort.trials > self.effort.trials
 
     @cached_property
     def front_key(self) -> str:
-        """The key of figures that front designs have with `front_effort`; equal to `key` if `front_effort` has no more
-        trials than `effort`.
+        """The key of the records of front designs, whose schedules get the trials of `front_effort`; equal to `key` if
+        `front_effort` has no more trials than `effort`.
         """
         if not self.tunes_front:
             return self.key
@@ -117,7 +120,7 @@ class Study:
             return str(error)
 
     def value(self, metric: Metric, machine: Config | None, figures: Figures) -> float | None:
-        """The value of a metric; None if the machine cannot run a network."""
+        """The value of the metric for a machine with these figures; None if the machine cannot run a network."""
         if machine is None or figures.failed is not None:
             return None
         return metric.value(machine, figures, self.weights)
@@ -127,7 +130,7 @@ class Study:
         return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
-        """The design at `point`, with its number in the study, machine and figures."""
+        """The design at `point`, with its number in the exploration, machine and figures."""
         try:
             fields = self.space.fields(point)
         except UserError:
@@ -137,7 +140,9 @@ class Study:
     def judged(
         self, number: int, fields: dict[str, Value], machine: Config | None, figures: Figures
     ) -> Design:
-        """The design with the given figures: computes its objectives and its excess over the constraints."""
+        """The design with the given figures: its objectives and its excess over the constraints are computed from
+        these. `number`: its position in the exploration.
+        """
         values = [self.value(metric, machine, figures) for metric in self.objectives]
         objectives = tuple([value for value in values if value is not None])
         if not objectives:
@@ -154,7 +159,7 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """The problem that the study's strategy solves."""
+        """The problem (space, networks, metrics, seed) as the search strategy gets it."""
         return Problem(
             space=self.space,
             networks=self.networks,
@@ -165,7 +170,9 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """The result of a design as a `Told`, the form in which the search strategy gets it."""
+        """The result of a design in the form (`Told`) in which the search strategy gets it: objectives, and the excess
+        over constraints.
+        """
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
             point=point,
@@ -183,8 +190,8 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exploration:
-    """The designs of a study in the order of their evaluation. `evaluated` is the number of designs that were run; the
-    other designs come from records.
+    """The designs of an exploration in the order of their evaluation. `evaluated` is the number of designs that were
+    run; the other designs come from records.
     """
 
     study: Study
@@ -194,8 +201,8 @@ class Exploration:
 
     @cached_property
     def front(self) -> tuple[Design, ...]:
-        """The feasible designs that no other one dominates, sorted by their first objective; of designs with equal
-        objectives only the first.
+        """The Pareto front: designs that meet the constraints and that no other one dominates, sorted by their first
+        objective; of designs with equal objectives only the first.
         """
         feasible = [design for design in self.designs if design.feasible]
         if not feasible:
@@ -272,8 +279,8 @@ def explore(
 
 
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
-    """The exploration in which front designs have the figures that `records` holds under `front_key`, except designs on
-    which these schedules make a network slower.
+    """The exploration after its front was tuned: designs of the Pareto front have the figures that `records` holds
+    under `front_key`, except designs on which these schedules make a network slower.
     """
     study = exploration.study
     if not study.tunes_front:

@@ -39,12 +39,12 @@ INSIDE = 0.9
 NORMAL = 1.6449
 """Distance from the mean, in standard deviations, within which a normal distribution has the share `INSIDE`."""
 FEWEST = 4
-"""Least number of values from which a model is trained."""
+"""Least number of evaluated machines from which a model is trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Surrogate:
-    """A trained model of the base-2 logarithm of one figure."""
+    """A trained model that predicts the base-2 logarithm of one figure (latency, energy ...) of a machine."""
 
     shift: Floats
     scale: Floats

@@ -1,8 +1,8 @@
-"""Syntheses of a study's machines: stored in a file beside the study's records, and used in place of the model's
-predictions.
+"""Syntheses of an exploration's machines: stored in a file beside the exploration's records, and used in place of the
+model's predictions.
 
 The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
-study.
+exploration.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Syntheses = Mapping[str, Synthesis]
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """The syntheses in a study's folder that were made from the present RTL, by digest of the machine. Damaged lines
-    are skipped.
+    """The syntheses stored in an exploration's folder that were made from the present RTL, by digest of the machine.
+    Damaged lines are skipped.
     """
     try:
         lines = read_file(folder / FILE).splitlines()

@@ -1,5 +1,5 @@
-"""Synthesizes the designs of a front: their Verilog is mapped onto the library to which the model of area and clock is
-fitted.
+"""Synthesizes the designs of a Pareto front: their Verilog is mapped onto the library to which the model of area and
+clock is fitted.
 
 Modules that were mapped before, for any machine, come from the synthesis cache; a design with a line in the folder's
 file of syntheses is not mapped again.
@@ -51,8 +51,9 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """At most `most` designs of the front: first designs that are synthesized already. Half of the others are spread
-    over the front and include the best for each objective; the rest are the designs with the widest interval of area.
+    """Up to `most` designs of the Pareto front to be synthesized: first designs that are synthesized already. Half of
+    the others are spread over the front and include the best for each objective; the rest are the designs with the
+    widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]

@@ -1,4 +1,4 @@
-"""An exploration as tables: every design as CSV and JSON, the machines of the front as TOML."""
+"""Writes an exploration as tables: every design as CSV and JSON, the machines of the Pareto front as TOML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .space import plain, shown
 from .study import Design, Exploration
 
 FRONT = "front"
-"""Name of the folder with the files of the front's designs."""
+"""Name of the folder with the files of the Pareto front's designs."""
 
 
 def schedules_file(network: str) -> str:
@@ -28,8 +28,9 @@ def schedules_file(network: str) -> str:
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
-    """One dictionary for each design: number, fields, every metric, whether the design is feasible, whether it is on
-    the front, the reason if it failed; if schedules were tried, also the cycles with the templates' own schedules.
+    """One dictionary for each design: number, fields, every metric, whether it meets the constraints, whether it is on
+    the Pareto front, and the reason if it failed; if schedules were tried, also the cycles with the templates' own
+    schedules.
     """
     front = {design.number for design in exploration.front}
     tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
@@ -62,7 +63,7 @@ def _default_cycles(exploration: Exploration, design: Design) -> float | None:
 
 
 def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | None]:
-    """Every metric of a design."""
+    """The value of every metric of a design; None where it has none."""
     study = exploration.study
     return {metric: study.value(metric, design.machine, design.figures) for metric in METRICS.values()}
 

@@ -32,7 +32,7 @@ KIND = "designs"
 
 
 def load(description: Description) -> Measure:
-    """The function that evaluates the machines of a task. Raises UserError."""
+    """The function that evaluates the machines of a task, from the task's JSON description. Raises UserError."""
     if description.get("kind") != KIND:
         raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates {KIND!r} only")
     if description["sources"] != sources_of_figures():
@@ -59,7 +59,7 @@ def load(description: Description) -> Measure:
 
 @cache
 def _network(path: Path, name: str) -> Network:
-    """The network in the file at `path`; cached between tasks."""
+    """The network in the file at `path`, named `name`; cached, so that several tasks read it once."""
     return load_network(path, name=name)
 
 

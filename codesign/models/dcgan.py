@@ -18,7 +18,7 @@ WIDTHS = (1024, 512, 256, 128)
 SIDE = 4
 KERNEL = 4
 DEVIATION = 0.02
-"""Standard deviation of the paper's initial weights."""
+"""Standard deviation of the random weights, as for the paper's initial weights."""
 
 
 def dcgan(seed: int, batch: int) -> onnx.ModelProto:

@@ -14,7 +14,7 @@ from .onnx_graph import OUTPUT, finish
 
 STEPS, UNITS, LAYERS, VOCABULARY = 35, 650, 2, 10_000
 BOUND = 0.05
-"""Bound of the uniform distribution of the paper's initial weights."""
+"""Bound of the uniform distribution of the random weights, as for the paper's initial weights."""
 
 
 def language_model(seed: int, batch: int) -> onnx.ModelProto:

@@ -33,7 +33,9 @@ def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, A
 
 
 def finish_network(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
-    """Wrap the nodes of `network` into a checked model (see `finish`); `form` is part of its name."""
+    """Makes a checked ONNX model of the nodes of `network`, with float32 input ``input`` and output ``output``; `form`
+    is part of its name.
+    """
     return finish(
         graph,
         f"{network.name}_{form}",
@@ -45,7 +47,9 @@ def finish_network(graph: OnnxGraph, network: Network, batch: int, form: str) ->
 def finish(
     graph: OnnxGraph, name: str, *, input_shape: Sequence[int], output_shape: Sequence[int]
 ) -> onnx.ModelProto:
-    """Wrap the nodes into a checked model with float32 input ``input`` and output ``output``."""
+    """Makes a checked ONNX model of the graph's nodes, with float32 input ``input`` and output ``output`` of the given
+    shapes.
+    """
     proto = helper.make_graph(
         graph.nodes,
         name,

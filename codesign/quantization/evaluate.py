@@ -66,7 +66,7 @@ class Figures:
 
     @property
     def milliseconds(self) -> float:
-        """Latency in milliseconds; regions run one after the other."""
+        """Latency in milliseconds: the sum of accelerator, conversions and processor, which run one after the other."""
         return 1e3 * (self.accelerator_seconds + self.border_seconds + self.processor_seconds)
 
     @property
@@ -136,7 +136,9 @@ class Evaluator:
                 )
 
     def evaluate(self, decisions: Decisions) -> Figures:
-        """The figures of `decisions`; if they give no valid network, `failed` is the reason."""
+        """Error, latency and energy of the network with these `decisions`; if they give no valid network, `failed` is
+        the reason.
+        """
         try:
             proto = self.calibrated.write(decisions).proto
             sqnr, top1 = self._error(proto)
@@ -187,7 +189,7 @@ class Evaluator:
         )
 
     def _region(self, region: Region) -> _RegionFigures:
-        """The figures of a region. Raises the errors of compilation."""
+        """Cycles and energy of a region (part of the network) on the accelerator. Raises the errors of compilation."""
         key = blake2b(region.model, digest_size=16).digest()
         if key not in self._regions:
             try:
@@ -274,7 +276,7 @@ def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, fl
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
-    """The figures as JSON values."""
+    """The figures of a set of decisions (error, cycles, times, energy) as JSON values."""
     if figures.failed is not None:
         return {"failed": figures.failed}
     return {

@@ -34,12 +34,12 @@ class Processor:
 
     @property
     def rung(self) -> Literal["measured on this machine", "assumed: stated processor"]:
-        """The source of the processor's times."""
+        """The source of the processor's times: measured on this computer, or computed from assumed peak rates."""
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
-        """Seconds for `operations` float operations and `moved` bytes of memory traffic: the larger of
-        the two times.
+        """Seconds for `operations` float operations and `moved` bytes of memory traffic: the larger of computing time
+        and transfer time.
         """
         return max(operations / self.gigaflops, moved / self.gigabytes) / 1e9
 

@@ -18,12 +18,12 @@ from .evaluate import Figures, from_json, to_json
 
 FORMAT = 1
 Known = dict[tuple[str, Decisions], Figures]
-"""Figures by (key of the study, decisions)."""
+"""Known figures by (key of the search's settings `study_key`, set of decisions)."""
 
 
 def read_records(path: Path) -> Known:
-    """The figures in a file; of records with equal key and decisions the first counts. Empty if there is no file.
-    Raises RecordError.
+    """The records of evaluated sets of decisions in the file at `path`; of records with equal key and decisions the
+    first counts. Empty if there is no file. Raises RecordError.
     """
     known: Known = {}
     for key, figures in whole_records(path, _record, what="a quantization"):
@@ -38,7 +38,7 @@ def _record(value: Any) -> tuple[tuple[str, Decisions], Figures]:
 
 
 def decisions_to_json(decisions: Decisions) -> dict[str, list[str]]:
-    """Decisions as JSON values."""
+    """A set of quantization decisions as JSON values."""
     return {
         "float": sorted(decisions.floats),
         "symmetric": sorted(decisions.symmetric),
@@ -65,7 +65,7 @@ class RecordsFile(LineFile):
         super().__init__(path, cut=True)
 
     def append(self, study: str, decisions: Decisions, figures: Figures) -> None:
-        """Appends the figures of one set of decisions."""
+        """Appends the figures of one set of decisions under the key `study`."""
         value = {"format": FORMAT, "study": study, "decisions": decisions_to_json(decisions)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)
         self.append_line(line.encode() + b"\n")

@@ -1,5 +1,5 @@
-"""Quantizes within a budget: calibrates once, searches for quantization decisions, chooses one set of decisions, and
-tests the quantized model.
+"""Quantizes with at most a given number of evaluations: calibrates once, searches for quantization decisions, chooses
+one set of decisions, and tests the quantized model.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .study import Found, Member, SearchSettings, Study, search, study_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Limits for the choice of a member of the front (`Found.choose`): least SQNR in dB, largest latency in
-    milliseconds.
+    """Limits by which `Found.choose` selects a set of decisions from the Pareto front of error and cost: least SQNR in
+    dB, largest latency in milliseconds.
     """
 
     sqnr: float | None = None
@@ -83,9 +83,9 @@ def open_study(
     settings: SearchSettings,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A context with a study of `model` on `target`, calibrated on `samples`; the study can evaluate decisions only
-    inside the block. The error is measured on the `held_out` samples; `choices` are decisions made by the user, by
-    layer.
+    """A context with a search for the quantization of `model` on `target`, calibrated on `samples`. Decisions can be
+    evaluated only inside the block. The error is measured on the `held_out` samples; `choices` are decisions made by
+    the user, by layer.
 
     Raises UserError.
     """
@@ -133,7 +133,9 @@ def decide(
     told: Callable[[Found], object] | None = None,
     runs: int,
 ) -> Outcome:
-    """Searches an open study, calibrated on `runs` samples, and chooses a member by `goal`. Raises UserError."""
+    """Searches an open study, calibrated on `runs` samples, and chooses a set of decisions within the limits `goal`.
+    Raises UserError.
+    """
     found = search(study, folder=folder, told=told)
     wanted = goal or Goal()
     chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)

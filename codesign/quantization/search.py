@@ -27,23 +27,30 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""Share of the budget left after the uniform decisions that is spent on moves of single layers."""
+"""Share of the evaluations left after the uniform decisions that is spent on changes of one decision of one layer
+("moves").
+"""
 CHAIN = 0.7
-"""Share of the budget left after the single layers that is spent on combinations in the order of gain per cost."""
+"""Share of the evaluations left after the single changes that is spent on combinations of changes, in the order of gain
+per cost.
+"""
 DRAWN = 24
-"""Number of random changes of front members that are drawn for each change that is evaluated."""
+"""Number of random changes that are drawn for each change that is evaluated; the changes are made to sets of decisions
+on the Pareto front.
+"""
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
-"""Two points count as equal up to this difference in dB and this ratio of costs; other held-out samples might reverse
-smaller differences.
+"""Two sets of decisions count as equal up to this difference of SQNR in dB and this ratio of costs; other held-out
+samples might reverse smaller differences.
 """
 MOST_TRIES = 20
-"""Number of consecutive sets of random changes without any new decisions after which the search ends."""
+"""The search ends after this number of consecutive draws of random changes that gave no new set of decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A change of one decision: the place of a layer (accelerator or processor), the type of a group, or the scales of
-    a layer's weights.
+    """A change of one quantization decision, of kind "place" (layer `name` on accelerator or processor), "type"
+    (activation type of the tensor group `name`) or "weights" (one scale or one for each channel, for the weights of
+    layer `name`).
 
     `cost` is an estimate of the change of cost, made before any evaluation.
     """
@@ -73,9 +80,10 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """State of a search. `starts` are uniform decisions; `settled` removes decisions that have no effect, and returns
-    None if no layer stays quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all
-    evaluated sets, `effects` the measured effect of each move alone.
+    """State of a search for quantization decisions. `starts` are decisions that are equal for all layers; `moves` are
+    changes of one decision. `settled` removes decisions that have no effect, and returns None if no layer stays
+    quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all evaluated sets, `effects`
+    the measured effect of each move alone.
     """
 
     starts: Sequence[Decisions]
@@ -88,7 +96,9 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The generator of the search: it yields decisions and receives their figures."""
+        """The search as a generator: it yields sets of decisions to be evaluated, and each is answered with its
+        figures.
+        """
         for start in self.starts:
             yield from self._run(start)
         if not self._begun:
@@ -105,7 +115,7 @@ class Search:
 
     def _run(self, decisions: Decisions) -> Generator[Decisions, Figures, Figures | None]:
         """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
-        if the budget is used up.
+        if `budget` evaluations were made.
         """
         made = self.settled(decisions)
         if made is None:
@@ -118,13 +128,15 @@ class Search:
 
     @property
     def _begun(self) -> list[Decisions]:
-        """The uniform decisions that were evaluated and give a network that runs."""
+        """Starts of the search (decisions that are equal for all layers) that were evaluated and give a network that
+        runs.
+        """
         made = [start for start in map(self.settled, self.starts) if start is not None]
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
-        """Evaluates each move alone, applied to `base`, in the order of estimated cost. Moves of types and of scales
-        are evaluated only if changing all of them together lowered cost or error.
+        """Evaluates each move (change of one decision) alone, applied to `base`, in the order of estimated cost. Moves
+        of types and of scales are evaluated only if changing all of them together lowered cost or error.
         """
         paying = {kind for kind in ("type", "weights") if self._pays(kind)}
         order = sorted(
@@ -159,8 +171,8 @@ class Search:
         return False
 
     def _chain(self, base: Decisions) -> Asking:
-        """Adds one move after the other to `base`: each time the one with the least expected cost per unit of noise
-        that it removes.
+        """Adds one move (change of one decision) after the other to `base`: each time the one with the least expected
+        cost per unit of noise that it removes.
         """
         until, before = self.left - int(CHAIN * self.left), self.known[base]
         current, waiting = base, [move for move in self.moves if self.expected(move, base).noise < 0]
@@ -172,8 +184,8 @@ class Search:
                 current, before = move.on(current), found
 
     def _around(self) -> Asking:
-        """Evaluates random changes of members of the front: draws sets of `DRAWN` changes and evaluates the most
-        promising change of each set.
+        """Evaluates random changes of sets of decisions on the Pareto front: draws `DRAWN` changes at a time and
+        evaluates the most promising of these.
         """
         random, tries = Random(self.seed), 0
         while self.left > 0 and tries < MOST_TRIES:
@@ -197,12 +209,15 @@ class Search:
                 yield from self._run(max(drawn, key=drawn.__getitem__))
 
     def front(self) -> list[Decisions]:
-        """The decisions that no others beat in both noise and cost; the least cost comes first."""
+        """The Pareto front: evaluated sets of decisions that no other set beats in both noise and cost; the least cost
+        comes first.
+        """
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """Expected effect of applying a move to `decisions`: its measured effect alone, if known; else the median noise
-        of the evaluated moves of its kind, and its estimated cost.
+        """Expected changes of noise and cost if a move (change of one decision) is applied to `decisions`: the changes
+        measured for the move alone or, if it was not evaluated, the median noise of the evaluated moves of its kind and
+        the move's estimated cost.
         """
         known = self.effects.get(move)
         if known is None:
@@ -215,9 +230,9 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """Number of dB by which a point with this noise and cost would be better than the front.
+        """Number of dB by which a set of decisions with this noise and cost would be better than the Pareto front.
 
-        A point that is cheaper than the whole front is compared with the member of the front that has the most noise.
+        A set that is cheaper than the whole front is compared with the front's set that has the most noise.
         """
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)
@@ -225,10 +240,11 @@ class Search:
 
 
 def front_of(known: Mapping[Decisions, Figures], cost: Cost) -> list[Decisions]:
-    """The decisions that no others beat in both noise and cost; the least cost comes first.
+    """The Pareto front of `known`: sets of decisions that no other set beats in both noise and cost; the least cost
+    comes first.
 
-    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count: of decisions that are equal in this sense, the result
-    has those that differ least from uint8 with a scale for each channel.
+    Differences up to `EQUAL_DB` and `EQUAL_COST` do not count: of sets that are equal in this sense, the result has
+    those that differ least from uint8 with a scale for each channel.
     """
     kept: list[Decisions] = []
     running = [decisions for decisions, figures in known.items() if figures.failed is None]
@@ -264,7 +280,9 @@ def knee(points: Iterable[tuple[float, float]]) -> int:
 
 
 def _price(effect: _Effect) -> float:
-    """Cost per unit of noise that a move removes (a key for sorting); inf for a move that removes no noise."""
+    """Cost per unit of noise that a move (change of one decision) removes, a key for sorting; inf for a move that
+    removes no noise.
+    """
     if effect.noise >= 0:
         return inf
     return effect.cost / -effect.noise

@@ -1,5 +1,5 @@
-"""A search for quantization decisions: evaluates and records sets of decisions one after the other; then one member of
-their front is chosen.
+"""A search for quantization decisions: evaluates and records sets of decisions one after the other; then one set of
+their Pareto front is chosen.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class SearchSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """A network on a target, and the settings of a search for its quantization. `key` identifies the study in records;
-    `fixed` are decisions made by the user.
+    """The settings of a search for a network's quantization on a target. `key` identifies them in records; `fixed` are
+    decisions made by the user.
     """
 
     evaluator: Evaluator
@@ -80,7 +80,7 @@ class Study:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers for which decisions are made."""
+        """The layers of the network for which quantization decisions are made."""
         return self.evaluator.calibrated.layers
 
     def settled(self, decisions: Decisions) -> Decisions | None:
@@ -94,7 +94,9 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """The uniform decisions (equal for all layers) by name; of several with equal effect only the first."""
+        """The decisions with which the search starts, by name: they are equal for all layers. Of several with equal
+        effect only the first is included.
+        """
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(
@@ -105,12 +107,14 @@ class Study:
         return found
 
     def value(self, figures: Figures) -> float:
-        """The study's cost in `figures`: latency in ms or energy in uJ."""
+        """The cost that the search trades off against the error, taken from `figures`: latency in ms or
+        energy in uJ.
+        """
         return COSTS[self.settings.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """All moves of the search. The estimated cost of moving a layer to the processor is the layer's cost on the
-        stated processor.
+        """All moves of the search: changes of one decision of one layer or tensor group. The estimated cost of moving a
+        layer to the processor is the layer's cost on the stated processor.
         """
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
@@ -137,7 +141,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """The members of a study in the order of their evaluation.
+    """The result of a search so far: `members`, the evaluated sets of decisions in the order of their evaluation.
 
     `evaluated`: number of members that were run in this search; the others come from records.
     """
@@ -149,16 +153,19 @@ class Found:
 
     @cached_property
     def front(self) -> tuple[Member, ...]:
-        """The members that no other one beats in both error and cost; the least cost comes first."""
+        """The Pareto front: members (evaluated sets of decisions) that no other one beats in both error and cost; the
+        least cost comes first.
+        """
         by_decisions = {member.decisions: member for member in self.members}
         known = {member.decisions: member.figures for member in self.members}
         return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))
 
     def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
-        """(chosen member, reason).
+        """(chosen member of the Pareto front, reason).
 
-        The member is the cheapest one with at least `sqnr` dB, the one with the least error within `latency`
-        milliseconds, or the knee of the front. Raises UserError, which names the nearest member, if there is none.
+        Only members of at most `latency` milliseconds are considered. With `sqnr`, the cheapest of these with at least
+        `sqnr` dB is chosen; with `latency` alone, the one with the least error; with neither, the knee of the front.
+        Raises UserError, which names the nearest member, if there is none.
         """
         source = self.study.evaluator.calibrated.model.source
         if not self.front:
@@ -197,7 +204,7 @@ class Found:
 def search(
     study: Study, *, folder: Path | None = None, told: Callable[[Found], object] | None = None
 ) -> Found:
-    """Evaluates decisions until the budget is spent.
+    """Evaluates sets of decisions until the search has made its number of evaluations (`budget`).
 
     Records are written to `folder`, which is created if necessary; decisions with a record there are not evaluated
     again. `told` is called with the results after every evaluation. KeyboardInterrupt ends the search and returns the
@@ -261,7 +268,7 @@ def study_key(
     recipe: Recipe,
     evaluation: Sequence[str],
 ) -> str:
-    """A hash of everything besides the decisions that figures depend on: 16 hexadecimal digits.
+    """A hash, 16 hexadecimal digits, of everything besides the decisions that error, latency and energy depend on.
 
     `evaluation`: digest of the machine, digest of the table of components, and text of the processor.
     """

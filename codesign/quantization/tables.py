@@ -1,5 +1,5 @@
-"""The results of a search for quantization decisions as rows of a table, as one JSON object, as a picture of the front,
-and as files.
+"""The results of a search for quantization decisions as rows of a table, as one JSON object, as a picture of the Pareto
+front, and as files.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def rungs(found: Found) -> dict[str, str]:
 
 
 def rows(found: Found) -> list[dict[str, Any]]:
-    """One dictionary for each member: its number, its name if its decisions are uniform, its figures, and the numbers
-    of float layers, of tensor groups with symmetric int8, and of layers with one scale.
+    """One dictionary for each evaluated set of decisions: its number, its name if its decisions are uniform, its
+    figures, and the numbers of float layers, of tensor groups with symmetric int8, and of layers with one scale.
     """
     front = {member.number for member in found.front}
     table: list[dict[str, Any]] = []
@@ -63,7 +63,9 @@ def rows(found: Found) -> list[dict[str, Any]]:
 
 
 def figures(member: Member) -> dict[str, Any]:
-    """The figures of a member, by names with units; None in place of each figure if the member failed."""
+    """The figures of an evaluated set of decisions, by names with units; None in place of each figure if the evaluation
+    failed.
+    """
     found, decisions = member.figures, member.decisions
     sizes = {
         "float_layers": len(decisions.floats),
@@ -89,7 +91,7 @@ def figures(member: Member) -> dict[str, Any]:
 
 
 def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
-    """A member's decisions, one dictionary for each layer."""
+    """The decisions of one evaluated set, one dictionary for each layer."""
     return [
         {
             "layer": layer.name,
@@ -101,8 +103,9 @@ def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """The search as one JSON object: the settings of the search, the source of each figure, uniform decisions, the
-    front, and the chosen member with its layers."""
+    """The search as one JSON object: its settings, the source of each figure, decisions that are equal for all layers,
+    the Pareto front, and the chosen set of decisions with its layers.
+    """
     found = outcome.found
     study, target = found.study, found.study.evaluator.target
     processor = target.processor
@@ -152,7 +155,9 @@ def document(outcome: Outcome) -> dict[str, Any]:
 
 
 def front_figure(found: Found, chosen: Member | None = None) -> Figure:
-    """A picture: SQNR against the cost of every member; the front is a line, uniform decisions have their names."""
+    """A picture: SQNR against the cost of every evaluated set of decisions. The Pareto front is a line; decisions that
+    are equal for all layers have their names.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     from ..report.canvas import GRID, INK, MUTED, new_figure, style, words

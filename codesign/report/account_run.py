@@ -80,8 +80,8 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """The bytes of a node's first input (in memory) whose elements no window reads; an empty mask if the input is in
-    the chain memory.
+    """The bytes of a node's first input (in memory) whose elements no window reads. The mask is empty if the input is
+    in the chain memory (on-chip memory that keeps a layer's output for the next layer).
     """
     name = node.inputs[0]
     if name in compiled.chained:
@@ -147,8 +147,9 @@ def run_account(
     components: Components | None = None,
     energy: bool = False,
 ) -> RunAccount:
-    """Totals and layers of one launch of `compiled`; `model` is the network's name; for the other arguments see
-    `account_total`.
+    """Totals and layers of one launch of `compiled`, the network `model`. `simulate_seconds`: CPU seconds of the
+    simulation; `check`: comparison of the outputs, if made. The clock and, with `energy`, microjoules follow from
+    `components`, by default the shipped models.
     """
     config, layers = compiled.program.config, layers_of(compiled)
     return RunAccount(
@@ -172,8 +173,9 @@ def account_total(
     components: Components | None = None,
     energy: bool = False,
 ) -> TotalAccount:
-    """The totals of the whole program; for `known` see `account_layers`. The clock and, with `energy`, microjoules of
-    the launch follow from `components`, by default the shipped models.
+    """The totals of one launch of the whole program. `simulate_seconds`: CPU seconds of the simulation; `known`: the
+    result of `layers_of(compiled)`, if computed before. The clock and, with `energy`, microjoules of the launch follow
+    from `components`, by default the shipped models.
     """
     config, layers = compiled.program.config, layers_of(compiled) if known is None else known
     components = components or default_components()

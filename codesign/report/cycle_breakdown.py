@@ -1,4 +1,6 @@
-"""The account (breakdown) of a run: the cycles and bytes of every layer by cause, in numbers that sum up exactly."""
+"""The account (breakdown) of a network's run on the accelerator: the cycles and bytes of every layer by cause, in
+numbers that sum up exactly.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ class LayerAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalAccount:
-    """The totals of one launch. Times are in cycles unless named seconds, traffic is in bytes.
+    """The totals of one launch (run of the program). Times are in cycles unless named seconds, traffic is in bytes.
 
     `seconds_at_clock` follows from `clock_hertz`, whose source is `clock_is` (`technology.clock`). `energy_uj`, if
     requested, is the energy of the launch in microjoules, and `energy_is` its source.
@@ -113,7 +115,7 @@ class TotalAccount:
 
     @property
     def utilization(self) -> float:
-        """Ratio of roofline cycles to cycles."""
+        """Ratio of the network's roofline cycles to its cycles."""
         return self.roofline_cycles / self.cycles
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +161,7 @@ class CheckAccount:
 
     @property
     def passed(self) -> bool:
-        """Whether at least one tensor was compared and no difference exceeds the tolerance."""
+        """Whether at least one tensor was compared with the reference and no difference exceeds the tolerance."""
         return self.compared.anything and self.max_lsb <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,8 +15,8 @@ Target = Literal["vdla", "llvm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionAccount:
-    """Times of one region. Seconds of the accelerator are simulated cycles at its clock; seconds of the CPU and of
-    conversions at the border (int8 to float32 and back, numpy) are measured.
+    """Times of one region (part of the network on one device). Seconds of the accelerator are simulated cycles at its
+    clock; seconds of the CPU and of conversions at the border (int8 to float32 and back, numpy) are measured.
 
     `cpu_seconds` is the region's part of the time that the CPU alone takes for the whole network; None if the CPU
     cannot run it.
@@ -34,7 +34,9 @@ class RegionAccount:
     cpu_seconds: float | None
 
     def to_dict(self, total: float) -> dict[str, Any]:
-        """The region's entry in the JSON object; its `share` is the region's part of `total` seconds."""
+        """The region's entry in the JSON object of `vdla run --target vdla,llvm`; its `share` is the region's part of
+        `total` seconds.
+        """
         return {
             "name": self.name,
             "target": self.target,
@@ -52,8 +54,9 @@ class RegionAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccount:
-    """The costs that decided a region's target: simulated seconds on the accelerator and measured seconds of
-    conversions at its border, against the CPU's seconds (None if the CPU cannot run the region).
+    """The costs that decided whether a region (part of the network) runs on accelerator or CPU: simulated seconds on
+    the accelerator and measured seconds of conversions at its border, against the CPU's seconds (None if the CPU cannot
+    run the region).
     """
 
     nodes: tuple[str, ...]
@@ -64,7 +67,7 @@ class CostAccount:
     remark: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The region's entry in the JSON object's list of costs."""
+        """The region's entry in the list of costs in the JSON object of `vdla run --target vdla,llvm`."""
         return {
             "nodes": list(self.nodes),
             "accelerator_seconds": self.accelerator_seconds,
@@ -76,7 +79,7 @@ class CostAccount:
 
 
 LSB, LARGEST = "LSB", "of the largest value"
-"""Units of differences: quantization steps, or max |a - b| / max |b|."""
+"""Units in which differences of outputs are stated: quantization steps, or max |a - b| / max |b|."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ class RegionCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether the region is within its tolerance; False if nothing was compared."""
+        """Whether the region's difference from the reference is within its tolerance; False if nothing was compared."""
         return self.compared.anything and within(self.difference, self.tolerance)
 
     def __str__(self) -> str:
@@ -107,7 +110,7 @@ class RegionCheck:
 
 
 def amount(value: float, unit: str) -> str:
-    """A difference with its unit, as text."""
+    """A difference of outputs as text, with its unit (LSB or LARGEST)."""
     return f"{value:.0f} LSB" if unit == LSB else f"{value:.1e} {unit}"
 
 
@@ -145,7 +148,7 @@ class DivisionCheck:
         return not self.failed and bool(self.regions or self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The member `check` of the JSON object."""
+        """The entry `check` of the JSON object of `vdla run --target vdla,llvm`."""
         return {
             "against": self.against,
             "mode": "region by region",
@@ -188,28 +191,30 @@ class DivisionAccount:
 
     @property
     def accelerator_seconds(self) -> float:
-        """Simulated seconds of the accelerator's regions."""
+        """Simulated seconds of all regions on the accelerator (regions are parts of the network)."""
         return sum((region.seconds for region in self.regions if region.target == "vdla"), 0.0)
 
     @property
     def boundary_seconds(self) -> float:
-        """Measured seconds of conversions between int8 and float32."""
+        """Measured seconds of conversions between int8 and float32 where tensors pass from one device to the other."""
         return sum((region.boundary_seconds for region in self.regions), 0.0)
 
     @property
     def cpu_seconds(self) -> float:
-        """Measured seconds of the CPU's regions."""
+        """Measured seconds of all regions on the CPU (regions are parts of the network)."""
         return sum((region.seconds for region in self.regions if region.target == "llvm"), 0.0)
 
     @property
     def total_seconds(self) -> float:
-        """Sum of all seconds: regions run one after another."""
+        """Seconds of the whole run: the sum of accelerator, CPU and conversions, since regions run one after
+        another.
+        """
         return self.accelerator_seconds + self.boundary_seconds + self.cpu_seconds
 
     @property
     def limit(self) -> float | None:
-        """Amdahl's limit of this partition: the speedup with an infinitely fast accelerator; None if
-        there is no limit.
+        """Amdahl's limit of this partition: the speedup over this run if the accelerator took no time; None if nothing
+        else takes time, so that there is no limit.
         """
         return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
 

@@ -13,7 +13,9 @@ from .hardware import warning_lines
 
 
 def region_table(account: DivisionAccount) -> Table:
-    """A table with one line for each region, in the order in which the regions run."""
+    """A table with one line for each region (part of the network on one device), in the order in which the
+    regions run.
+    """
     total = account.total_seconds
     offloaded = any(region.target == "vdla" for region in account.regions)
     places = [account.config, account.cpu] if offloaded else [account.cpu]
@@ -53,7 +55,9 @@ def region_table(account: DivisionAccount) -> Table:
 
 
 def count_operators(operators: tuple[str, ...]) -> str:
-    """Text with the count of each operator; conversions are left out unless there are only conversions."""
+    """Text with the number of occurrences of each operator; conversions (QuantizeLinear ...) are left out unless there
+    is nothing else.
+    """
     counts = Counter(operators)
     work = {
         name: count for name, count in counts.items() if name not in ("QuantizeLinear", "DequantizeLinear")
@@ -62,7 +66,9 @@ def count_operators(operators: tuple[str, ...]) -> str:
 
 
 def division_summary(account: DivisionAccount) -> list[str]:
-    """Lines of text below the table: simulated and measured times, Amdahl's limits, costs, the check."""
+    """Lines of text below the table of regions: simulated and measured times, Amdahl's limits, the costs that decided
+    the partition, and the comparison of outputs.
+    """
     workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
     lines: list[str] = []
     if any(region.target == "vdla" for region in account.regions):
@@ -112,7 +118,9 @@ def _cost(cost: CostAccount) -> str:
 
 
 def _check(check: DivisionCheck) -> list[str]:
-    """Lines of text on a check: the compared regions, the largest and the allowed differences, and the reasons."""
+    """Lines of text on the comparison of outputs: the compared regions, the largest and the allowed differences, and
+    the reasons.
+    """
     images = "1 launch" if check.images == 1 else f"{check.images} launches"
     parts: list[str] = []
     for kind, unit, found in (

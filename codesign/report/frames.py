@@ -1,4 +1,4 @@
-"""Rows of reports as pandas DataFrames."""
+"""Makes pandas DataFrames of the rows of reports."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """A named row of slices, in order and without overlap."""
+    """A named row of slices (events) in the trace, in order and without overlap."""
 
     name: str
     slices: Sequence[Slice]

@@ -21,9 +21,9 @@ CAUSE_COLORS = PARTS[1:7]
 SAME_SPOT = 2.5
 """Distance in points (1/72 inch) within which layers share one label in the roofline plot."""
 TITLE = 40
-"""Largest number of characters of a name in a title."""
+"""Largest number of characters of a network's or configuration's name in a picture's title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
-"""Largest number of stall causes with their own colours; the other causes are drawn as one."""
+"""Largest number of causes of stalls that have their own colour in the plot; the other causes are drawn as one."""
 
 
 def _short(value: float, _position: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Splits a run's cycles over its layers, exactly."""
+"""Splits the cycles of a simulated run over the network's layers, so that they sum up exactly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .traffic import owners
 
 
 def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cycle in which the first instruction of each layer begins, int64 [groups]; this may be before the previous layer
-    ends.
+    """Cycle in which the first instruction of each layer (a group of instructions in `program.groups`) begins, int64
+    [groups]; this may be before the previous layer ends.
 
     `begin` is the cycle in which each instruction begins, -1 if it never does. A layer without instructions starts at
     0.
@@ -25,8 +25,8 @@ def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
-    """Boundaries of layers in cycles, int64 [groups + 1]: layer g lasts from boundary g to g + 1; the first is 0, the
-    last `cycles`.
+    """Boundaries of layers (groups of instructions in `program.groups`) in cycles, int64 [groups + 1]: layer g lasts
+    from boundary g to g + 1; the first is 0, the last `cycles`.
 
     `end` is the cycle in which each instruction ends; a layer ends with its last store. A layer whose stores end before
     those of an earlier layer lasts 0 cycles.

@@ -20,19 +20,21 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import read_whole
 
 NEAR = 1.02
-"""A search counts as done when its cost is at most this multiple of the best known cost, unless the document states
-another number.
+"""A run of a search counts as done when its cost is at most this multiple of the layer's best known cost, unless the
+file of results states another number.
 """
 
 
 class StudyError(UserError):
-    """Raised for a file that contains no study; the message names the file and the error."""
+    """Raised for a file that contains no comparison of the tuner's searches (study); the message names the file and the
+    error.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One search on one layer; (trial, cost) in `curve` means that the least cost became `cost` with this trial,
-    counted from 1.
+    """One run of a search for schedules of one layer. (trial, cost) in `curve` means that the least cost became `cost`
+    with this trial, counted from 1.
     """
 
     layer: str
@@ -44,24 +46,25 @@ class Run:
 
     @property
     def best(self) -> float:
-        """The least cost of all trials; inf if none succeeded."""
+        """The least cost of all trials of the run; inf if none succeeded."""
         return self.curve[-1][1] if self.curve else np.inf
 
     def best_so_far(self, trials: int) -> NDArray[np.float64]:
-        """Least cost after each trial, float64 [min(trials, self.trials)]; inf before the first success."""
+        """Least cost found up to each trial, float64 [min(trials, self.trials)]; inf before the first success."""
         best = np.full(self.trials, np.inf)
         for trial, cost in self.curve:
             best[trial - 1 :] = cost
         return best[:trials]
 
     def trials_until(self, cost: float) -> int | None:
-        """The first trial with a cost of `cost` or less; None if there is none."""
+        """Number of the first trial (from 1) with a cost of `cost` or less; None if there is none."""
         return next((trial for trial, found in self.curve if found <= cost), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Runs of several searches on several layers; all costs of a layer have the same unit.
+    """A comparison of searches for schedules: the runs of several searches on several layers. All costs of a layer have
+    the same unit.
 
     `config` names the accelerator's configuration, if any.
     """
@@ -74,32 +77,34 @@ class Study:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers in the order of their first runs."""
+        """Names of the layers, in the order of their first runs."""
         return tuple(dict.fromkeys(run.layer for run in self.runs))
 
     def only(self, layers: Collection[str]) -> Study:
-        """The study restricted to some layers, in the order of the runs."""
+        """The comparison restricted to some layers, in the order of the runs."""
         return replace(self, runs=tuple(run for run in self.runs if run.layer in layers))
 
     def of(self, layer: str, strategy: str, transfer: bool = False) -> tuple[Run, ...]:
-        """The runs of one search on one layer, one for each seed."""
+        """The runs of the search `strategy` on one layer, one for each seed; `transfer`: runs whose cost model had
+        learned from other layers.
+        """
         wanted = (layer, strategy, transfer)
         return tuple(run for run in self.runs if (run.layer, run.strategy, run.transfer) == wanted)
 
     def best_known(self, layer: str) -> float:
-        """The least cost of a layer in any run."""
+        """The least cost of a layer in any run of any search."""
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """For each run, the number of trials until its cost is within `near` times the best known cost; None if the run
-        never gets there.
+        """For each run of the search, the number of trials until its cost is within `near` times the layer's best known
+        cost; None if the run never gets there.
         """
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
-        """For each run, the number of trials as in `needed`; if the run never gets there, the number of all its trials,
-        a lower bound.
+        """For each run of the search, the number of trials until its cost is within `near` times the layer's best known
+        cost. If the run never gets there, the number of all its trials, a lower bound.
         """
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
@@ -107,8 +112,8 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """Least, median and largest, over several runs, of the least cost so far, after each trial that all runs made:
-    float64 [trials] each.
+    """Least, median and largest value, over several runs of a search, of the best cost found so far; float64 [trials]
+    each, for the trials that all runs made.
     """
 
     low: NDArray[np.float64]
@@ -117,15 +122,17 @@ class Spread:
 
 
 def spread(runs: Sequence[Run]) -> Spread:
-    """Least, median and largest of the runs' best cost after each trial. Raises ValueError without runs."""
+    """Least, median and largest value, over the runs, of the best cost found up to each trial. Raises ValueError
+    without runs.
+    """
     trials = min(run.trials for run in runs)
     costs = np.array([run.best_so_far(trials) for run in runs])
     return Spread(low=costs.min(axis=0), median=np.median(costs, axis=0), high=costs.max(axis=0))
 
 
 def read_study(path: Path, command: str) -> Study:
-    """The study in the file `path`, which the command `command` writes. Raises StudyError, and FileError if the file
-    cannot be read.
+    """The comparison of searches in the file `path`, which the command `command` writes. Raises StudyError, and
+    FileError if the file cannot be read.
     """
     if not path.exists():
         raise StudyError(f"{path.name} does not exist yet; write it with: {command}")
@@ -139,7 +146,7 @@ def read_study(path: Path, command: str) -> Study:
 
 
 def study_of(document: Mapping[str, Any]) -> Study:
-    """The study in a JSON document. Raises KeyError, TypeError or ValueError for other documents."""
+    """The comparison of searches in a JSON document. Raises KeyError, TypeError or ValueError for other documents."""
     runs = tuple(_run(item) for item in document["runs"])
     return Study(
         runs=runs,

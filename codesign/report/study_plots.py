@@ -17,16 +17,22 @@ from .palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from .study import Run, Study, StudyError, spread
 
 DPI = 96
-"""Resolution of pictures that are stored in a notebook."""
+"""Resolution, in dots per inch, of pictures that are stored in a notebook."""
 HIGHEST = 1.3
-"""Largest multiple of the best known cost shown in curves: random points may cost several times as much."""
+"""Largest cost shown in curves, as a multiple of the best known cost; random schedules may cost several times
+as much.
+"""
 LEAST_RANGE = 0.04
-"""Least range above the best known cost that curves show, so that nearly equal curves do not look different."""
+"""Least height of the plotted range above the best known cost, relative to that cost, so that nearly equal curves do
+not look different.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A search in a picture: the runs with `strategy`; `transfer`: whether the model had learned from other layers."""
+    """One search in a picture: its runs have the strategy `strategy`; `transfer`: whether their cost model had learned
+    from other layers.
+    """
 
     label: str
     strategy: str
@@ -35,7 +41,7 @@ class Series:
     marker: str
 
     def runs(self, study: Study, layer: str) -> tuple[Run, ...]:
-        """The search's runs on a layer."""
+        """The search's runs on a layer, one for each seed."""
         return study.of(layer, self.strategy, self.transfer)
 
 
@@ -50,7 +56,9 @@ _OTHERS = {
     "random": ("random", PURPLE, "<"),
     "grid": ("grid", MUTED, "x"),
 }
-"""Searches without a learned model or with other first points: (label, colour, marker) by strategy."""
+"""Searches without a learned model, or with other first candidates than the tuner's own search: (label, colour, marker)
+by strategy.
+"""
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
 NEEDED_ROOM = 0.8
@@ -58,8 +66,8 @@ NEEDED_ROOM = 0.8
 
 
 def searches(study: Study) -> tuple[Series, ...]:
-    """The study's searches without transfer. Searches with a learned model come first; if there is only one, its label
-    is "model".
+    """The searches of a comparison whose cost models have not learned from other layers. Searches with a learned model
+    come first; if there is only one, its label is "model".
     """
     there = {run.strategy for run in study.runs if not run.transfer}
     learned = [name for name in _LEARNED if name in there]
@@ -72,8 +80,8 @@ def searches(study: Study) -> tuple[Series, ...]:
 
 
 def taught(study: Study) -> Series:
-    """The study's search with transfer (its model had learned from other layers). Raises StudyError if
-    there is none.
+    """The search of a comparison whose cost model had learned from other layers (transfer). Raises StudyError if there
+    is none.
     """
     for run in study.runs:
         if run.transfer:

@@ -1,4 +1,4 @@
-"""The table of layers: one line for each layer, the total last."""
+"""The table of a network's layers that `vdla run` prints: one line for each layer, the total last."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
 
 
 MARKS = {"overlap": "*", "fusion": "+"}
-"""Marks printed before the cycles of layers that take fewer cycles than their roofline, by
-`LayerAccount.below_roofline`.
+"""Marks printed before the cycles of a layer that takes fewer cycles than its roofline, by reason
+(`LayerAccount.below_roofline`).
 """
 WHY = {
     "overlap": "below its roofline: it began under the layer before it",
@@ -109,8 +109,8 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
 
 
 def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
-    """Lines of text below the table: time and energy, host time, traffic, and the comparison of outputs. `computed`:
-    outputs were computed, even if they were not compared.
+    """Lines of text below the table of layers: time and energy, host time, traffic, and the comparison of outputs.
+    `computed`: outputs were computed, even if they were not compared.
     """
     total = run.total
     clock = Clock(hertz=total.clock_hertz, source=total.clock_is)
@@ -130,8 +130,8 @@ def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
 
 
 def check_text(check: CheckAccount) -> str:
-    """A line of text on a check: the reference, the largest difference, the allowed difference and its reason, and the
-    top-1 classes.
+    """A line of text on the comparison of outputs: the reference, the largest difference, the allowed difference and
+    its reason, and the top-1 classes.
     """
     images = "1 image" if check.images == 1 else f"{check.images} images"
     because = f": {check.tolerance_because}" if check.tolerance_because else ""
@@ -152,7 +152,9 @@ class Variant:
 
 
 def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
-    """A table of `run` and `variants`: the gain of hiding latency, and the cost of a longer memory latency."""
+    """A table of `run` and of the same network under other conditions (`variants`): the gain of hiding latency, and the
+    cost of a longer memory latency.
+    """
     table = Table(title="the same network otherwise", title_justify="left", box=SIMPLE, padding=(0, 1))
     table.add_column("condition")
     table.add_column("cycles", justify="right")

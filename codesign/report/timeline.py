@@ -21,7 +21,7 @@ from .split import layer_boundaries
 from .traffic import KINDS, find_runs
 
 COUNTER_SAMPLES = 2000
-"""Number of intervals into which the memory counters divide the run."""
+"""Number of intervals of the run for each of which the timeline has the mean memory traffic."""
 
 
 def timeline(program: Program, simulation: SimulationResult) -> bytes:
@@ -53,8 +53,8 @@ def _layers(program: Program, simulation: SimulationResult) -> Iterator[Slice]:
 
 
 def _fetch(program: Program, simulation: SimulationResult, names: list[str]) -> Iterator[Slice]:
-    """A slice for each dispatch, and one for each wait before a dispatch: for the instruction, or for
-    room in a queue.
+    """Slices (events of the timeline) of the fetch unit: one for each dispatch, and one for each wait before a
+    dispatch, which is for the instruction or for room in a queue.
     """
     depth = program.config.command_queue_depth
     begun: list[list[int]] = [[] for _ in Unit]

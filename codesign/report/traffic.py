@@ -22,7 +22,7 @@ KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
 _LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
-"""The kind of traffic of each rectangular load, by the kind of its elements."""
+"""Kind of traffic (`KINDS`) of the load instructions, except LOAD.PATCH, by the kind of elements that they load."""
 Integers = NDArray[np.int64]
 
 
@@ -153,8 +153,8 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """(key, begin, end) of the pieces [start, start + length), in which consecutive pieces that have the same key and
-    are adjacent are merged to one.
+    """(key, begin, end) of the pieces of DRAM [start, start + length); consecutive pieces with the same key that are
+    adjacent are merged to one.
     """
     end = start + length
     first = np.ones(len(key), bool)
@@ -165,8 +165,8 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """The pieces [begin, end) sorted by key, changed to disjoint intervals with the same union: each begins after the
-    earlier pieces of its key.
+    """The pieces of DRAM [begin, end), sorted by key and changed to disjoint intervals with the same union for each
+    key: each begins after the earlier pieces of its key.
     """
     # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1
@@ -204,10 +204,10 @@ accumulators (acc).
 
 
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
-    """The traffic of each group of `program`, in the order of `program.groups`; `unread` has the unread bytes of each
-    group's input.
+    """The traffic of each group (layer) of `program`, in the order of `program.groups`; `unread` has the bytes of each
+    group's input that no window reads.
 
-    One sort serves all groups, so the cost depends on the number of pieces, not of groups.
+    One sort serves all groups, so the cost depends on the number of pieces of DRAM, not of groups.
     """
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)
@@ -238,7 +238,7 @@ def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> l
 
 
 def _sums(key: Integers, value: Integers, size: int) -> Integers:
-    """The sum of the values of each key below `size`, int64 (size,)."""
+    """The sum of the values of each key from 0 to `size` - 1, int64 (size,)."""
     sums = np.zeros(size, np.int64)
     np.add.at(sums, key, value)
     return sums
@@ -249,8 +249,8 @@ EXPLANATIONS = {
     "uop": "micro-ops",
     "par": "scales and padded channels",
 }
-"""Reasons of excess bytes, for kinds that have only one reason; excess of the other kinds is divided into repeated
-reads and padding.
+"""By kind of bytes, the reason why bytes beyond the compulsory ones are moved, for kinds that have only one reason; the
+excess of other kinds is divided into repeated reads and padding.
 """
 
 

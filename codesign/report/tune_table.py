@@ -12,7 +12,7 @@ from .numbers import figure
 
 
 def tune_table(document: Mapping[str, Any]) -> Table:
-    """A table with a row for each workload in the document that `vdla tune --json` prints."""
+    """A table with a row for each workload in the JSON object that `vdla tune --json` prints."""
     unit = document["tasks"][0]["unit"] if document["tasks"] else ""
     scale, unit = (1e6, "us") if unit == "seconds" else (1, unit)
     table = Table(title=f"{document['name']} on {document['target']}")
@@ -39,7 +39,9 @@ def tune_table(document: Mapping[str, Any]) -> Table:
 
 
 def tune_lines(document: Mapping[str, Any]) -> list[str]:
-    """Lines of text below the table: number of trials, seconds, and the network's time before and after tuning."""
+    """Lines of text below the table of workloads: number of trials, seconds, and the network's time before and after
+    tuning.
+    """
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     names = [task["name"] for task in document["tasks"]]
@@ -63,8 +65,8 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """The operator of a workload as a list of one name, if the workload's template supports several operators; else an
-    empty list.
+    """The operator's name of a workload, alone in a list, if the workload's template supports several operators; else
+    an empty list.
     """
     named = workload.get("rows") or workload
     return [named["operator"]] if "operator" in named else []

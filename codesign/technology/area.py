@@ -29,7 +29,9 @@ class Structure:
 
 
 def structure_of(config: Config, components: Components) -> Structure:
-    """Area and clock of a machine: from the models or, if `components` is a table, from the table."""
+    """Area and clock of a machine: predicted by the shipped models, or area from the table `components` and the
+    configuration's own clock.
+    """
     clock = clock_of(config, components)
     if not components.modelled:
         return Structure(area=area_by_unit(config, components), clock=clock)
@@ -39,7 +41,9 @@ def structure_of(config: Config, components: Components) -> Structure:
 
 
 def basis(components: Components) -> dict[str, Any]:
-    """The source of area, clock and energy as JSON values: name, node, parts left out, and explanations."""
+    """The source of a machine's area, clock and energy as JSON values: name of library or table, technology node, parts
+    left out, and explanations.
+    """
     if not components.modelled:
         name, node, left_out = components.name, components.node, components.left_out
     else:
@@ -49,7 +53,9 @@ def basis(components: Components) -> dict[str, Any]:
 
 
 def described(components: Components) -> list[str]:
-    """Sentences on the sources of area, clock and energy: library or table, node, and the parts left out."""
+    """Sentences on the sources of a machine's area, clock and energy: library or table, technology node, and the parts
+    left out.
+    """
     table = f"the table is {components.name} ({components.node}); it leaves out {components.left_out}"
     if not components.modelled:
         return [table]

@@ -18,7 +18,7 @@ from vdla.isa.extensions import EXTENSIONS
 from .memories import Memory
 
 _SUM_BITS = 16
-"""Width of a product in the array, in bits."""
+"""Width in bits of one product in the array, an operand of its adder tree."""
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
 MEMORY_BITS = ("own register bits", "own mux bits")
@@ -255,8 +255,8 @@ def _extensions(config: Config) -> dict[str, float]:
 
 
 def counts_of(config: Config) -> dict[str, float]:
-    """Number of instances on a machine, by the name that is the first entry of a module's row in MODULES; 0 for
-    hardware that the machine lacks.
+    """Number of instances of the RTL's modules on a machine, by the name that is the first entry of a module's row in
+    MODULES; 0 for hardware that the machine lacks.
     """
     lanes, there = config.batch * config.block_out, _extensions(config)
     passed = lanes / config.post_passes

@@ -45,13 +45,13 @@ class CellFigures:
 
     @property
     def area(self) -> dict[str, float]:
-        """Square millimetres by unit, cells and macros together."""
+        """Area in square millimetres by unit, standard cells and memory macros together."""
         units = dict.fromkeys((*self.logic, *self.memory))
         return {unit: self.logic.get(unit, 0.0) + self.memory.get(unit, 0.0) for unit in units}
 
     @property
     def clock_mhz(self) -> float:
-        """The fastest clock in MHz."""
+        """The fastest clock in MHz that the longest path allows."""
         return 1e3 / self.longest_ns
 
 

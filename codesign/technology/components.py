@@ -24,10 +24,12 @@ OPERATIONS = (
     "float32_add",
     "flip_flop_bit",
 )
-"""Entries of the table; each has an area (square micrometres) and an energy (picojoules)."""
+"""Operations that a table of components must have as entries; each has an area (square micrometres) and an energy
+(picojoules).
+"""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
 MACROS = "cacti-45nm"
-"""Value of `area_um2_per_bit` that selects the SRAM macros that syntheses use."""
+"""Value of the table's entry `area_um2_per_bit` that selects the SRAM macros which syntheses use."""
 
 
 class ComponentsError(UserError):
@@ -76,7 +78,9 @@ def shipped_components() -> Components:
 
 @cache
 def default_components() -> Components:
-    """The shipped table together with the shipped models of area, clock and energy."""
+    """The shipped table of components, with the shipped models of area, clock and energy used in place of its
+    values.
+    """
     table, folder = shipped_components(), resources.files("vdla.codesign.technology")
     models = b"".join(
         (folder / f"{name}.json").read_bytes() for name in ("cell_model", "event_energy", "operand_rates")
@@ -105,7 +109,9 @@ def load_components(path: str | Path | None) -> Components:
 
 
 def components_from_dict(values: Mapping[str, Any]) -> Components:
-    """The table with the fields in `values` (from `dataclasses.asdict`), received from another process."""
+    """The table of components with the fields in `values` (from `dataclasses.asdict`), as received from another
+    process.
+    """
     return Components(**values)
 
 
@@ -131,8 +137,8 @@ def _parse(data: bytes, where: str) -> Components:
 
 
 def _with_macros(sram: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry [sram] with a number in place of MACROS: square micrometres per bit of a 32 KiB macro with 64-bit
-    words.
+    """The entry [sram] of a table of components with a number in place of MACROS: square micrometres per bit of a 32
+    KiB macro with 64-bit words.
     """
     if sram.get("area_um2_per_bit") != MACROS:
         return sram

@@ -50,9 +50,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
-    """Coefficients: picojoules of `events` by part and feature, and of the `clock` pin of one flip-flop in a cycle;
-    `leakage` in nanowatts of a square micrometre of logic. `library`, `volts` and `nanometres` describe the replayed
-    netlists; `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were fitted.
+    """Coefficients of the model of switching energy: picojoules of `events` by part of the machine and feature, and of
+    the `clock` pin of one flip-flop in a cycle; `leakage` in nanowatts of a square micrometre of logic. `library`,
+    `volts` and `nanometres` describe the replayed netlists; `sram_scale` scales memory macros to them. `machines`:
+    names of the machines whose replays were fitted.
     """
 
     library: str
@@ -89,7 +90,7 @@ class EventEnergy:
 
 
 def _by_part(modules: Mapping[str, float]) -> dict[str, float]:
-    """Values of RTL modules, summed over each part of `event_features.GROUPS`."""
+    """Sums of `modules` (a number by RTL module) over the modules of each part of `event_features.GROUPS`."""
     found: dict[str, float] = {}
     for module, value in modules.items():
         part = part_of_module(module)

@@ -101,8 +101,8 @@ def part_of_module(module: str) -> str:
 
 
 def features_of(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """Value of every feature for one launch. `changes`: number of changed bits by name of a counter of
-    `sim.statistics.MEASURED`.
+    """Value of every energy feature for one launch (run of a program). `changes`: number of changed bits by name of a
+    counter of `sim.statistics.MEASURED`.
     """
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
     read, runs, issued = events.read, events.runs, events.issued

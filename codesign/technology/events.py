@@ -38,12 +38,14 @@ def _none() -> dict[str, int]:
 class Events:
     """Counts of events in one launch (run of a program). An operation processes whole vectors.
 
-    - Array operations: `gemm`, `depthwise`, `taps`: numbers by mode; `swept`: operations of `taps` in sweeps;
+    - Array operations: `gemm`, `depthwise`, `taps` (four neighbouring input vectors in one operation): numbers by mode;
+      `swept`: operations of `taps` in sweeps (they also multiply the input vectors of the operations before them);
       `overwriting`: operations that read no accumulator; `kept_lanes`: accumulator lanes that an array with the
       extension `fold` leaves unchanged.
     - ALU operations: `alu`: all; `slow`: shifts and multiplications; `two`: operations that read two accumulators.
     - Vectors: `window_reads`: accumulator vectors that the store unit reads; `stored`: vectors that it stores;
-      `chained`: stored vectors that go to the chain memory; `combined`: stored vectors with an operand.
+      `chained`: stored vectors that go to the chain memory (on-chip memory between layers); `combined`: stored vectors
+      with an operand.
     - Instructions: `issued`: number by unit; `settings`: CONFIG instructions of the store unit; `posts`: STORE.POST
       instructions.
     - Bus: `read` (by kind) and `written`: bytes; `runs`: contiguous pieces of DRAM by kind of transfer (`MOVERS`).
@@ -77,19 +79,19 @@ class Events:
 
     @property
     def matrix(self) -> int:
-        """Number of array operations, in all modes together."""
+        """Number of the array's operations, in all modes (GEMM, DEPTHWISE, TAPS) together."""
         return sum(self.by_mode.values())
 
     @property
     def by_mode(self) -> dict[str, int]:
-        """Number of array operations, by name of the mode (`isa.array_modes`)."""
+        """Number of the array's operations by name of the mode (`isa.array_modes`)."""
         single = {"gemm": self.gemm, "depthwise": self.depthwise}
         return {**single, "taps": self.taps - self.swept, "sweep": self.swept}
 
     @property
     def vectors_read(self) -> int:
-        """Number of input vectors that the array reads: over all operations, the sum of the positions that the
-        operation's mode reads.
+        """Number of input vectors that the array reads: for each mode, the number of operations times the input vectors
+        (positions) that one operation reads.
         """
         return sum(mode.positions * self.by_mode[mode.name] for mode in MODES)
 
@@ -157,8 +159,8 @@ def count_events(
 
 
 def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
-    """For each scratchpad of HELD, the number of operations that read the same address as the operation before, in
-    instructions with one micro-op.
+    """For each scratchpad of HELD, the number of operations that read the same address as the operation before; only
+    instructions with one micro-op are counted.
     """
 
     def stays(which: NDArray[np.intp], out: int, inner: int) -> int:

@@ -42,8 +42,8 @@ class Memory:
 
 
 def memories_of(config: Config) -> list[Memory]:
-    """The memories of a machine, without kinds that are too small for a macro in every configuration, such as the table
-    of owners of bursts.
+    """The memories of a machine, except kinds that are too small for a macro in every configuration, such as the table
+    that notes which client a burst belongs to.
     """
     return [
         Memory(module=module, count=count, words=words, width=width)
@@ -75,7 +75,9 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
-    """A memory of `words` input vectors of `size` bytes, split into banks if TAPS reads several vectors at once."""
+    """The memory of the RTL module `module` with `words` input vectors of `size` bytes each; on machines with the
+    extension `taps`, which reads several vectors at once, it is split into banks.
+    """
     if ArrayShape.of(config).banks == 1:
         yield module, 1, words, 8 * size
         return

@@ -58,7 +58,9 @@ def energy_by_model(
 
 
 def is_inside(config: Config) -> bool:
-    """Whether a machine is within the size limits of the machines whose netlists were replayed."""
+    """Whether a machine is within the size limits (multiplications a cycle, lanes, bus bytes) of the machines whose
+    netlists were replayed to fit the model.
+    """
     return (
         config.multiplies_per_cycle <= MOST_PRODUCTS
         and config.batch * config.block_out <= MOST_LANES
@@ -87,7 +89,7 @@ _MEMORIES = frozenset({*UNITS.values(), QUEUES})
 
 
 def rung(config: Config) -> str:
-    """The source of a machine's energy, as a short text."""
+    """The source of a machine's predicted energy, as a short text."""
     model = shipped_event_energy()
     text = f"model of switching ({model.node})"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"

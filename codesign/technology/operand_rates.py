@@ -23,9 +23,10 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Changed bits per base count (`bases_of`) for each counter of `MEASURED`, measured with `network` on `machine`.
-    `spread`: relative root mean square error of the energy of data with these rates, compared with using the operands,
-    over other networks and machines.
+    """Rates from which the numbers of changing operand bits are estimated: changed bits per event of the counter's base
+    count (`bases_of`), for each counter of `MEASURED`, measured with `network` on `machine`. `spread`: relative root
+    mean square error of the energy of data with these rates, compared with using the operands, over other networks and
+    machines.
     """
 
     network: str
@@ -40,7 +41,9 @@ class OperandRates:
 
 
 def bases_of(config: Config, events: Events) -> dict[str, float]:
-    """For each counter of `MEASURED`, the count of events to which it is proportional."""
+    """For each counter of changing bits (`MEASURED`), the count of events in a launch to which the counter is
+    proportional.
+    """
     lanes = config.batch * config.block_out
     matrix = events.matrix
     taken = events.vectors_read
@@ -81,7 +84,9 @@ def bases_of(config: Config, events: Events) -> dict[str, float]:
 
 
 def rates_from(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The rates of a program, from its measured numbers of changed bits; 0 for a counter whose base count is 0."""
+    """The rates of a simulated program: its measured numbers of changed bits (`changes`, by counter) divided by the
+    counters' base counts (`bases_of`); 0 if a base count is 0.
+    """
     bases = bases_of(config, events)
     return {name: changes[name] / bases[name] if bases[name] else 0.0 for name in MEASURED}
 

@@ -37,7 +37,7 @@ class Prediction:
 
     @property
     def whole(self) -> float:
-        """Total energy in microjoules."""
+        """Energy of the program in microjoules: the sum of all parts."""
         return sum(sum(part.values()) for part in (self.data, self.clock, self.leakage, self.memories))
 
 

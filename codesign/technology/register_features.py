@@ -42,11 +42,13 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Names of the features that predict the registers of one instance, for modules whose area has other features."""
+"""By module of the RTL, names of the features that predict the number of registers of one instance. Only modules are
+listed whose registers need other features than their area.
+"""
 
 
 def names_of(module: str) -> tuple[str, ...]:
-    """Names of the features that predict a module's registers, without the bits of its memories."""
+    """Names of the features that predict the number of a module's flip-flops, without the bits of its memories."""
     names = REGISTERS.get(module, MODULES[module][1])
     return tuple(name for name in names if name not in MEMORY_BITS)
 
@@ -99,5 +101,7 @@ def _column_bits(config: Config) -> int:
 
 
 def _patch_ring_bits(config: Config) -> int:
-    """Bits of the ring of vectors in flight in LOAD.PATCH (`memories.memories_of`)."""
+    """Number of bits of the ring memory with an entry for each of LOAD.PATCH's vectors in flight
+    (`memories.memories_of`); it decides whether the ring is a memory macro.
+    """
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

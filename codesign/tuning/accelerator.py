@@ -37,7 +37,7 @@ from .in_place import tune_in_place
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 TEMPLATE = "template"
-"""Name of the strategy in a record of the template's own choice."""
+"""Strategy named in the record of a schedule that the template itself chose, without a search."""
 
 
 class AcceleratorTunable(Tunable[Workload]):
@@ -63,12 +63,12 @@ class AcceleratorTunable(Tunable[Workload]):
 
     @property
     def machine(self) -> str:
-        """Text for users: the name of the configuration."""
+        """Text for users that names the hardware: the name of the configuration."""
         return f"configuration {self.target.name}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Entries of the JSON object: the configuration's name and warnings about it."""
+        """The target's entries in the JSON object of `vdla tune`: the configuration's name and warnings about it."""
         return {"target": "vdla", "config": self.target.name, "warnings": list(self.target.warnings)}
 
     def named(self, name: str) -> Sequence[Workload]:
@@ -85,8 +85,8 @@ class AcceleratorTunable(Tunable[Workload]):
     def _conclude(
         self, path: Path, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run
     ) -> Mapping[str, Any]:
-        """Tunes the nodes of a network in place. Returns its cycles before and after, and whether its outputs stay
-        equal bit by bit.
+        """Tunes the nodes of a network inside the network, by its total cycles. Returns the cycles before and after,
+        and whether the outputs stay equal bit by bit.
         """
         placed = tune_in_place(network, layers, self.task, self.target, run)
         default, roofline, bound = network.cycles({}), network.roofline_cycles, network.bound_cycles
@@ -104,7 +104,9 @@ class AcceleratorTunable(Tunable[Workload]):
         }
 
     def read(self, workload: Workload) -> Read:
-        """The function that computes the features of a workload's programs."""
+        """The function that computes the features of a workload's scheduled programs, from which the cost
+        model learns.
+        """
         return read_vdla(self.task(workload))
 
     def default_cycles(self, workload: Workload) -> float:
@@ -112,8 +114,8 @@ class AcceleratorTunable(Tunable[Workload]):
         return measure(self.task(workload), None).cost
 
     def begin(self, jobs: Sequence[tuple[Workload, Job]], run: Run) -> None:
-        """Writes a record without knobs for each template's own choice, so that applying the records never makes a
-        layer alone slower.
+        """Writes a record without knobs for the template's own choice of each workload, so that applying the records
+        never makes a layer alone slower.
         """
         compiler = compiler_identity("vdla")
         told = {
@@ -137,7 +139,9 @@ class AcceleratorTunable(Tunable[Workload]):
                 )
 
     def finish(self, layer: Layer[Workload], run: Run) -> Outcome:
-        """Cycles of the template's choice and of the best trial, and whether both compute equal bits."""
+        """Cycles of the template's own choice and of the best trial of a workload, and whether both schedules compute
+        equal bits.
+        """
         workload, knobs = layer.subject.workload, layer.knobs
         return Outcome(
             default=self.default_cycles(workload),

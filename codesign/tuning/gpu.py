@@ -27,13 +27,17 @@ from .kernels import TOLERANCE, KernelTunable, Load
 MOST_COMPILERS = 16
 """Default limit on the number of processes that compile candidates; each needs some hundred megabytes."""
 ROUNDS = 11
-"""Number of rounds in which the whole network is timed, untuned and tuned in turns."""
+"""Number of rounds in which a tuned network is timed against the untuned one, in turns."""
 TENSOR_FLOAT_TOLERANCE = 4e-3
-"""Tolerance if factors are rounded to tf32: another order of earlier sums may change how they are rounded."""
+"""Allowed difference of a network's outputs if products round their factors to tf32: another order of earlier sums may
+change how the factors are rounded.
+"""
 
 
 class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
-    """GPU number `ordinal` of this computer. A node of a network has a workload for each method to compute it."""
+    """GPU number `ordinal` of this computer as a target of the tuner. A node of a network has one workload for each
+    method to compute it.
+    """
 
     tunable = "GPUs: convolutions, matrix products, pools and element-wise operators, in float32"
 
@@ -54,13 +58,13 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @property
     def machine(self) -> str:
-        """Text for users: the name of the card."""
+        """Text for users that names the hardware: the name of the card."""
         return f"GPU {self.target.card}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Entries of the JSON object: kind, architecture and card, and whether products may round their
-        inputs to tf32.
+        """The target's entries in the JSON object of `vdla tune`: kind, architecture and card, and whether products may
+        round their inputs to tf32.
         """
         target = self.target
         return {
@@ -92,7 +96,7 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @property
     def tolerance(self) -> float:
-        """Tolerance of a network's outputs, relative to the greatest value."""
+        """Largest allowed difference of a network's outputs after tuning, relative to the greatest value."""
         return TENSOR_FLOAT_TOLERANCE if self.target.tensor_float else TOLERANCE
 
     def loader(self, closing: ExitStack) -> Load[CudaNetwork]:

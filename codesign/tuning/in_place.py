@@ -37,7 +37,7 @@ from .options import Options
 from .target import Layer, Run
 
 STARTS = 8
-"""Number of candidates of a node, the best ones in its trials alone, that are tried first inside the network."""
+"""Number of schedules of a node that are tried first inside the network: the best ones of its trials alone."""
 
 
 TaskOf = Callable[[Workload], AcceleratorTask]
@@ -47,8 +47,8 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """State of an interrupted run: `start`: settings with which it began; `trials`: its trials by number; `settled`:
-    better settings that it had found.
+    """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
+    run began; `trials`: its trials by number; `settled`: better settings that it had found.
     """
 
     start: Settings | None
@@ -59,11 +59,11 @@ class Before:
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> Placed:
-    """Chooses the settings of every node by the network's total cycles; `layers`: its workloads after their trials
-    alone.
+    """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads after their
+    trials alone.
 
-    The start is the fastest of three settings: the templates' choices, the best settings in the known records, and the
-    settings that are best alone for each node. So the result is never slower than any of these.
+    The start is the fastest of three settings: the templates' choices, the best schedules in the known records, and the
+    schedules that are best alone for each node. So the result is never slower than any of these.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])
@@ -115,8 +115,8 @@ def _starts(
     task_of: TaskOf,
     known: Sequence[Record],
 ) -> list[Settings]:
-    """Settings with which tuning may start: the best in the known records; and, for every node, the settings that were
-    best alone.
+    """Settings (schedule of each node) with which tuning inside the network may start: the best in the known records;
+    and, for every node, the schedule that was best alone.
     """
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
@@ -129,15 +129,15 @@ def _starts(
 
 
 def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
-    """The settings with which the network is fastest (the first of equally fast ones). Settings with which the network
-    cannot run are skipped.
+    """The settings (schedule of each node) with which the network is fastest; the first of equally fast ones. Settings
+    with which the network cannot run are skipped.
     """
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
 def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
-    """State of this run before an interruption, from the known records; a remark states the number of records that are
-    not used.
+    """State of this run inside the network before it was interrupted, from the known records. A remark states the
+    number of records that are not used.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

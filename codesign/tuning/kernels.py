@@ -36,14 +36,14 @@ from .options import Options
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 BASELINES = ("random", "grid")
-"""Strategies that start without a hint; the other strategies start at the template's own choice."""
+"""Search strategies that start without a hint; the other strategies start at the template's own choice."""
 FINALISTS = 3
-"""Largest number of candidates of a workload that are measured again at the end."""
+"""Largest number of candidate schedules of a workload that are measured again at the end."""
 CHECKS = 3
-"""Number of times that the finalists of a workload and the template's choice are measured again, in turns."""
+"""Number of times that the best candidates of a workload and the template's own choice are measured again, in turns."""
 TOLERANCE = 1e-4
-"""Tolerance of a network's outputs, relative to the greatest value: float32 sums have another order in
-all its layers.
+"""Allowed difference of a network's outputs after tuning, relative to the greatest value: float32 sums have another
+order in all layers.
 """
 
 NetworkT = TypeVar("NetworkT", bound=Executable)
@@ -64,7 +64,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
     @property
     def target(self) -> TargetT:
-        """The processor or GPU."""
+        """The processor or GPU on which candidates run."""
         return self.lowering.target
 
     @property
@@ -73,24 +73,30 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         return self.lowering.templates
 
     def network(self, path: Path) -> TunableNetwork[KernelT]:
-        """The network in a file. Raises UserError if it has no node with a workload."""
+        """The network in the file `path`, with the workloads of its nodes. Raises UserError if no node has a workload
+        that can be tuned.
+        """
         workloads = network_workloads(self.lowering, path)
         if not workloads:
             raise UserError(f"{path}: has no layers that can be tuned on {self.tunable}")
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
     def read(self, workload: KernelT) -> Read:
-        """The function that computes the features of a workload's scheduled programs."""
+        """The function that computes the features of a workload's scheduled programs, from which the cost
+        model learns.
+        """
         return read_points(self.templates, self.target, workload)
 
     def first(self, workload: KernelT, options: Options) -> Values | None:
         """The template's own choice, which is tried first, so that applying the records never makes a workload slower.
-        None for `BASELINES`, and if the choice is not a point of the space.
+        None for the strategies in `BASELINES`, which start without it, and if the choice is not a point of the space.
         """
         return None if options.strategy in BASELINES else self._default(workload) or None
 
     def _default(self, workload: KernelT) -> Values:
-        """The template's own choice as the knobs of a record; empty if the choice is not a point of the space."""
+        """The template's own choice as the knobs of a record; empty if the choice is not a candidate of the workload's
+        space.
+        """
         default = self.templates.default(self.target, workload)
         return {} if knobs_obstacle(self.templates.space(self.target, workload), default) else default
 
@@ -157,7 +163,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
     @property
     def tolerance(self) -> float:
-        """Tolerance of a network's outputs, relative to the greatest value."""
+        """Largest allowed difference of a network's outputs after tuning, relative to the greatest value."""
         return TOLERANCE
 
     @abstractmethod
@@ -174,6 +180,6 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
 
 def _median(results: Sequence[Result]) -> float:
-    """Median cost of the results that did not fail; inf if all failed."""
+    """Median cost of the measurements that did not fail; inf if all failed."""
     costs = [result.cost for result in results if not result.failed]
     return statistics.median(costs) if costs else inf

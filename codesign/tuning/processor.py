@@ -23,13 +23,13 @@ from ..workload_names import cpu_workload
 from .kernels import KernelTunable, Load
 
 ROUNDS = (5, 25)
-"""Least and largest number of rounds in which the whole network is measured, untuned and tuned in turns."""
+"""Least and largest number of rounds in which a tuned network is timed against the untuned one, in turns."""
 ROUNDS_SECONDS = 2.0
 
 
 class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
-    """A processor as a target. `measured_here`: candidates run on this computer; raises UserError if it cannot run
-    them.
+    """A processor as a target of the tuner. `measured_here`: candidates run on this computer; then UserError is raised
+    if it cannot run them.
     """
 
     tunable = (
@@ -48,12 +48,12 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
 
     @property
     def machine(self) -> str:
-        """Text for users: the name of the processor."""
+        """Text for users that names the hardware: the name of the processor."""
         return f"processor {self.target.cpu}"
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Entries of the JSON object: LLVM's name of the processor, and the triple."""
+        """The target's entries in the JSON object of `vdla tune`: LLVM's name of the processor, and the triple."""
         return {"target": "llvm", "cpu": self.target.cpu, "triple": self.target.triple}
 
     def named(self, name: str) -> Sequence[CpuWorkload]:

@@ -44,7 +44,9 @@ def tune(target: Tunable[Any], model: Path | None, names: Sequence[str], run: Ru
 
 
 def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> list[Subject[WorkloadT]]:
-    """The distinct workloads in order, each with its first name; `in_network`: the names are names of nodes."""
+    """The distinct workloads in order, each with the names that it has. `in_network`: the names are names of a
+    network's nodes.
+    """
     names: dict[WorkloadT, list[str]] = {}
     for name, workload in named:
         names.setdefault(workload, []).append(name)
@@ -57,8 +59,8 @@ def subjects_of(named: Sequence[tuple[str, WorkloadT]], *, in_network: bool) -> 
 def tune_subjects(
     target: Tunable[WorkloadT], name: str, subjects: Sequence[Subject[WorkloadT]], run: Run
 ) -> tuple[dict[str, Any], list[Layer[WorkloadT]]]:
-    """Tunes workloads alone, not inside a network; `name` is their common name in the JSON object. Raises the errors of
-    `tune`.
+    """Tunes the workloads `subjects` alone, not inside a network; returns the JSON object of the run and, for each
+    workload, the history of its trials. `name` is their common name in the JSON object. Raises the errors of `tune`.
     """
     jobs = jobs_of(target, subjects, run)
     run.watchers.resumed(sum(len(job.known) for job in jobs))
@@ -76,7 +78,7 @@ def tune_subjects(
 
 
 def jobs_of(target: Tunable[WorkloadT], subjects: Sequence[Subject[WorkloadT]], run: Run) -> list[Job]:
-    """Jobs of the tuner for workloads, each with its earlier trials."""
+    """Jobs of the tuner, one for each workload, each with the earlier trials of that workload."""
     read_of = cache(target.read)
     return [_job(target, subject, run, read_of) for subject in subjects]
 
@@ -141,7 +143,9 @@ def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[Hist
 
 
 def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, run: Run) -> Outcome:
-    """The result for a workload; `best`: the least cost over all methods to compute its layer."""
+    """The result of tuning a workload: cost of the template's choice and of the best candidate. `best`: the least cost
+    over all methods to compute the same layer.
+    """
     history = layer.history
     if layer.job.first is not None and BEHIND * best < history.best < inf:
         # Far slower than another method: its trials suffice, without further measurements.
@@ -150,7 +154,7 @@ def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, r
 
 
 def _described(layer: Layer[Any], outcome: Outcome) -> dict[str, Any]:
-    """The workload's part of the JSON object."""
+    """The entry of a tuned workload in the JSON object of `vdla tune --json`."""
     subject, job, history = layer.subject, layer.job, layer.history
     return {
         "name": subject.name,
@@ -168,7 +172,7 @@ def _described(layer: Layer[Any], outcome: Outcome) -> dict[str, Any]:
 
 
 def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """The entry of the fastest method to compute the layer `name`, among the entries `tasks`."""
+    """Among the JSON entries `tasks`, the entry of the fastest method to compute the layer `name`."""
 
     def cost(task: Mapping[str, Any]) -> float:
         return min((task[key] for key in ("best", "default") if task[key] is not None), default=inf)

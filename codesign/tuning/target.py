@@ -37,13 +37,13 @@ class Run:
     written: list[Record] = field(default_factory=list[Record])
 
     def write(self, record: Record) -> None:
-        """Adds a record to the new records and passes it to the callback `write`."""
+        """Adds a record to the run's new records and passes it to the callback `write`."""
         self.written.append(record)
         self.watchers.write(record)
 
     @property
     def records(self) -> list[Record]:
-        """The records from before this run, then the new ones."""
+        """All records: those from before this run, then the new ones."""
         return [*self.known, *self.written]
 
 
@@ -68,7 +68,7 @@ class Layer(Generic[WorkloadT]):
 
     @property
     def knobs(self) -> Values | None:
-        """The knobs of the best trial; None if all failed."""
+        """The knobs of the workload's best trial; None if all trials failed."""
         if not self.history.best < inf:
             return None
         return self.job.space.values(self.history.points[self.history.costs.argmin()])
@@ -76,8 +76,8 @@ class Layer(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result for a workload: costs of the template's own choice and of the best candidate, inf if none ran; the
-    candidate's `knobs`, and whether its results are `right` (None without a candidate).
+    """The result of tuning a workload: costs of the template's own choice and of the best candidate, inf if none ran;
+    the candidate's `knobs`, and whether its results are `right` (None without a candidate).
     """
 
     default: float
@@ -100,7 +100,9 @@ class TunableNetwork(Generic[WorkloadT]):
 
 
 class Tunable(ABC, Generic[WorkloadT]):
-    """The interface of a target of the tuner. `in_place`: nodes are also tuned inside their network."""
+    """The interface of a target of the tuner (accelerator, processor or GPU). `in_place`: nodes are also tuned inside
+    their network.
+    """
 
     in_place: ClassVar[bool] = False
 
@@ -148,15 +150,19 @@ class Tunable(ABC, Generic[WorkloadT]):
 
     @abstractmethod
     def read(self, workload: WorkloadT) -> Read:
-        """The function that computes the features of a workload's programs."""
+        """The function that computes the features of a workload's scheduled programs, from which the cost
+        model learns.
+        """
 
     def first(self, workload: WorkloadT, options: Options) -> Values | None:
-        """Knobs that are tried before the strategy proposes points; None by default."""
+        """Knobs that are tried before the search strategy proposes candidates; None by default."""
         return None
 
     def begin(self, jobs: Sequence[tuple[WorkloadT, Job]], run: Run) -> None:
-        """Writes records that precede all trials; none by default."""
+        """Writes records before the first trial, such as those of the templates' own choices; none by default."""
 
     @abstractmethod
     def finish(self, layer: Layer[WorkloadT], run: Run) -> Outcome:
-        """The result for a workload, after further measurements if measurements of this target are noisy."""
+        """The result of tuning a workload (costs of the template's choice and of the best candidate), after further
+        measurements if measurements of this target are noisy.
+        """

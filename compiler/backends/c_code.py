@@ -17,8 +17,9 @@ CODE = (".o", ".so")
 
 
 def code_files(output: Path) -> tuple[Path, ...]:
-    """The files that `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError for
-    another suffix.
+    """The files that `vdla compile` writes for `output`: an archive (.tar or no suffix), or an object or shared library
+    (.o, .so) with its C header and a driver program. Raises UserError for another suffix, and for a name that is no C
+    function name.
     """
     if output.suffix in (".tar", ""):
         return (output,)
@@ -41,7 +42,9 @@ def function_name(output: Path) -> str:
 
 
 def write_code(network: NetworkCode, output: Path) -> None:
-    """Writes an object or a shared library, its header and a driver; no file is ever incomplete. Raises UserError."""
+    """Writes the network as an object or a shared library, with its C header and a driver program. Each file is written
+    whole or not at all. Raises UserError.
+    """
     from ..codegen.cpu.c_driver import driver_text
     from ..codegen.cpu.one_object import write_shared_library
     from ..runtime.network_object import emit_network

@@ -127,14 +127,14 @@ class CudaCompiler:
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """The archive `output`, the only file that `save` writes. Raises UserError for another suffix."""
+        """The archive `output`, the only file that `save` writes. Raises UserError for a suffix other than .tar."""
         if output.suffix not in (".tar", ""):
             raise UserError(f"-o {output}: code for GPUs goes into a FILE.tar, which `vdla run` runs")
         return (output,)
 
     def describe_saved(self, path: Path) -> Saved:
-        """The numbers of kernels and launches, and the bytes of arenas, of an archive, whose checksum is verified
-        first.
+        """Describes an archive: its numbers of kernels and launches, and the bytes of its arenas. The archive's
+        checksum is verified first.
         """
         return saved_of(check_cuda_network(path, self.archive), "modules")
 
@@ -192,7 +192,7 @@ class CudaDevice(CudaCompiler):
         return self.describe_target(_on_gpu(network).target)
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """The network's name."""
+        """The title of a network's profile: the network's name."""
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
@@ -270,8 +270,8 @@ class EmulatedCudaDevice(CudaCompiler):
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """The network that `save` wrote into the cache. Raises UserError for a user's archive, which holds machine code
-        of a GPU.
+        """Loads the network that `save` wrote into this user's cache (`trusted`). Raises UserError for any other
+        archive: it holds machine code of a GPU, which emulation cannot run.
         """
         if not trusted:
             raise UserError(
@@ -287,7 +287,7 @@ class EmulatedCudaDevice(CudaCompiler):
         return self.describe()
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """The network's name, and the word "emulated"."""
+        """The title of a network's profile: the network's name, and the word "emulated"."""
         return f"{network.name}, {EMULATED}"
 
     def peaks(self, network: KernelNetwork) -> None:

@@ -81,7 +81,7 @@ class DividedExecutable(Readable):
         )
 
     def close(self) -> None:
-        """Ends the processor's threads."""
+        """Ends the threads that run the processor's regions."""
         self.division.network.close()
 
 

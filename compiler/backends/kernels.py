@@ -67,7 +67,9 @@ class KernelTime(Protocol):
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels. `again` recompiles a network that was loaded from a file without sources."""
+    """A compiled network of kernels. `again`: for a network loaded from the cache, whose files contain no source text,
+    a function that compiles the model once more to get the text; None for other networks.
+    """
 
     again: Callable[[], Executable] | None
 

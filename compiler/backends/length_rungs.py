@@ -21,13 +21,13 @@ the outputs also takes time: for short lengths about as much as the tolerance al
 """
 FIXED = 4
 """Number added to a length (in tokens) to estimate its cost where exact costs are unknown; it stands for costs that do
-not depend on the length, such as reading the weights. The number is small: weights in a cache cost little, and tiles of
-kernels make the cost of short lengths a staircase.
+not depend on the length, such as reading the weights. The number is small, because weights in a cache cost little, and
+because the cost of short lengths grows in steps of the kernels' tiles.
 """
 
 
 def roundest(least: int, most: int) -> int:
-    """The multiple of the largest possible power of two in `least` .. `most`; `most` if `most` <= `least`."""
+    """The number in `least` .. `most` that is divisible by the largest power of two; `most` if `most` <= `least`."""
     if most <= least:
         return most
     power = 1 << (most - least).bit_length()
@@ -37,12 +37,13 @@ def roundest(least: int, most: int) -> int:
 
 
 def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: float) -> list[int]:
-    """Rungs for the lengths from `least` to `most`, ascending, by the exact `cost` of a length, which is evaluated for
-    few lengths.
+    """The rungs for the lengths from `least` to `most`, ascending. `cost` gives the exact cost of a length; it is
+    evaluated for few lengths.
 
     Lengths from `low` to `high` share the rung `high` if the cost of `high` is at most 1 + `tolerance` times the cost
-    of `low` and of the two roundest lengths below `high`. Else the range is split near its geometric middle. At last a
-    rung is dropped if the next rung's cost is within the tolerance for all evaluated lengths that would use that rung.
+    of `low`, and of the two lengths below `high` that are divisible by the largest powers of two. Otherwise the range
+    is split near its geometric middle. In the end a rung is dropped if the next rung's cost is within the tolerance for
+    all evaluated lengths that would use the dropped rung.
     """
     known: dict[int, int] = {}
 

@@ -53,7 +53,9 @@ class LengthsBackend(Backend, Protocol):
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> Sequence[Executable]:
-        """The executables that `Rung.describe` described, given their fields and all arrays. Raises ArchiveError."""
+        """Makes the executables of an archive. `entries`: for each executable the fields that `Rung.describe` returned
+        when the archive was saved. `arrays`: all arrays of the archive. Raises ArchiveError.
+        """
         ...
 
     @property
@@ -66,7 +68,7 @@ class LengthsBackend(Backend, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """Rungs (executables) by length, a cache: each length is compiled once."""
+    """Cache of rungs (executables) by input length: each length is compiled once."""
 
     sized: Callable[[Mapping[str, int]], Source]
     backend: LengthsBackend

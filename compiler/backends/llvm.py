@@ -1,5 +1,5 @@
-"""The backend of processors, through LLVM: this processor, or a subset of its instructions; archives for any other
-processor.
+"""The LLVM backend of processors. It compiles and runs networks on this processor, or on a subset of its instructions,
+and writes archives for any other processor.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LlvmCompiler:
         return code_files(output)
 
     def describe_saved(self, path: Path) -> Saved:
-        """The numbers of kernels and launches, and the bytes of arenas, of an archive."""
+        """Describes an archive: its numbers of kernels and launches, and the bytes of its arenas."""
         from ..runtime.archive import describe_saved, saved_of
 
         return saved_of(describe_saved(path), "kernels")
@@ -179,7 +179,7 @@ class LlvmDevice(LlvmCompiler):
         return {"triple": target.triple, "cpu": target.cpu}
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """The network's name."""
+        """The title of a network's profile: the network's name."""
         return network.name
 
     def peaks(self, network: KernelNetwork) -> None:
@@ -229,7 +229,7 @@ class LlvmBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """A network of kernels for inputs of one length, which can be saved."""
+        """Compiles a network of kernels for inputs of one length; the network can be saved."""
         from .llvm_lengths import compile_rung
 
         return compile_rung(self.open(options), model, options, shared, length)
@@ -262,7 +262,7 @@ class LlvmBackend:
         return device.load(path, trusted=True)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The processor's description for LLVM."""
+        """The backend's name, and all fields of the processor's description (`CpuTarget`), by name."""
         return {"target": self.name, **asdict(parse_target(options.target))}
 
 

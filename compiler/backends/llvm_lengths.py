@@ -1,4 +1,6 @@
-"""Networks of processors for many input lengths (see `lengths`): rungs, and their archives."""
+"""Networks of processors that accept many input lengths (see `lengths`): compiles the rungs (networks for one length
+each), and reads them from archives.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def compile_rung(
     device: LlvmDevice, model: Source, options: CompileOptions, shared: SharedArrays, length: int
 ) -> Rung:
-    """A network of kernels for inputs of one length, which can be saved. Raises UserError."""
+    """Compiles a network of kernels for inputs of one length; the network can be saved. Raises UserError."""
     knobs = device.knobs(options.records)
     if knobs is None:
         knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)

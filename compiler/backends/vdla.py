@@ -59,8 +59,8 @@ class VdlaBackend:
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of one length, with its cycles; its constants are in `shared`, except those in its
-        memory image.
+        """The program for inputs of one length, with its cycles. Constants in the program's memory image belong to the
+        program; all others are in `shared`.
         """
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 class Abilities:
     """Nodes of an integer graph that only some targets compute.
 
-    `processor`: the operators defined after `Table` in `int8_operators.py`. `tables`: look-up tables of one tensor
-    (extension `table`). `planes`: element-wise operands of one value for each plane (extension `broadcast`). `rows`:
-    softmax and normalization over channels (extension `rows`). `products`: matrix products of two activations, on
-    square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors. `rows` and
-    `products` require whole blocks of `block` channels.
+    `processor`: the target is a processor, which computes the operators defined after `Table` in `int8_operators.py`,
+    except those marked as for accelerators. `tables`: look-up tables of one tensor (extension `table`). `planes`:
+    element-wise operands of one value for each plane (extension `broadcast`). `rows`: softmax and normalization over
+    channels (extension `rows`). `products`: matrix products of two activations, on square arrays with batch 1; with
+    `zero_points` the array subtracts the zero points of their factors. `rows` and `products` require whole blocks of
+    `block` channels.
     """
 
     processor: bool = False
@@ -57,13 +58,13 @@ class Abilities:
 PLAIN = Abilities()
 """Abilities of an accelerator without extensions."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
-"""Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A study of many
-configurations imports each model once, with these abilities.
+"""Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A design-space
+study of many configurations imports each model once, with these abilities.
 """
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
 EVERYTHING = replace(ACCELERATOR, processor=True)
-"""Abilities of the interpreter."""
+"""Abilities of the interpreter of integer graphs, which computes every operator."""
 
 
 def needs(extension: str) -> tuple[str, str]:

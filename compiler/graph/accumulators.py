@@ -56,11 +56,12 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias' of each output channel, int32 (O,), moved where the sums with the `wanted` bias', int64 (O,), may leave
-    32 bits. `rows`: int8 weights (O, products).
+    """The adjusted bias (bias minus zero point x sum of weights) of each output channel, int32 (O,). It is the `wanted`
+    value, int64 (O,), or another value where sums with the wanted one may leave 32 bits. `rows`: int8 weights (O,
+    products).
 
-    A moved bias' is the value nearest to the wanted one with which all sums stay in 32 bits. Moving is allowed only if
-    requantization by `scale` and `stage` saturates all sums of the channel with either bias'. Raises AccumulatorError
+    A moved value is the nearest to the wanted one with which all sums stay in 32 bits. Moving is allowed only if
+    requantization by `scale` and `stage` saturates all sums of the channel with either value. Raises AccumulatorError
     otherwise.
     """
     positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)

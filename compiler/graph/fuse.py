@@ -18,11 +18,12 @@ from .rewrites import Rewrite, remove_dead, run_rewrites
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph after the rewrites for every target.
+    """The graph after the rewrites that all targets use.
 
-    Clamps become bounds of the node before them; element-wise operators become combinations (stage B) of the store of
-    convolutions, also before positions are joined; a table of tables becomes one table; dead nodes are removed; model
-    inputs are flattened.
+    A clamp becomes output bounds of the node before it. An element-wise operator becomes the combination (stage B,
+    after requantization) that a convolution applies as it stores its result; the convolution's result may be a part of
+    a concatenation of positions in between. A table that reads a table becomes one table. Dead nodes are removed, and
+    model inputs are flattened (`flatten_inputs`).
     """
     graph = run_rewrites(flatten_inputs(remove_dead(graph)), ONCE, None)
     while True:

@@ -185,8 +185,8 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Fuses each Swap of the result of a 1x1 convolution into the convolution, if the convolution reads whole blocks of
-    `block` positions: then no result is moved.
+    """Fuses each Swap (exchange of positions and channels) of the result of a 1x1 convolution into the convolution, if
+    the convolution reads whole blocks of `block` positions. No result is moved then.
 
     For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
     """
@@ -228,9 +228,10 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 
 def fuse_phases(graph: Graph) -> Graph:
-    """Fuses the Interleave of a transposed convolution's phases into the convolution, whose kernels then write each
-    output to its final position. For accelerators, after `fuse`, which does not handle convolutions with
-    phases."""
+    """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (the outputs of
+    each pair of remainders modulo the strides). The convolution's kernels then write each output to its final position.
+    For accelerators, after `fuse`, which does not handle convolutions with phases.
+    """
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, phases = first.operator, second.operator

@@ -35,7 +35,9 @@ def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """`te.blocks.Window` in any number of dimensions; `pads`: pads before each dimension, then pads after each."""
+    """Windows of a convolution or pool in any number of dimensions (`te.blocks.Window` has two). `pads`: pads before
+    each dimension, then pads after each.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -53,7 +55,7 @@ def automatic_pads(
 ) -> tuple[int, ...]:
     """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: before each dimension, then after each dimension.
 
-    SAME_...: ceil(size / stride) outputs.
+    With SAME_UPPER and SAME_LOWER there are ceil(size / stride) outputs.
     """
     totals = [
         0 if mode == "VALID" else max(0, (ceil_div(size, stride) - 1) * stride + window_extent(k, d) - size)
@@ -106,8 +108,8 @@ def average_divisors(
 def positions_read(
     size: int, kernel: int, stride: int, dilation: int, pad_begin: int, outputs: np.ndarray
 ) -> np.ndarray:
-    """Positions of an axis with `size` positions that some window reads: bool (size,). `outputs`, bool (windows,): the
-    windows that count.
+    """Whether some window reads each position of an axis: bool (size,). `outputs`, bool (windows,): the windows that
+    are considered.
     """
     starts = np.flatnonzero(outputs) * stride - pad_begin
     touched = (starts[:, None] + dilation * np.arange(kernel)).reshape(-1)
@@ -130,7 +132,9 @@ def plane_read(
 
 @lru_cache(maxsize=1024)
 def _plane_read_by_all(plane: Pair, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """`plane_read` with all windows, cached: reports, and every configuration of a study, need the same planes."""
+    """`plane_read` for all windows of the plane. Results are cached, because reports and design-space studies ask for
+    the same planes for every configuration.
+    """
     rows, columns = window.outputs(*plane)
     read = _plane_read(plane, window, (np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)))
     for axis in read:

@@ -168,9 +168,9 @@ def plain_output(name: str, tensor: Tensor) -> GraphOutput:
 class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: for a tensor of the model
-    whose elements are stored in another order, its view of the stored tensor of the same name, as in `GraphOutput`; no
-    node reads it.
+    Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: for each tensor of the model
+    whose elements are stored in another order, the indices of its elements in the stored tensor of the same name, in
+    the form of `GraphOutput.view`. No node reads a view.
     """
 
     name: str

@@ -44,11 +44,12 @@ class Int8Convolution:
     point; positions outside the input read as `pad_value` (the input's zero point), never 0.
 
     Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
-    never win. `table`: int8 (256,) as in `Table`, applied between stages A and B where `post.table` is set. `phases`:
-    this Interleave moves the result. `share`: fraction of the model's convolution that this node computes: below 1 for
-    a subset of its filters, 0 for a node that only moves values. `spaced` (columns, pitch): outputs are rows of
-    `columns` positions, each followed by arbitrary values up to `pitch`. `taken`: only the first `taken` positions of
-    each image are read, as an input (N, C, `taken`, 1), and the output has as many.
+    never win. `table`: int8 (256,) as in `Table`, applied between requantization and the combination with an operand
+    (stage B) where `post.table` is set. `phases`: this Interleave moves the result. `share`: fraction of the model's
+    convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
+    `spaced` (columns, pitch): outputs are rows of `columns` positions, each followed by arbitrary values up to `pitch`.
+    `taken`: only the first `taken` positions of each image are read, as an input (N, C, `taken`, 1), and the output has
+    as many.
     """
 
     weight: np.ndarray
@@ -92,6 +93,8 @@ class Interleave:
         )
 
     def remainders(self, axis: int) -> tuple[int, ...]:
-        """The phase of each output along one axis: rows (`axis` 0) or columns (1)."""
+        """The phase (number, shifted by `before`, modulo the stride) of each output along one axis: rows (`axis` 0) or
+        columns (1).
+        """
         before, factor = self.before[axis], self.factors[axis]
         return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])

@@ -3,8 +3,9 @@
 Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). Memory layout is decided later. A fully
 connected layer is a convolution whose window covers its whole input.
 
-Arithmetic is the one of `vdla.isa.arithmetic`; stages A and B of a result are defined by `te.post`, for graphs and
-tensor expressions alike. The dataclasses here carry an operator's constants and nothing else.
+Arithmetic is the one of `vdla.isa.arithmetic`. The stages of a result, requantization (A) and combination with an
+operand (B), are defined by `te.post`, for graphs and tensor expressions alike. The dataclasses here carry an operator's
+constants and nothing else.
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransposedProduct:
-    """Input: data. out = `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become
-    positions, and positions channels. For accelerators.
+    """A 1x1 convolution whose result is stored with positions and channels exchanged. Input: data. out = `Swap`, over
+    all positions, of the result of the plain 1x1 `convolution`: its filters become positions, and positions channels.
+    For accelerators.
     """
 
     convolution: Int8Convolution
@@ -194,8 +196,8 @@ class Attention:
     """Inputs: the two factors of `scores`, and the second factor of `context`, whose first factor is the result of
     `shares` on the scores.
 
-    out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory, which holds
-    scores and shares.
+    out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory (on-chip
+    memory between operators), which holds scores and shares.
     """
 
     scores: Products
@@ -205,8 +207,8 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normed:
-    """Inputs: the inputs of `convolution`. Outputs: `rows` of the convolution's result, and this result itself. For
-    accelerators.
+    """A convolution and the softmax or normalization of its result. Inputs: the inputs of `convolution`. Outputs: the
+    operator `rows` applied to the convolution's result, and this result itself. For accelerators.
     """
 
     convolution: Int8Convolution

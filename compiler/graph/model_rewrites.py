@@ -71,7 +71,7 @@ def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
 def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
     """The model with inferred shapes of its tensors; with `follow`, ONNX's inference also propagates values.
 
-    Raises InferenceError and ValueError.
+    Raises InferenceError or ValueError if ONNX cannot infer the shapes.
     """
     nodes = model.graph.node
     named = [place for place, node in enumerate(nodes) if _is_named_as_standard(node)]
@@ -117,7 +117,9 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets the domains of nodes, by node index. The model imports `HIDDEN` while a node has this domain."""
+    """Sets the domains of nodes, by node index. While a node has the domain `HIDDEN`, the model's opset imports list
+    this domain.
+    """
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]

@@ -124,15 +124,21 @@ class OnnxNode:
     proto: onnx.NodeProto
 
     def integer(self, attribute: str, default: int) -> int:
-        """An integer attribute, or the default of the operator's specification."""
+        """The value of an integer attribute or, if the node lacks it, `default`: the default in the operator's
+        specification.
+        """
         return int(self.attributes.get(attribute, default))
 
     def integers(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
-        """A list attribute, or the default of the operator's specification."""
+        """The value of a list attribute or, if the node lacks it, `default`: the default in the operator's
+        specification.
+        """
         return tuple(int(value) for value in self.attributes.get(attribute, default))
 
     def text(self, attribute: str, default: str) -> str:
-        """A string attribute, or the default of the operator's specification."""
+        """The value of a string attribute or, if the node lacks it, `default`: the default in the operator's
+        specification.
+        """
         value = self.attributes.get(attribute, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 

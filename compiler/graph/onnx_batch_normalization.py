@@ -79,7 +79,9 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
 
 
 def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges: Edges) -> Pending:
-    """The pending result of a BatchNormalization of a quantized tensor: data * factor + addend for each channel."""
+    """The pending result of a BatchNormalization of a quantized tensor: data * factor + addend for each channel,
+    rounded when its QuantizeLinear is imported.
+    """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
     data = real_operand(context, node, 0)
     if len(edges.shape) == 3:

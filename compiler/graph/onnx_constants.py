@@ -136,8 +136,8 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Raises an error if the result of a node, as far as ONNX infers its shape, is too large to be computed at import,
-    or an input of an operator that is computed element by element (`LOOPED`) is large.
+    """Raises an error if a node is too large to be evaluated at import: if its result is, as far as ONNX infers its
+    shape, or if an operator that is computed element by element (`LOOPED`) has a large input.
     """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []

@@ -121,7 +121,9 @@ class GraphContext(NodeErrors):
         self.constants[node.outputs[0]] = array
 
     def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
-        """Value of a constant input of one element, or the default where it is left out; fails for other sizes."""
+        """Value of a constant input of one element, or `default` where it is left out; fails for other sizes. `what`:
+        the input's name in messages.
+        """
         array = self.array(node, index, what)
         if array is None:
             return default
@@ -210,9 +212,8 @@ class GraphContext(NodeErrors):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate `output`.
-
-        Fails where ONNX inferred another shape.
+        """Adds a graph node that computes, in `dtype`, the ONNX node's first output, or the intermediate tensor
+        `output`. Returns the name of the computed tensor. Fails where ONNX inferred another shape.
         """
         if output is None:
             output = node.outputs[0]
@@ -249,9 +250,11 @@ class GraphContext(NodeErrors):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the output (see `add`) to a view of a tensor; returns the tensor itself if the shape is the same.
+        """Binds the node's first output, or the intermediate `output`, to a view of `tensor` in another shape. Returns
+        the name of the view, or that of `tensor` if the shape is the same.
 
-        A constant in another shape is a new constant, not a view."""
+        A constant in another shape is a new constant, not a view.
+        """
         if output is None and tensor.shape == shape:
             self.renamed[node.outputs[0]] = tensor.name
             return tensor.name

@@ -89,7 +89,9 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product, as a 1x1 convolution, of the channels of each position with weights `rows` (M, K)."""
+    """The pending product (it is rounded at its QuantizeLinear), as a 1x1 convolution, of the channels of each position
+    with weights `rows` (M, K).
+    """
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
     product = Product(
         data=data.data,

@@ -1,4 +1,4 @@
-"""Add, Mul, Relu and Clip."""
+"""Imports Add, Mul, Relu and Clip into an integer graph."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """A pending product with a constant addend as its bias; None if the addend is not one value for each channel."""
+    """A pending product (it is rounded at its QuantizeLinear) with a constant addend as its bias; None if the addend is
+    not one value for each channel.
+    """
     product = pending.operation
     if (
         not isinstance(product, Product)
@@ -100,7 +102,9 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
-    """The sum or product (`kind`) of two tensors of equal shape, pending until its QuantizeLinear."""
+    """The sum or product (`kind`) of two tensors of equal shape. It is pending: the QuantizeLinear that reads it
+    determines its rounding.
+    """
     a, b = _lying_alike(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw

@@ -35,8 +35,8 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """Functions that turn a pending operation into an integer operator, by the name of the operation's class: (context,
-operation, rounding) -> name of the result's tensor. Listed are only the classes that importers of other operators
-inspect.
+operation, rounding) -> name of the result's tensor. Classes are listed only if importers of other operators inspect
+them; any other pending operation is a `Waiting`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
@@ -59,7 +59,9 @@ add by `onnx_context.GraphContext.add`.
 
 
 class RoundingError(Exception):
-    """A pending result that cannot be rounded: the message says the problem, an attribute the way out."""
+    """A pending result (an operation that waits for its QuantizeLinear) that cannot be rounded. The message states the
+    problem; the attribute `way_out` suggests a remedy.
+    """
 
     def __init__(self, problem: str, way_out: str) -> None:
         super().__init__(problem)
@@ -83,8 +85,8 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """The rounding of a pending result to a tensor `output`: its quantization `grid`, and a clamp to `low`..`high` in
-    stored integers.
+    """The rounding of a pending result (an operation that waits for its QuantizeLinear) to a tensor `output`: its
+    quantization `grid`, and a clamp to `low`..`high` in stored integers.
     """
 
     pending: Pending
@@ -109,7 +111,8 @@ class Rounding:
     ) -> str:
         """Adds a tensor with the quantization `grid` and the node that computes it; returns the tensor's name.
 
-        Defaults: `output` and the shape of the rounding; `name` is that of the first ONNX node.
+        `output`, `shape`: the tensor's name and shape, by default those of this rounding. `name`: the node's name, by
+        default that of the first ONNX node.
         """
         tensor = context.declare(output or self.output, shape or self.pending.natural, self.grid)
         return append(
@@ -119,8 +122,8 @@ class Rounding:
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """Adds an element-wise node, named after the last ONNX node, whose result has the first input's shape; see
-        `append`.
+        """Adds an element-wise node, named after the last ONNX node, whose result has the first input's shape. Returns
+        the name of the result's tensor; see `append`.
         """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
@@ -159,7 +162,8 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
 
 
 def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
-    """Adds the node that computes `pending` into a tensor called `output`, quantized as `result`.
+    """Adds the node that computes `pending` (an operation that waits for its QuantizeLinear) into a tensor called
+    `output`, quantized as `result`.
 
     Nothing is added for a pending value that equals its input bit for bit. Errors name `node`.
     """
@@ -184,8 +188,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
 
 
 def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    """The pending value as a tensor with its input's quantization, if that needs no rounding (maxima and ReLUs of one
-    tensor); else None.
+    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with the quantization of its input,
+    if that needs no rounding (maxima and ReLUs of one tensor); else None.
     """
     operation = pending.operation
     if not isinstance(operation, Maximum | Same):
@@ -196,8 +200,8 @@ def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> R
 
 
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
-    """The clamp of a pending value as (low, high) stored integers of the quantization `result`. The clamp may follow
-    the quantization, because quantization is monotone.
+    """The clamp of a pending value (an operation that waits for its QuantizeLinear) as (low, high) stored integers of
+    the quantization `result`. The clamp may follow the quantization, because quantization is monotone.
     """
     bounds = quantize(
         np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point

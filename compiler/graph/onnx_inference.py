@@ -32,7 +32,9 @@ _SMALL = 64
 
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
-    """Whether shape inference may follow values. Raises ModelError for a Range of more than MOST_NUMBERS numbers."""
+    """Whether ONNX's shape inference may also propagate values (fold constants). Raises ModelError for a Range of more
+    than MOST_NUMBERS numbers.
+    """
     bodies = (body for node in model.graph.node for body in subgraphs(node))
     inner = (node.op_type for body in bodies for _, node in nodes_of(body))
     if any(function.node for function in model.functions) or "Range" in inner:

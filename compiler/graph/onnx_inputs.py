@@ -1,7 +1,7 @@
 """Float inputs of a model that become quantized tensors, and their layouts.
 
-Images are (N, C, H, W). Inputs of attention of rank 4 are (N, heads, length, size), as keys and values of earlier
-tokens are, or masks: their tensor is (N, heads * size, length, 1), the layout of the products of all heads.
+Images are (N, C, H, W). Inputs of rank 4 that attention reads are (N, heads, length, size): masks, or keys and values
+of earlier tokens. They are stored as (N, heads * size, length, 1), the layout of the products of all heads.
 """
 
 from __future__ import annotations

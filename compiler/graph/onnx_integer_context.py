@@ -42,8 +42,9 @@ def pending_result(
 ) -> Pending:
     """The pending result of a node: `operation` is rounded when its QuantizeLinear is imported (see `Pending`).
 
-    `before`: names of other nodes that the result includes. `shape`: by default that of the view, or `natural` without
-    a view.
+    `natural`: shape of the operation's own result. `view`: rearrangement of its elements. `shape`: shape of the node's
+    result; by default that of `view`, or `natural` without a view. `before`: names of other nodes that the result
+    includes.
     """
     seen = natural if view is None else view.shape
     return Pending(
@@ -181,8 +182,8 @@ class ImportContext(GraphContext):
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """`tensor`, without a check of the operand's type: each function in `onnx_emit.REALIZED` checks the types of
-        its operands itself.
+        """The Tensor that the method `tensor` returns. Its type is not checked here, because each function in
+        `onnx_emit.REALIZED` checks the types of its operands itself.
         """
         return self.tensor(node, index)
 
@@ -207,7 +208,9 @@ class ImportContext(GraphContext):
         return unique
 
     def taken(self, name: str) -> np.ndarray:
-        """The constant that was stored as `name`, which is unbound: the model has no tensor of that name."""
+        """Removes the constant that was stored as `name` and returns its array. The name is free then: the model has no
+        tensor of that name.
+        """
         stored = self.values.pop(name)
         assert isinstance(stored, Constant)
         return stored.array
@@ -245,7 +248,9 @@ class ImportContext(GraphContext):
         return named
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the node's first output, or `output`, to the elements of a value in another shape."""
+        """Binds the node's first output, or `output`, to the elements of a value in another shape. Returns the bound
+        name.
+        """
         value = self.values[tensor.name]
         if not isinstance(value, FloatInput | Integer | Real | Pending):
             self.refuse_float(node, node.inputs.index(tensor.name), value)
@@ -301,8 +306,8 @@ class ImportContext(GraphContext):
         return unique
 
     def seen_as(self, value: Integer, quantization: Quantization) -> Real:
-        """An integer tensor with a scale, as a real tensor. An integer model input takes the first scale that it is
-        given.
+        """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. If it is a model
+        input of integers, which has no scale of its own, the first quantization asked for becomes that of the input.
         """
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:

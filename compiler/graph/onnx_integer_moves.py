@@ -73,7 +73,7 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
 
 
 def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edges) -> Value:
-    """Slices, parts, repeated elements and pads of a value."""
+    """The result of a Remap (slices, parts, repeated elements and pads along each axis) of a value."""
     if node.op_type == "Pad":
         return _padded(context, node, operator, edges.shape)
     data = _movable(context, node, edges.inputs[0])
@@ -96,7 +96,9 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
 
 
 def _positions(runs: Runs) -> np.ndarray:
-    """The index of each element of the runs, -1 for a fill value."""
+    """The source index of each output element along one axis of a Remap; -1 for a fill value. `runs`: the axis's runs
+    of equally spaced indices.
+    """
     parts = [
         np.full(run.count, -1) if run.first is None else run.first + run.step * np.arange(run.count)
         for run in runs
@@ -175,7 +177,9 @@ def _of_channels(
     shape: tuple[int, ...],
     output: str,
 ) -> Pending:
-    """The pending result of a node that selects the channels `sources` of a tensor."""
+    """The pending result (it is rounded at its QuantizeLinear) of a node that selects the channels `sources` of a
+    tensor. `natural`: shape of the selected channels; `shape`: shape of the node's output.
+    """
     operation = joined((data,), sources)
     return Pending(name=output, members=(node.name,), operation=operation, natural=natural, shape=shape)
 
@@ -183,7 +187,9 @@ def _of_channels(
 def concatenated(
     context: ImportContext, node: OnnxNode, operator: Concatenate, edges: Edges
 ) -> Real | Pending:
-    """Tensors joined along any axis. Parts of one tensor are a view of the tensor."""
+    """Tensors joined along any axis. If all of them are parts of one stored tensor, the result is a view of that
+    tensor.
+    """
     parts = tuple([_part(context, node, node.inputs.index(name)) for name in edges.inputs])
     axis, first = operator.axis, parts[0]
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
@@ -199,7 +205,9 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """The pending result of a Concat of different tensors: it joins whole channels or whole positions."""
+    """The pending result (it is rounded at its QuantizeLinear) of a Concat of different tensors: it joins whole
+    channels or whole positions.
+    """
     channels = _channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
     cut = 1 + len(channels)
@@ -232,8 +240,8 @@ def _joined(
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the concatenated values along which only the channel changes. The last axis alone if an axis changes both
-    channel and position, if the batch axis changes the channel, or if no axis changes the channel.
+    """Axes of the concatenated values along which only the channel changes. Returns the last axis alone if an axis
+    changes both channel and position, if the batch axis changes the channel, or if no axis changes the channel.
     """
     of_channels: set[int] = set()
     of_places: set[int] = set()
@@ -257,9 +265,9 @@ def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) ->
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """(tensor, numbers of its channels that form the part), for a part that consists of whole channels with all
-    positions in order. The tensor is the part's own if the part has this form, else a new tensor to which the elements
-    are moved.
+    """Finds the channels that form `part`, whose axes `order[:cut]` are channels and `order[cut:]` positions. Returns
+    (tensor, numbers of its channels): the part's own tensor if the part consists of whole channels of it, with all
+    positions in order; else a new tensor, to which the elements are moved.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -318,8 +326,9 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
-    """Pending operation that moves positions of tensors, see `int8_operators.Positions`; `index` -1 is 0. The parts are
-    first rescaled to the quantization of the result, since they have fewer elements than the result.
+    """Pending operation that moves positions of tensors, see `int8_operators.Positions`; index -1 in `index` means
+    zero. The parts are first rescaled to the quantization of the result, since they have fewer elements than the
+    result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -1,7 +1,7 @@
 """Windows over one dimension: a line (N, C, L) becomes an image with an added dimension of size 1.
 
 The image of a line (N, C, W) is (N, C, 1, W) in a float graph. In an integer graph the image of (N, C, L) is (N, C, L,
-1), the layout of rows of channels as well.
+1), which is also how a matrix with a row of channels for each position is stored.
 """
 
 from __future__ import annotations

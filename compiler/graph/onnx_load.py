@@ -127,8 +127,9 @@ def load_model(
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
-    """Checks and changes nodes that ONNX's shape inference would get wrong; returns whether inference may follow
-    values."""
+    """Checks and changes nodes that ONNX's shape inference would get wrong; returns whether inference may also
+    propagate values (fold constants).
+    """
     follow = True
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
         from .onnx_inference import check_ranges
@@ -215,10 +216,10 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 def _with_shapes(
     model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
 ) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
-    """The model with shapes inferred, and its large weights, which stay outside of the model. `follow`: as for
-    `infer_shapes`.
+    """The model with shapes inferred, and its large weights, which stay outside of the model. `follow`: ONNX's
+    inference also propagates values.
 
-    Raises InferenceError and ValueError.
+    Raises InferenceError or ValueError if ONNX cannot infer the shapes.
     """
     try:
         return infer_shapes(model, follow=follow), weights
@@ -295,7 +296,9 @@ def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
 
 
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
-    """Writes `batch` into the inputs' first dimension where it is not a number, and wherever its symbol occurs."""
+    """Writes `batch` into the first dimension of each input where it is a symbol or unknown, and wherever that symbol
+    occurs in the model.
+    """
     initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()
     for info in model.graph.input:

@@ -4,8 +4,9 @@ Masks add about the lowest float32, so no 8-bit grid holds both masked scores an
 softmax is chosen here. A softmax looks up differences from the greatest element of a row, and a masked score must be
 negligible beside every other one:
 
-- If all scores are within `NEAR`, each row gets an extra element that is greater than all scores and has no share. So
-  all differences are from one number, and the least value, that of masked scores, has no share either.
+- If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
+  the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
+  scores, is 0 as well.
 - Else the step is so wide that a masked score is negligible even beside the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
@@ -49,8 +50,8 @@ MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
 
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation; returns False
-    for any other node.
+    """Imports an Add of scores and a float mask, or a Where that hides scores, as a pending operation, which only a
+    softmax can read. Returns False for any other node.
     """
     if not context.abilities.rows:
         return False
@@ -172,8 +173,9 @@ def _masked_scores(
 
 
 def _between(scale: float) -> np.ndarray:
-    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256:
-    exponentials of the difference; 0 for the extra element of a row and for the least value, that of masked scores.
+    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. It holds
+    exponentials of the difference; 0 for the element that `_with_greatest` adds to each row, and for the least value,
+    that of masked scores.
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))
@@ -182,7 +184,7 @@ def _between(scale: float) -> np.ndarray:
 
 
 def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real:
-    """Rows of scores, each followed by the greatest value: their last axis is longer by one."""
+    """Rows of scores with an additional last element, which has the greatest stored value."""
     rows = rows_of(context, node, scores)
     images, channels, height, width = context.tensors[rows.data.tensor].nchw
     stored = np.full((images, 1, height, width), 127, np.int8)

@@ -1,8 +1,8 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of its root, a product.
 
-A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `Statistic` of the tensor
-until an operator combines both; then the two become one normalization. Roundings of a statistic to 8 bits by the
-model's quantizers are left out.
+A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `Statistic` of the row's
+tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
+statistic to 8 bits by the model's quantizers are left out.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
-    """The value of a node that reads a pending one: the squares of centred rows, or a normalization with one more gain
-    or offset; None for other nodes.
+    """The value of a node that reads a pending value (an operation that waits for its QuantizeLinear): the squares of
+    centred rows, or a normalization with one more gain or offset. None for other nodes.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Operation:
     """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
 
-    `alone`: (problem, way out) for the error if a QuantizeLinear reads an operation that is only a step of another
-    operator; None if it may.
+    `alone`: None if a QuantizeLinear may read the operation; else, for an operation that is only a step of another
+    operator, (problem, way out) for the error.
     """
 
     __slots__ = ()
@@ -58,7 +58,9 @@ class Maximum(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same(Operation):
-    """A pending operation without arithmetic: the input itself, which is only clamped or rescaled."""
+    """A pending operation (it waits for its QuantizeLinear) without arithmetic: the input itself, which is only clamped
+    or rescaled.
+    """
 
     data: Real
 

@@ -15,7 +15,8 @@ MOST_PARAMETERS = 64
 
 
 def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str) -> NoReturn:
-    """Fails on an input that is not constant; a ParameterError names the model's inputs whose values would make it one.
+    """Fails on an input that is not constant. A ParameterError names the model's inputs on which this input depends, if
+    it would be constant once their values were known.
 
     `what` names the input.
     """

@@ -29,7 +29,7 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""Number of pads that an average counts, without `count_include_pad`."""
+"""Pads on each side that count in the divisor of an average without `count_include_pad`: none."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:

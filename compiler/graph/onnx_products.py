@@ -1,4 +1,4 @@
-"""Conv of an integer graph, and weights and biases of all products with constants."""
+"""Imports Conv into an integer graph, and prepares weights and biases of all products with constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """The product of a convolution between DequantizeLinear and QuantizeLinear."""
+    """The pending result of a convolution between DequantizeLinear and QuantizeLinear; the QuantizeLinear determines
+    its rounding.
+    """
     if operator.transposed:
         from .onnx_transposed import transposed
 

@@ -25,7 +25,9 @@ UNUSED_AXES = (-1, 0, 1)
 
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a QuantizeLinear of a pending result, an input, a tensor with another quantization, or a constant."""
+    """Imports a QuantizeLinear of a pending result (an operation that waits for this node), an input, a tensor with
+    another quantization, or a constant.
+    """
     value, output = context.value(node, 0), node.outputs[0]
     if isinstance(value, Constant | QuantizedConstant):
         _quantize_constant(context, node, value)

@@ -18,7 +18,9 @@ CROP, SYMMETRIC = "tf_crop_and_resize", "half_pixel_symmetric"
 COORDINATES: tuple[Coordinates, ...] = get_args(Coordinates)
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 ONE_BY_ONE = (CROP, SYMMETRIC)
-"""Coordinates that only `onnx_resize_steps` computes, one axis after another."""
+"""Values of the attribute `coordinate_transformation_mode` of Resize that only `onnx_resize_steps` computes, one axis
+after another.
+"""
 POLICIES = ("stretch", "not_larger", "not_smaller")
 Order = tuple[int, int, int, int]
 IN_ORDER: Order = (0, 1, 2, 3)

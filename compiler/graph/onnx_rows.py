@@ -1,4 +1,6 @@
-"""Softmax and normalizations along the last axis (softmax: or channels), for targets with the ability `rows`."""
+"""Softmax and normalizations along the last axis, and softmax along the channels of images, for targets with the
+ability `rows`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ from .onnx_strided_views import rows_of, settled
 from .onnx_values import Pending, Real, Value
 
 LARGEST_BIAS = 1 << 30
-"""Largest bias of a channel, offset / gain. Beyond it the gain is increased instead, by less than 2^-14 of the
-offset."""
+"""Largest bias of a channel, which is offset / gain. Where it would be larger, the gain is increased instead, by less
+than 2^-14 of the offset.
+"""
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
@@ -68,8 +71,8 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result of a softmax or normalization over rows of `data`: rows are its last axis, or `axis` 1 of
-    images.
+    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`: rows
+    are its last axis, or `axis` 1 of images.
     """
     rank = len(data.shape)
     if axis in (None, rank - 1) and not (rank == 2 and data.view is None):
@@ -119,8 +122,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 
 def data_of(scores: Pending) -> Real:
-    """The tensor from which pending scores are computed, in the shape and view of the scores; only for scores whose
-    `step_of` is not None.
+    """The tensor to which pending scores (scores that wait for their softmax) apply a scaling or another function, in
+    the shape and view of the scores; only for scores whose `step_of` is not None.
     """
     assert isinstance(scores.operation, Same | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
@@ -172,9 +175,10 @@ def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
 
 
 def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bias int32, factor float32), with (share + bias) * factor = share * `scale` + `offset` up to rounding; all (C,).
+    """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset` up to
+    rounding; all (C,). A share is the result of a softmax or normalization before its scale and offset.
 
-    `scale`, `offset`: float64. The factor is `scale`, of larger magnitude where the bias would exceed LARGEST_BIAS.
+    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude where the bias would exceed LARGEST_BIAS.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))
     own = np.where(np.abs(scale) < least, np.copysign(least, scale), scale)

@@ -128,15 +128,19 @@ class FloatSteps(Steps[GraphContext]):
     """The ONNX nodes, under construction, that replace one node of a float model."""
 
     def array(self, index: int, what: str) -> np.ndarray | None:
-        """See `GraphContext.array`."""
+        """The value of a constant input of the replaced node, None if it is left out; raises an error if it is not
+        constant. `what`: the input's name in the message.
+        """
         return self.context.array(self.node, index, what)
 
     def number(self, index: int, what: str, default: float) -> float:
-        """See `GraphContext.number`."""
+        """The value of a constant input, of one element, of the replaced node, or `default` where it is left out; fails
+        for other sizes. `what`: the input's name in messages.
+        """
         return self.context.number(self.node, index, what, default)
 
     def half_type(self) -> DType | None:
-        """See `GraphContext.half_type`."""
+        """The first 16-bit float among the dtypes of the replaced node's inputs; None if there is none."""
         return self.context.half_type(self.node)
 
     def is_constant(self, index: int) -> bool:

@@ -1,4 +1,5 @@
-"""Views of stored tensors by ONNX values: Transpose, Slice, Pad ... change the view and move no elements.
+"""Views through which values of an ONNX model read stored tensors: Transpose, Slice, Pad ... change the view and move
+no elements.
 
 A view is an int64 array in the value's shape, of row-major indices into the tensor's (N, C, H, W); -1 is a zero. A
 value without view has the tensor's elements in their order. Elements move only for an operator that cannot read a
@@ -77,19 +78,24 @@ def same_view(a: Real | Pending, b: Real | Pending) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """A value whose last axis is the channels of its tensor. `places`: positions, counted over images, of the elements
-    of its other axes; each position occurs once."""
+    """A value whose last axis is the channels of its tensor. `places`: for each element of the other axes, its position
+    in the tensor, counted over images; each position occurs once.
+    """
 
     data: Real
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view of a tensor of shape `natural` with the same positions, whose channels are the last axis."""
+        """The view, by which a value with this value's positions (`places`) and with channels as its last axis reads a
+        tensor of shape `natural`.
+        """
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view of a tensor of shape `natural` with positions `places` and a further, last axis of channels."""
+    """The view (indices of elements) of a value whose leading axes are the positions `places` of a tensor of shape
+    `natural`, and whose last axis is the tensor's channels.
+    """
     _, channels, height, width = natural
     plane = height * width
     first = places // plane * (channels * plane) + places % plane

@@ -342,8 +342,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         f"{_BLOCKED}Conv": (_blocked("refuse_weights", f"{_CONVOLUTION} activation activation_params"),),
     }
 )
-"""The rows of each operator. Names of operators of other domains than ONNX's and ONNX Runtime's begin with the
-domain."""
+"""The rows of the operator table, by operator. Operators of ONNX's and ONNX Runtime's domains have their plain names;
+names of other operators begin with the domain.
+"""
 
 
 def rows_of(domain: str, operator: str, *kinds: Kind) -> Rows:

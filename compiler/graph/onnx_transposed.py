@@ -35,7 +35,9 @@ from .onnx_window_attributes import (
 from .operators import Convolution
 
 PHASE_CHANNELS = 16
-"""The number of filters of a transposed convolution's phase is a multiple of this: whole blocks on any processor."""
+"""The number of filters of a transposed convolution's phase (outputs with equal remainders modulo the strides) is a
+multiple of this: whole blocks on any processor.
+"""
 
 
 def transposed_pads(
@@ -109,7 +111,9 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
 
 
 def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, shape: Shape) -> Pending:
-    """A transposed convolution; groups (on accelerators only) and dilations become zeros among the weights."""
+    """The pending result of a transposed convolution; the QuantizeLinear that reads it determines its rounding. Groups
+    (on accelerators only) and dilations become zeros among the weights.
+    """
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)

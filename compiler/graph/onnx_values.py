@@ -31,8 +31,9 @@ class FloatInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized tensor before its DequantizeLinear: in `shape`, the elements of the tensor's (N, C, H, W) in their
-    order, or those at the places of `view` (`onnx_strided_views`)."""
+    """A quantized tensor before its DequantizeLinear. In `shape`, it has the elements of the (N, C, H, W) tensor in
+    their order or, with a `view`, the elements at the indices that `view` gives (`onnx_strided_views`).
+    """
 
     tensor: str
     shape: tuple[int, ...]

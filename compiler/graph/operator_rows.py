@@ -33,12 +33,15 @@ Result = TypeVar("Result", covariant=True)
 Kind = Literal[
     "quantized", "float", "either", "both", "plain", "steps", "contributed", "control", "integers", "blocked"
 ]
-"""Kind of a row, by its result. quantized: nodes of the integer graph. float: nodes of the float graph. both: nodes of
-either graph. either: another name or shape, in both graphs. plain: nodes of the float graph for windows without
-template. steps: ONNX nodes that replace a node which its float row does not support, in the float graph. contributed:
-the same for operators of ONNX Runtime. control: the contents of subgraphs. integers: steps between grids that replace
-an operator on integers, in both graphs. blocked: the plain operator in place of one on blocks of channels, in both
-graphs."""
+"""Kind of a row, by what its function adds for an ONNX node.
+
+quantized: nodes of the integer graph. float: nodes of the float graph. both: nodes of either graph. either: no node,
+only another name or shape of a tensor, in both graphs. plain: nodes of the float graph for windows without a kernel
+template. steps: ONNX nodes of the float graph in place of a node that its float row does not support. contributed: the
+same for operators of ONNX Runtime. control: the nodes of subgraphs. integers: DequantizeLinear, float operators and
+QuantizeLinear in place of an operator on integers, in both graphs. blocked: the plain operator in place of one on
+blocks of channels, in both graphs.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,10 @@ class WinogradTiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradOutputs:
-    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights and, by `epilogue`, a
-    constant bias (O',) and an operand in the output's shape. Output (N, O, OH, OW) in blocks; O' is the filters of all
-    blocks."""
+    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights, with n as in
+    `WinogradTiles`, and, by `epilogue`, a constant bias (O',) and an operand in the output's shape. Output (N, O, OH,
+    OW) in blocks; O' is the filters of all blocks.
+    """
 
     outputs: int
     epilogue: Epilogue
@@ -162,9 +163,10 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), the constants R and, of a GRU, RN or BN, and
-    initial H (D, batch, hidden). Outputs: Y (steps, D, batch, hidden) and final H, see
-    `te.ops.recurrent.recurrent_steps`."""
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden); the constant recurrent weights R
+    and, for a GRU, the part RN of its new gate or the bias BN added before the reset gate; initial H (D, batch,
+    hidden). Outputs: Y (steps, D, batch, hidden) and final H, see `te.ops.recurrent.recurrent_steps`.
+    """
 
     cell: Cell
     steps: int

@@ -1,4 +1,4 @@
-"""A model divided between the accelerator and the CPU into regions, each a model of its own, that run one after
+"""A model partitioned between the accelerator and the CPU. Its regions are models of their own, which run one after
 another.
 
 Tensors between regions are float32, unless the model itself passes integers. A region of the accelerator begins with
@@ -139,8 +139,9 @@ def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
-    On the accelerator a pending result exists only for its readers there. If its node must run on the CPU, so must the
-    pending nodes before it, and its readers except QuantizeLinear, which reads float32 from anywhere.
+    On the accelerator a pending result (a float32 value that is rounded only together with its readers) exists only for
+    its readers there. If its node must run on the CPU, so must the pending nodes before it, and its readers except
+    QuantizeLinear, which reads float32 from anywhere.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -179,7 +180,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
     """For each result of an entry node (one that only quantizes or reshapes a tensor as it enters a region), the
-    tensors outside the region from which it is computed: one, besides constants, at any input of the node.
+    tensors outside the region from which it is computed. An entry node reads one such tensor, at any of its inputs; its
+    other inputs are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

@@ -1,4 +1,6 @@
-"""Moves of positions between planes, as few boxes with equal steps."""
+"""Describes a move of positions between planes by as few boxes as possible. A box is a grid of rows and columns with
+equal steps in the source and in the output.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of values: place `start` + k * `step` has the value `first` + k * `by`, for k below `count`."""
+    """A run of equally spaced values in a list: the value at index `start` + k * `step` is `first` + k * `by`, for k
+    below `count`.
+    """
 
     start: int
     step: int
@@ -73,8 +77,9 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """`values` as few runs with equal steps between 0 and `most`: runs of consecutive places, or, if fewer, one run for
-    each place in a period.
+    """Covers a list of `values` by as few runs as possible, in which indices and values grow by constant steps; the
+    values' steps are 0 to `most`. The runs are of consecutive indices or, if that gives fewer runs, of every p-th index
+    for a period p.
     """
     plain = _plain_runs(values, most)
     count = len(values)

@@ -25,14 +25,14 @@ from .operator_rows import RowContext
 AXES_ARE_AN_INPUT = 18
 """The first opset in which the axes of ReduceMean are an input."""
 CHANNELS_LAST = ("NhwcMaxPool",)
-"""Operators whose data is always (N, ..., C), without an attribute."""
+"""Operators whose data is always (N, ..., C), though they have no attribute `channels_last`."""
 
 
 class StepsContext(RowContext, Protocol):
     """The interface that writing replacement nodes needs, of an import or of another rewrite of a model."""
 
     integer_biases: ClassVar[bool]
-    """Whether products read int32 biases directly, in steps of the product of both scales."""
+    """Whether products read int32 biases directly, whose unit is the product of the scales of data and weights."""
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """Number of dimensions of an input; fails where it is unknown."""
@@ -53,7 +53,9 @@ class _Steps(Nodes[StepsContext]):
         return self.node.op_type.removeprefix("QLinear")
 
     def real(self, index: int, *, axis: int | None = None) -> str:
-        """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs."""
+        """Adds a DequantizeLinear of input `index`, with the scale and zero point at the next two inputs. Returns the
+        name of its output.
+        """
         along: dict[str, Any] = {} if axis is None else {"axis": axis}
         return self.add("DequantizeLinear", *[self.input(index + i) for i in range(3)], **along)
 
@@ -70,8 +72,8 @@ class _Steps(Nodes[StepsContext]):
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
-        """`compute` of an operator on (N, C, ...), between Transposes if the node's data is (N, ..., C)
-        (`channels_last`).
+        """Adds an operator on (N, C, ...), as `compute` does, and returns the result's name. If the node's data is (N,
+        ..., C) (`channels_last`), Transposes are added before and after the operator.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)
@@ -204,7 +206,8 @@ def refuse_weights(steps: _Steps) -> None:
 @_written
 def softmax_steps(steps: _Steps) -> None:
     """Adds the ONNX nodes that replace QLinearSoftmax. The attribute `opset` says whether the softmax is along one
-    axis; a Softmax node of an older model is along all axes from one on, so the axis becomes the last one there.
+    axis. A Softmax node of an older model is along all axes from `axis` on, so for a softmax along one axis that axis
+    is first transposed to the end.
     """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS

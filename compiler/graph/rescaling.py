@@ -57,7 +57,9 @@ def _neighbours(value: np.float32) -> list[np.float32]:
 
 
 def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
-    """`rescale` of each of `parts`, to tensors named after the output with a number."""
+    """Rescales each of `parts` to the quantization of `to` (see `rescale`). Returns the names of the tensors: the
+    output's name with a number.
+    """
     return tuple(
         [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
     )

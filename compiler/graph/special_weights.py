@@ -21,9 +21,10 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
     """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors
     that an output reads.
 
-    `cut` is int [5], the arguments of `PatchLayout.of`: apart, count, columns, and the window's two strides. The taps
-    of the window come before the channels, as in a patch of an interleaved image. Where several columns of outputs
-    share a patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
+    `cut` is int [5], the arguments of `PatchLayout.of`: `apart` (distance, in rows of patches, of the patches that an
+    output sums), `count` (number of these patches), `columns` (output columns that share a patch), and the window's two
+    strides. The taps of the window come before the channels, as in a patch of an interleaved image. Where several
+    columns of outputs share a patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -62,10 +63,12 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) packed by `pack_depthwise_weight`, with the taps grouped by `TapGroups`.
+    """int8 (C, kh, kw) packed for the instruction TAPS, which multiplies several taps at once: in tiles as
+    `pack_depthwise_weight` makes them, with the taps of each kernel row in the groups of `TapGroups`.
 
-    `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, TAPS
-    rows of weights a group, in T tiles in all. On a machine with sweeps the order is that of `Sweep.packed`.
+    `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
+    group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that
+    also multiply the input rows read before) the order is that of `Sweep.packed`.
     """
     c, kh, kw = weight.shape
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))

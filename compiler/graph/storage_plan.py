@@ -11,12 +11,13 @@ from .memory_plan import Buffer, lifetimes, plan_memory
 from .operators import Join, Reshape
 
 ALIGNMENT = 64
-"""Bytes of a cache line."""
+"""Alignment of tensors in the arena, in bytes: the size of a cache line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors except constants, the bytes of the arena, and its bytes if no memory were reused.
+    """Byte offsets of all tensors except constants, the size of the arena in bytes, and the size that it would have
+    without reuse of memory.
 
     The offset of a view is inside the tensor that it is a view of.
     """
@@ -35,7 +36,9 @@ class View:
 
 
 def find_views(graph: Graph) -> dict[str, View]:
-    """The views among the tensors, by name: results of `Reshape`, and the tensors that a `Join` joins."""
+    """The views among the tensors, by name: results of `Reshape`, and the inputs of `Join`, which are parts of its
+    result.
+    """
     views: dict[str, View] = {}
     for node in graph.nodes:
         if isinstance(node.operator, Reshape):
@@ -62,16 +65,17 @@ def find_views(graph: Graph) -> dict[str, View]:
 
 
 def plan_storage(graph: Graph) -> StoragePlan:
-    """The plan of a graph with layouts. Node i is step i, in which its inputs and outputs are both alive.
+    """The storage plan of a graph whose tensors have layouts. Node i is step i, in which its inputs and outputs are
+    both alive.
 
-    Inputs live from before the first step, outputs until after the last.
+    The graph's inputs live from before the first step, its outputs until after the last.
     """
     views = find_views(graph)
     return _plan(graph, lifetimes(graph, lambda name: views[name].root if name in views else name), views)
 
 
 def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
-    """The plan of a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
+    """The storage plan of a graph that has tensors but no nodes: step i reads and writes the tensors `accesses`[i]."""
     lives: dict[str, tuple[int, int]] = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, names in enumerate(accesses):
         for name in names:
@@ -83,7 +87,7 @@ def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
 
 
 def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
-    """The plan of tensors with given (first, last) steps, and of views of them."""
+    """The storage plan of tensors, given the (first, last) step in which each one is alive, and of their views."""
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
         for name, (first, last) in lives.items()
@@ -96,7 +100,7 @@ def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str
 
 
 def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
-    """Raises ModelError if the activations of a model take more bytes than `budgets` allows."""
+    """Raises ModelError if the activations of a model take more bytes than the limit in `budgets`."""
     check_arena(
         label,
         plan.bytes,

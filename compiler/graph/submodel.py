@@ -1,5 +1,7 @@
-"""Submodels: some nodes of an ONNX model as a model of their own, with the constants and entry nodes that they need,
-and float32 tensors at the border.
+"""Submodels: some nodes of an ONNX model as a model of their own.
+
+A submodel has copies of the constants and of the entry nodes (views and QuantizeLinear nodes at the beginning of a
+region) that its nodes need. Its inputs and outputs are float32 tensors.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ from .onnx_survey import Survey
 from .qlinear import write_steps
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
-"""Types of tensors at a border, in addition to float32."""
+"""Integer types that a submodel's inputs and outputs may have, in addition to float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Submodel:
-    """A serialized model, its tensors at the border, the operators of its nodes, and for each added node the nodes that
-    read its result."""
+    """A submodel: the serialized ONNX `model`, the names of its inputs and outputs, and the operator types of its
+    nodes.
+
+    `readers`: for each node that was added to convert between types, the names of the nodes that read its result.
+    """
 
     model: bytes
     inputs: tuple[str, ...]
@@ -78,7 +83,9 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 class SubmodelWriter:
-    """Writes submodels of `model`, a result of `prepare_model`, according to its `survey`."""
+    """Writes submodels of `model`, a result of `prepare_model`; `survey` says which of its nodes are constants or entry
+    nodes.
+    """
 
     def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:
         self.label = label
@@ -96,12 +103,12 @@ class SubmodelWriter:
         }
 
     def write(self, own: Sequence[int], wanted: Sequence[str], *, accelerated: bool) -> Submodel:
-        """The submodel of nodes `own` (indices) with outputs `wanted`.
+        """The submodel of nodes `own` (indices) with outputs `wanted`, for the accelerator (`accelerated`) or the CPU.
 
-        Constants and entry nodes are copied into it; all other tensors that it reads are inputs. On the accelerator,
-        float32 inputs that another of its regions computed begin with a QuantizeLinear of their own. On the CPU,
-        integer inputs and outputs pass the border as float32 numbers of the same values. Raises ModelError for tensors
-        at the border of unknown shape.
+        Constants and entry nodes are copied into it; all other tensors that it reads are its inputs. On the
+        accelerator, float32 inputs that come from another submodel of the accelerator begin with a QuantizeLinear of
+        their own. On the CPU, integer inputs and outputs are passed as float32 numbers of the same values. Raises
+        ModelError if an input or output has an unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)
@@ -156,7 +163,9 @@ class SubmodelWriter:
                 part.inputs.setdefault(name)
 
     def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares an input, and adds the conversions between the border and its readers."""
+        """Declares the submodel's input `name`, and adds the nodes that convert it to the type that its
+        readers take.
+        """
         if name not in self.survey.types:
             raise ModelError(
                 f"{self.label}: the shape of '{name}' is not known before the model runs, so its maker and its readers "
@@ -183,7 +192,9 @@ class SubmodelWriter:
         return _declaration(name, dtype, self.survey.types[name].shape)
 
     def _leave(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares an output; on the CPU integers become float32 numbers."""
+        """Declares the submodel's output `name`; on the CPU an integer output is converted to float32 numbers of the
+        same values.
+        """
         known = self.survey.types.get(name)
         if known is None:
             # An output of the model has at least a declared type; other readers report the missing shape.
@@ -237,7 +248,9 @@ class _Part:
     def convert(
         self, op_type: str, data: str, output: str, grid: Quantization, *, about: str
     ) -> onnx.NodeProto:
-        """Makes a QuantizeLinear or DequantizeLinear at the border, for the tensor `about`."""
+        """Makes a QuantizeLinear or DequantizeLinear node from tensor `data` to tensor `output`, with the scale and
+        zero point of `grid`. The node is named after the submodel's input or output `about`.
+        """
         name = self.name(f"{about}/{op_type}")
         operands = [self.name(f"{name}/scale"), self.name(f"{name}/zero_point")]
         values = (np.asarray(grid.scale, np.float32), np.asarray(grid.zero_point, grid.dtype))

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 Bytes = bytes | memoryview
 LEAST_BYTES = 2**16
-"""Least size in bytes of an initializer that is cut out: shapes and indices, whose values are needed in the model, are
-smaller.
+"""An initializer of more than this many bytes is cut out of a serialized model and kept as an array. Shapes and
+indices, whose values are needed inside the model, are smaller.
 """
 
 

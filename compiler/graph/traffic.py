@@ -46,7 +46,9 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Bytes (one for each int8 element) of a node's first input that some window reads, see `input_read`."""
+    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, only windows of a
+    convolution whose results its fused pool reads are counted (`input_read`).
+    """
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
     return batch * channels * int(rows.sum()) * int(columns.sum())
@@ -81,7 +83,9 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """(left, right) factors: for each group (the group, (channel, position) of the first element of its factor)."""
+    """The (left, right) factors of `operator`, a set of matrix products: for each product (`Group`), the product and
+    the (channel, row-major position in the plane) of the factor's first element.
+    """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 

@@ -58,7 +58,7 @@ class LinearForm:
 
 
 def atom_form(atom: Expr) -> LinearForm:
-    """1 * atom."""
+    """The linear form 1 * `atom`."""
     return LinearForm({atom: 1}, 0)
 
 
@@ -81,7 +81,7 @@ _keep_form = Operand.__dict__["kept_form"].__set__
 
 
 def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:
-    """Adds factor * expr to `terms`; returns the constant part."""
+    """Adds `factor` * `expr` to the coefficients in `terms`, and returns the constant part."""
     if type(expr) is Const:
         return factor * int(expr.value)
     if type(expr) is Binary:
@@ -182,7 +182,7 @@ def _order(item: tuple[Expr, int]) -> tuple[bool, bool, str]:
 
 
 def single_atom(form: LinearForm) -> Expr | None:
-    """The atom of a form that is just one atom."""
+    """The atom of a form that equals a single atom, with coefficient 1 and constant 0; None for other forms."""
     if form.constant == 0 and len(form.terms) == 1:
         ((atom, coefficient),) = form.terms.items()
         if coefficient == 1:

@@ -99,7 +99,7 @@ class Memory:
                 return self.call(e, [self.value(a, place) for a in arguments])
 
     def call(self, e: Call, arguments: list[Any]) -> np.ndarray:
-        """A function's values, of the call's type."""
+        """The values of the function that `e` calls, given arrays of its `arguments`; converted to the type of `e`."""
         if e.function not in self.functions:
             raise EvaluateError(f"no function {e.function} was given")
         return np.asarray(self.functions[e.function](*arguments)).astype(e.dtype.numpy)

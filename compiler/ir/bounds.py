@@ -39,7 +39,9 @@ _BOOL = Interval(0, 1)
 
 
 def loop_range(extent: Expr) -> Interval | Expr:
-    """The entry of a loop with this extent in a `Ranges`."""
+    """The range of a loop's variable, as an entry of `Ranges`: an interval if `extent` is constant, else the extent
+    itself.
+    """
     return _below(int(extent.value)) if isinstance(extent, Const) else extent
 
 
@@ -72,7 +74,7 @@ def interval(expr: Expr, ranges: Ranges) -> Interval:
 
 
 def form_interval(form: LinearForm, ranges: Ranges) -> Interval:
-    """`interval` of a linear form."""
+    """An interval that contains every value of a linear form while all loops of `ranges` run."""
     if not form.terms:
         return Interval(form.constant, form.constant)
     low = high = form.constant
@@ -94,7 +96,9 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` as a form, if its extent has a min or max that cancels one in `form`; else None."""
+    """The greatest value of `var` as a linear form, if its extent has a `min` or `max` term that cancels a term of
+    `form` when the value is substituted; else None.
+    """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
         return None
@@ -108,7 +112,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of the variables outside.
+    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of the variables of loops around
+    these.
 
     v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: `pack` makes such quotients of the tail of a split.
     """
@@ -195,7 +200,9 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """The bound of the lesser (or greater) of two values whose bounds are `ends`."""
+    """An upper (`up`) or lower bound of the lesser (`lesser`) or greater of two values. `ends`: such a bound of each
+    value, None if unknown.
+    """
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)

@@ -41,8 +41,8 @@ class Operand:
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
 
     called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
-    """How error messages about arguments name an object of this class ("of a tensor A an element" tells users what to
-    write in place of a tensor).
+    """Description of an object of this class in error messages about arguments. The part in parentheses tells users to
+    pass an element, such as A[i, j], instead of a whole tensor A.
     """
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -317,7 +317,9 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
 
 
 def _holds(dtype: DType, value: int) -> bool:
-    """Whether casting an integer constant to `dtype` is exact or a plain rounding."""
+    """Whether a cast of the integer `value` to `dtype` can be folded: `dtype` is a float type, or an integer type whose
+    range includes the value.
+    """
     if dtype is DType.BOOL or dtype.is_code:
         return False
     return dtype.is_float or dtype.limits[0] <= value <= dtype.limits[1]

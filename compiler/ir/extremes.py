@@ -18,8 +18,8 @@ from .visit import free_vars
 
 
 def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
-    """The greatest (`up`) or least value of a form over the loops `over`, or an upper or lower bound of this value;
-    None if unknown.
+    """The greatest (`up`) or least value of a form over the loops `over`, in terms of the other variables, or an upper
+    or lower bound of this value; None if unknown. `ranges`: ranges of the other variables.
     """
     names = over.keys()
     for atom, coefficient in form.terms.items():

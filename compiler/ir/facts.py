@@ -49,8 +49,8 @@ def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
     """A lower bound of a form from the ranges, or from the ranges and one fact: n * form >= n * form - m * fact, as
     fact >= 0.
 
-    The factors n and m that are tried are those that cancel a term: the guarded iterations may be over single elements
-    or over vectors of elements.
+    Only factors n and m that cancel a term are tried. They differ from 1 if a condition counts single elements and the
+    index vectors of elements, or the reverse.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:

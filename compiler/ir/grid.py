@@ -41,7 +41,9 @@ def distribution(alloc: Alloc) -> tuple[str | None, ...]:
 
 
 def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | None, ...]:
-    """`distribution` of a buffer with these accesses within its allocation."""
+    """For each dimension of a buffer, the axis of threads that it is distributed over, or None (`distribution`), given
+    all accesses within its allocation.
+    """
     axes: list[set[str]] = [set() for _ in buffer.shape]
     placed = [
         ({loop.kind for loop in loops}, [_axis(s, e, loops) for s, e in zip(starts, extents, strict=True)])
@@ -55,7 +57,8 @@ def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | Non
 
 
 def distribution_obstacle(alloc: Alloc) -> str | None:
-    """The error in a buffer that is distributed over threads, once all loops are bound; None if there is none.
+    """The reason why a buffer that is distributed over threads is invalid, once all loops are bound; None if it is
+    valid.
 
     Outside of the loops over an axis only the first thread works, so accesses outside of these loops must be to index
     0.
@@ -77,8 +80,11 @@ def distribution_obstacle(alloc: Alloc) -> str | None:
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
-    """The single element of `axes`, if all accesses inside loops over that thread axis are indexed by its variable;
-    else None.
+    """The thread axis along which one dimension of a buffer is distributed: the single element of `axes`, if every
+    access inside loops over that axis has the axis' variable as its index; else None.
+
+    `accesses`: for each access the axes of the loops around it, and the axis whose variable is its index (None: no
+    axis).
     """
     if len(axes) != 1:
         return None
@@ -123,7 +129,8 @@ def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
-    """(error, loop at fault) for the grid loops of a program that has some; None if they are correct.
+    """For a program with loops over GPU blocks or threads (grid loops): (error, name of the loop at fault); None if all
+    these loops are correct.
 
     No axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop; extents
     have a constant bound (the number of blocks or threads launched); and a buffer in the private memory of a block

@@ -1,4 +1,6 @@
-"""Independence of loops: whether each statement may run all iterations before the next statement (`evaluate`)."""
+"""Independence of loops: whether each statement may run all iterations before the next statement, as
+`evaluate` does.
+"""
 
 from __future__ import annotations
 

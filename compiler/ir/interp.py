@@ -343,7 +343,9 @@ class _Machine:
     def padded_view(
         self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """A copy of the elements of a region that may extend beyond its buffer, for reading only."""
+        """A copy of a region that may extend beyond its buffer, with `pad` in the elements outside, and the state
+        (written, undefined, in flight) of each element, None if not tracked. For reading only.
+        """
         cell = self.cells[region.buffer.name]
         inside = tuple(
             slice(min(max(s, 0), size), max(min(s + e, size), 0))

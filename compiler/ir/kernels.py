@@ -97,7 +97,9 @@ def is_thread_loop(node: object) -> bool:
 
 
 def is_work(node: object) -> bool:
-    """Whether a node at block level is a phase, or a statement that computes or copies (of a block's only thread)."""
+    """Whether a node at block level is a phase (a nest of loops over threads), or a statement that computes or copies
+    without one (in blocks of a single thread).
+    """
     return is_thread_loop(node) or isinstance(node, Assign | Reduce | Copy | Intrinsic)
 
 
@@ -136,7 +138,9 @@ def phase_at(loop: For) -> Phase:
 
 
 def phases(kernel: Kernel) -> tuple[tuple[tuple[For, ...], Phase], ...]:
-    """All phases of a kernel in order, each with the loops around it."""
+    """All phases of a kernel in order, each with the loops around it. A phase is a nest that begins with loops over
+    threads.
+    """
     return tuple(_phases(kernel.body, kernel.around))
 
 
@@ -151,7 +155,9 @@ def _phases(node: Stmt, around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ..
 
 
 def threads_of(kernel: Kernel) -> dict[str, int]:
-    """Number of threads of a block along each axis: the largest number over its phases."""
+    """Number of threads of a block along each axis: the largest number over the kernel's phases (nests of loops over
+    threads).
+    """
     most: dict[str, int] = dict.fromkeys(THREAD_AXES, 1)
     for around, phase in phases(kernel):
         loops = around

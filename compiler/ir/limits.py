@@ -7,24 +7,32 @@ ONNX allows dimensions of 2**63, and a file of 100 bytes can contain them.
 from __future__ import annotations
 
 MOST_TENSOR_BYTES = 2**31
-"""Bytes of one tensor, including the pads of a window operator: the size limit of an ONNX file."""
+"""Largest size of one tensor in bytes, including the pads of a window operator: the size limit of an ONNX file."""
 MOST_ARENA_BYTES = 2**34
-"""Bytes of all activations that are live at the same time, on a processor or a GPU."""
+"""Largest number of bytes of all activations that are live at the same time, on a processor or a GPU."""
 MOST_IMAGE_BYTES = 2**32
-"""Bytes of an accelerator's memory image: the accelerator's stores address 2**32 vectors, AXI of the presets 2**32
-bytes.
+"""Largest size of an accelerator's memory image in bytes: the accelerator's stores address 2**32 vectors, AXI of the
+presets 2**32 bytes.
 """
 MOST_CONSTANT_BYTES = 2**29
-"""Bytes of a constant that the importer computes."""
+"""Largest size in bytes of a constant that the importer computes."""
 MOST_LOOPED_ELEMENTS = 2**16
-"""Elements of a constant that ONNX's reference implementation computes one by one, in tens of microseconds each."""
+"""Largest number of elements of a constant that ONNX's reference implementation computes one by one, in tens of
+microseconds each.
+"""
 MOST_POSITIONS = 2**20
-"""Elements of an axis whose positions are listed one by one: pads that repeat the tensor, rows and columns of a resized
-image.
+"""Largest number of elements along an axis whose elements are listed one by one: pads that repeat the tensor, rows and
+columns of a resized image.
 """
 MOST_NUMBERS = 2**20
-"""Elements of the result of a Range that is known before the model runs: positions in a text, pixels in a row."""
+"""Largest number of elements of the result of a Range that is known before the model runs: positions in a text, pixels
+in a row.
+"""
 MOST_RUNS = 4096
-"""Pieces of a tensor that are moved by one loop each (pads, parts of a slice), over all axes of the tensor."""
+"""Largest number of pieces of a tensor that are moved by one loop each (pads, parts of a slice), over all axes of the
+tensor.
+"""
 MOST_PHASES = 4096
-"""Phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32 has 1024)."""
+"""Largest number of phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32
+has 1024).
+"""

@@ -72,7 +72,9 @@ class _Reader:
         return ProgramFormatError(f"nodes[{len(self.nodes)}]: {reason}")
 
     def take(self, rest: list[Any], *least: str, more: bool = False) -> list[Any]:
-        """The items of a node: `least` names the required ones; `more` allows further ones."""
+        """The arguments `rest` of a node, after a check of their number: `least` names the required arguments; `more`
+        allows further ones.
+        """
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
             raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} behind its word")
         return rest
@@ -224,7 +226,9 @@ _NODES: Mapping[str, Callable[[_Reader, list[Any]], Expr | Region | Stmt]] = {
 
 
 def checked_name(where: str, value: Any) -> str:
-    """A name of a document. Raises ProgramFormatError."""
+    """`value`, if it is a valid name (letters, digits, `_` and `.`). Raises ProgramFormatError; `where` is the place in
+    messages.
+    """
     if type(value) is not str or _NAME.fullmatch(value) is None:
         raise ProgramFormatError(f"{where} is {short(value)}, must be letters, digits, _ and .")
     return value

@@ -67,7 +67,7 @@ def summarize(node: Node) -> str:
 
 
 def underline(node: Node, name: str) -> str:
-    """The whole text with ^^^ under every loop or statement called `name`."""
+    """The text of `node` with ^^^ under every loop or statement called `name`."""
     out: list[str] = []
     for line, owner, column in _lines(node):
         out.append(line)

@@ -23,7 +23,7 @@ from .verify import VerifyError, verify
 
 MOST_BUFFERS, MOST_RANK = 256, 16
 MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
-"""Largest number of elements in a dimension, and in a buffer."""
+"""Largest number of elements along one dimension, and in all, of a buffer in a JSON document."""
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def clamp(region: Region, ranges: Ranges = NO_RANGES) -> Region:
 
 
 def union(a: Region, b: Region, ranges: Ranges = NO_RANGES) -> Region:
-    """The least box that contains both regions of one buffer."""
+    """The least box (rectangle of elements) that contains both regions of one buffer."""
     return region_of(a.buffer, hull(box_of(a), box_of(b), ranges), ranges)
 
 

@@ -22,7 +22,7 @@ NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
 
 Box = tuple[list[Expr], list[Expr]]
-"""A box of elements: first and last index in each dimension, both included."""
+"""A box (rectangle of elements): first and last index in each dimension, both included."""
 
 
 def read_regions(
@@ -33,7 +33,8 @@ def read_regions(
     targets: bool = True,
     only: str | None = None,
 ) -> dict[Buffer, Region]:
-    """The box of every buffer that `node` reads, over all iterations of the loops inside it and of those in `over`.
+    """The box (rectangle of elements) of every buffer that `node` reads, over all iterations of the loops inside it and
+    of those in `over`.
 
     The result is in terms of the other loops around `node`; `ranges` are the ranges of these loops and only make the
     result more precise. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless `targets`
@@ -43,7 +44,9 @@ def read_regions(
 
 
 def write_regions(node: Node, over: Ranges = NO_RANGES, ranges: Ranges = NO_RANGES) -> dict[Buffer, Region]:
-    """The box of every buffer that `node` writes; see `read_regions`."""
+    """The box (rectangle of elements) of every buffer that `node` writes, over all iterations of the loops inside it
+    and of those in `over`, in terms of the other loops. Arguments as in `read_regions`.
+    """
     return _collect(node, over, ranges, reads=False, targets=True)
 
 
@@ -54,12 +57,12 @@ def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool]
 
 
 def read_buffers(node: Node) -> frozenset[Buffer]:
-    """The buffers of `read_regions`, without their boxes."""
+    """All buffers that `node` reads: the keys of `read_regions`."""
     return _touched(node, reads=True)
 
 
 def write_buffers(node: Node) -> frozenset[Buffer]:
-    """The buffers of `write_regions`."""
+    """All buffers that `node` writes: the keys of `write_regions`."""
     return _touched(node, reads=False)
 
 
@@ -190,14 +193,16 @@ def box_of(region: Region) -> Box:
 
 
 def hull(a: Box, b: Box, ranges: Ranges) -> Box:
-    """The least box that contains two boxes."""
+    """The least box (rectangle of elements) that contains the boxes a and b."""
     low = [_pick(x, y, ranges, minimum, -1) for x, y in zip(a[0], b[0], strict=True)]
     high = [_pick(x, y, ranges, maximum, 1) for x, y in zip(a[1], b[1], strict=True)]
     return low, high
 
 
 def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr], sign: int) -> Expr:
-    """The lesser (sign -1) or greater (sign 1) of two ends, with a fast path for a constant distance."""
+    """The lesser (`sign` -1) or greater (1) of x and y: one of the two if their difference is constant, else
+    `combine`(x, y), simplified.
+    """
     difference = constant_difference(x, y)
     if difference is not None:
         return x if difference * sign >= 0 else y
@@ -205,7 +210,7 @@ def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr
 
 
 def region_of(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
-    """The region of `buffer` that is a box."""
+    """The region of `buffer` that consists of the elements in `box`."""
     extents: list[Expr] = []
     for low, high in zip(box[0], box[1], strict=True):
         difference = constant_difference(high, low)
@@ -221,9 +226,10 @@ def _loads(expr: Expr) -> bool:
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer of the name of `wide` redirected to copy number `slot` in `wide`.
+    """`statement` with every access to the buffer named like `wide` redirected to copy number `slot` of that buffer in
+    `wide`.
 
-    `wide` replaces the old buffer, under the same name; its shape is the number of copies followed by the old shape.
+    `wide` replaces the old buffer under the same name; its shape is the number of copies followed by the old shape.
     """
 
     def access(region: Region) -> Region:

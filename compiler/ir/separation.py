@@ -63,7 +63,9 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two accesses are equal, each touches a single element, and their indices determine all coordinates."""
+    """Whether two accesses of single elements have equal indices in equal loops, and the indices determine all
+    `coordinates`: then different coordinates mean different elements.
+    """
     if p.starts != q.starts or p.loops != q.loops or not coordinates:
         return False
     loops = {a for a, b in coordinates if a is not None and a == b}
@@ -77,7 +79,7 @@ def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collect
 
 
 def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:
-    """The ranges of loops under new names."""
+    """The range of each loop's variable, with variables renamed by `names`."""
     found: dict[str, Interval | Expr] = {}
     for loop in loops:
         new = names.get(loop.name)
@@ -100,7 +102,9 @@ def _boxes(
 
 
 def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> bool:
-    """Whether two indices are remainders that always differ, such as the slots k % 2 and (k + 1) % 2."""
+    """Whether two indices of single elements (`width` and `other` are 1) are remainders that always differ, such as the
+    slots k % 2 and (k + 1) % 2.
+    """
     if width != 1 or other != 1 or a.constant != b.constant:
         return False
     match tuple(a.terms.items()), tuple(b.terms.items()):
@@ -114,8 +118,8 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """(first, second, c * m / n) for pairs of dimensions whose indices in both accesses contain n * (a // c) and m * (a
-    % c).
+    """Yields (i, j, c * m / n) for numbers i and j of two dimensions, if in both accesses index i has the term n * (a
+    // c) and index j the term m * (a % c).
     """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
@@ -178,7 +182,7 @@ class _Equations:
         return form_interval(self._known(form), self.ranges) == Interval(0, 0)
 
     def solve(self) -> None:
-        """Splits all equations until nothing new follows."""
+        """Derives equalities of variables from all equations, until nothing new follows."""
         progress = True
         while progress and not self.impossible:
             progress = False
@@ -233,7 +237,9 @@ class _Equations:
         return progress
 
     def _learn(self, terms: Mapping[Expr, int], value: int) -> bool:
-        """Learns one variable's form from sum of +-a = value; returns whether it is new."""
+        """Solves the equation sum of `terms` = `value`, of one or two variables with coefficients 1 or -1, for one
+        variable. Returns whether this variable had no form before.
+        """
         variables = [a for a in terms if isinstance(a, Var)]
         if not variables or len(terms) > 2 or len(variables) != len(terms):
             return False

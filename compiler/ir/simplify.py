@@ -78,7 +78,7 @@ def provably_equal(a: Expr, b: Expr, ranges: Ranges = _NO_RANGES) -> bool:
 
 
 def _simplify_value(expr: Expr, ranges: Ranges) -> Expr:
-    """An expression of any type but int64."""
+    """An expression of another type than int64, simplified: comparisons of indices, and the indices inside it."""
     if isinstance(expr, Binary) and expr.op in COMPARISONS and dtype_of(expr.a) is DType.INT64:
         return _simplify_comparison(expr, ranges)
     return map_operands(expr, lambda e: simplify(e, ranges))
@@ -105,7 +105,7 @@ def _simplify_comparison(expr: Binary, ranges: Ranges) -> Expr:
 
 
 def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
-    """The form of one opaque int64 sub-expression."""
+    """The simplified linear form of one opaque int64 sub-expression (//, %, min, max, ...)."""
     match atom:
         case Var(name=name):
             held = ranges.get(name)

@@ -38,9 +38,11 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 
 
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
-    """A quotient rewritten as a quotient by a smaller number; a remainder without its % if it has no effect.
+    """Simpler expressions with the same value as the quotient or remainder `fact`: quotients by a factor of its
+    divisor, or a remainder without its % if that has no effect.
 
-    (2*h + r) // 6 is (h + r // 2) // 3.
+    (2*h + r) // 6 is (h + r // 2) // 3. `divisors`: further divisors of interest, whose common factors with the divisor
+    are tried.
     """
     found: list[Expr] = []
     match fact:

@@ -118,7 +118,7 @@ class Reduce:
     def into(
         name: str, op: Literal["add", "max"], element: Load, value: Expr, first: Expr | None = None
     ) -> Reduce:
-        """The statement that combines `element` with `value`."""
+        """The Reduce statement `name` that combines `element` with `value` by `op`."""
         return Reduce(
             name=name, op=op, buffer=element.buffer, indices=element.indices, value=value, first=first
         )

@@ -19,7 +19,9 @@ MOST_MATRICES = 256
 """Largest number of matrix products of a batch that are computed one by one; larger batches use one einsum."""
 
 Factor: TypeAlias = tuple[np.ndarray, list[int]]
-"""A factor of a sum of products: an array, and for each of its dimensions the number of its loop's axis."""
+"""A factor of a sum of products: an array, and for each of its dimensions the number of the loop (axis of the iteration
+space) that runs along it.
+"""
 
 
 def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Factor] | None:

@@ -11,9 +11,9 @@ import numpy as np
 class DType(StrEnum):
     """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
 
-    The types of 8 bits and less after BOOL are stored as codes, a byte each: programs only move codes, and convert them
-    by the call "bitcast" (`te.small_types`). Floats, also of 16 bits, round to nearest, ties to even, after every
-    operation.
+    The types declared after BOOL, all of 8 bits or less, are stored as codes (bit patterns, a byte each): programs only
+    move codes, and convert them by the call "bitcast" (`te.small_types`). Floats, also of 16 bits, round to nearest,
+    ties to even, after every operation.
     """
 
     INT8 = "int8"
@@ -45,7 +45,9 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name; for bfloat16 and codes, the dtype of ml_dtypes."""
+        """The numpy dtype of the same name; for bfloat16 and the types stored as codes (8 bits or less), the dtype of
+        ml_dtypes.
+        """
         return _ML_DTYPES[self] if self in _ML_DTYPES else np.dtype(self.value)
 
     @property
@@ -70,7 +72,7 @@ class DType(StrEnum):
 
     @property
     def is_code(self) -> bool:
-        """True for the types that are stored as codes, without arithmetic."""
+        """True for the types that are stored as codes (bit patterns, a byte each), without arithmetic."""
         return self in _CODES
 
     @property
@@ -94,7 +96,7 @@ _UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DT
 CODES = tuple(
     dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
 )
-"""The types that are stored as codes, without arithmetic."""
+"""The types that are stored as codes (bit patterns, a byte each), without arithmetic."""
 _CODES = frozenset(CODES)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {

@@ -2,7 +2,7 @@
 
 The rules are on scoping, ranks, dtypes, unique names of loops and buffers, and bounds: every access is proven inside
 its buffer from the loop ranges, from a Select condition that guards it, or from the upper bound of a loop's variable.
-Loops of a grid nest as `grid` says.
+Loops over GPU blocks and threads must nest as `grid` says.
 """
 
 from __future__ import annotations

@@ -77,7 +77,9 @@ class _Use:
         return replace(buffer, name=f"{self.prefix}.{buffer.name}")
 
     def region(self, box: Region) -> Region:
-        """A box of a formal buffer as a box of its operand; a box of a local buffer as one of the renamed buffer."""
+        """A box (rectangle of elements) of a formal buffer as a box of its operand; a box of a local buffer as one of
+        the renamed buffer.
+        """
         starts = tuple([self.expr(e) for e in box.starts])
         extents = tuple([self.expr(e) for e in box.extents])
         held = self.operands.get(box.buffer.name)

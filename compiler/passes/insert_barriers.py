@@ -54,7 +54,7 @@ from ..ir.visit import map_children, substitute_expr, walk
 
 
 def insert_barriers(program: Program) -> Program:
-    """`program`, in kernel form, with the barriers that its kernels need."""
+    """`program`, in kernel form (all work inside loops over GPU blocks), with the barriers that its kernels need."""
 
     def visit(node: Stmt, host: tuple[For, ...]) -> Stmt:
         if isinstance(node, For):
@@ -107,7 +107,9 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds uses; asynchronous copies are delayed until their wait."""
+        """Adds accesses (`uses`) to the state; those of asynchronous copies are delayed until the wait for
+        the copies.
+        """
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use

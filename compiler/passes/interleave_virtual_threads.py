@@ -5,8 +5,8 @@
 
 Each iteration (virtual thread) uses its own copy of every buffer, so the loads of the next iteration need not wait for
 the computation of this one: in a decoupled machine whose units have their own queues, the instruction streams of two
-threads then interleave, and the tokens, inserted later, wait only where a copy is reused. (TVM's pass interleaves the
-statements; here the queues interleave them, and the rotation also works for nested loops.)
+threads then interleave, and the tokens (semaphores between units), inserted later, wait only where a copy is reused.
+(TVM's pass interleaves the statements; here the queues interleave them, and the rotation also works for nested loops.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .split_copies import ELEMENT_DIMENSIONS
 def interleave_virtual_threads(
     program: Program, *, threads: int | Mapping[str, int], capacity: Mapping[str, int]
 ) -> Program:
-    """The program with every scratchpad buffer moved to its root, with a leading dimension of copies.
+    """The program with the allocation of every scratchpad buffer moved to the program's root, and a leading dimension
+    of copies added to the buffer.
 
     A buffer gets at most `threads` copies (a mapping gives the number by scope), at most as many as its loop has
     iterations, and at most as many as fill `capacity` (elements of each scratchpad by scope). Buffers outside

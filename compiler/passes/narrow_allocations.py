@@ -11,12 +11,12 @@ from ..ir.visit import map_children, walk
 def narrow_allocations(program: Program) -> Program:
     """Moves allocations inwards, past statements before and after their buffer's uses, but into no loop.
 
-        rewrite:
+    rewrite:
         alloc S                      f(A)
         alloc T                      alloc T
-            f(A)                         g(T)
-            g(T)             ->          alloc S
-            h(S, T)                          h(S, T)
+        f(A)                             g(T)
+        g(T)                   ->        alloc S
+        h(S, T)                              h(S, T)
 
     Buffers that are not live at the same time may then share memory. If two lifetimes overlap in part and must nest,
     the lifetime of registers of threads is lengthened; the target's own compiler shortens it again. Allocations filled

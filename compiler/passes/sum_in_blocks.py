@@ -22,7 +22,7 @@ become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
 """Sums of at most this many terms stay unchanged."""
 REGISTERS = 4096
-"""Most elements of a block's partial sums: many times the largest register tile."""
+"""Upper limit of the number of a block's partial sums, in elements: many times the largest register tile."""
 
 
 def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = None) -> Program:
@@ -57,7 +57,9 @@ class _Sum:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Extents of the lanes; None if one depends on other loops."""
+        """Extents of the `lanes` (the loops on which the target's indices depend); None if one depends on
+        other loops.
+        """
         extents = [int(n.extent.value) for n in self.lanes if isinstance(n.extent, Const)]
         return tuple(extents) if len(extents) == len(self.lanes) else None
 
@@ -164,19 +166,23 @@ def _says_where(loop: For, reduce: Reduce) -> bool:
 
 
 def _partial(s: _Sum, names: _Names) -> Buffer:
-    """The buffer for a block's partial sums, one element for each iteration of the sum's `lanes`."""
+    """The buffer for a block's partial sums: one element for each iteration of the sum's `lanes` (the loops on which
+    its target's indices depend).
+    """
     assert s.shape is not None
     name = names.unused(f"{s.reduce.buffer.name}.block")
     return Buffer(name=name, shape=s.shape or (1,), dtype=s.reduce.buffer.dtype, scope="register")
 
 
 def _place(lanes: Sequence[For]) -> tuple[Expr, ...]:
-    """The indices, in the buffer of `_partial`, of the element for the current iteration of the `lanes`."""
+    """The indices of the current partial sum in the buffer of `_partial`: the variables of `lanes` (the loops on which
+    the sum's target depends).
+    """
     return tuple([n.var for n in lanes]) or (Const(0),)
 
 
 def _lanes(s: _Sum, suffix: str, names: _Names) -> tuple[For, ...]:
-    """The lanes of a sum as loops with new names."""
+    """Copies, with new names, of a sum's `lanes` (the loops on which its target's indices depend)."""
     return tuple([replace(n, var=Var(names.unused(f"{n.name}.{suffix}"))) for n in s.lanes])
 
 

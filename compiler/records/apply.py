@@ -1,4 +1,4 @@
-"""Records applied to the compilation for a processor or GPU: the choice of each node's workload and knobs."""
+"""Tuning records applied to the compilation for a processor or GPU: the choice of each node's workload and knobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from .book import RecordBook
 def knobs_from(
     book: RecordBook, templates: Templates[TargetT, WorkloadT], target: TargetT
 ) -> ChosenKnobs[WorkloadT]:
-    """Chosen knobs of one compilation: for each workload the best that are legal on the target, by `templates`.
+    """Chosen knobs of one compilation: for each workload the best recorded knobs that are legal on the target
+    (`templates` has their spaces).
 
     A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
     them. Of several workloads that compute the same node, the one with the best record is chosen, provided that the
-    default workload has a record. Records of this machine come first, then those of its family (`RecordBook.lookup`).
+    default workload has a record. Records of this machine come first, then those of its family, machines with the same
+    "family" in their description (`RecordBook.lookup`).
     """
     described = target.described
 

@@ -1,4 +1,4 @@
-"""A book of records: looks up the best recorded knobs of a workload when it is compiled."""
+"""A book of tuning records: looks up the best recorded knobs of a workload when it is compiled."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The strategy field of records of a search's best candidates, measured again side by side: they rank above single
-measurements.
+"""The strategy field of tuning records of a search's best candidates, measured again side by side: they rank above
+single measurements.
 """
 _CHUNK = 64
-"""Number of records whose legality is decided at once: usually the first record is legal."""
+"""Number of tuning records whose legality is decided at once: usually the first record is legal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBook:
-    """Successful records by task (`Task.key`), best first (`book_of`).
+    """Successful tuning records by task (`Task.key`), best first (`book_of`).
 
-    `families` joins the records of all machines of a family (`Task.alike`), for machines without records of their own.
+    `families`: for machines without records of their own, the joined records of all machines of a family
+    (`Task.alike`), such as GPUs of one compute capability.
     """
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
@@ -48,7 +49,9 @@ class RecordBook:
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The record whose knobs `lookup` returns: one of this machine if there is one, else one of its family."""
+        """The record whose knobs `lookup` returns: one of this machine if there is one, else one of its family
+        (machines with the same "family" in their description, such as GPUs of one compute capability).
+        """
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
                 return record
@@ -59,7 +62,8 @@ class RecordBook:
         space of knobs).
 
         The first workload is the default. Records of this machine are compared if the first workload has one, else
-        records of its family. None if the first workload has no record.
+        records of its family (machines with the same "family" in their description). None if the first workload has no
+        record.
         """
         for machine in range(2):
             best = [first_legal(self._known(workload, target)[machine], space) for workload, space in choices]
@@ -71,14 +75,16 @@ class RecordBook:
     def _known(
         self, workload: Description, target: Description
     ) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-        """Two tuples of records, each best first: those of this machine, and those of its family."""
+        """Two tuples of tuning records of a workload, each best first: those of this machine, and those of its family
+        (machines with the same "family" in their description).
+        """
         task = Task(workload=workload, target=target)
         alike = () if task.alike is None else self.families.get(task.alike, ())
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, extended by the records of `other` for workloads that have no record here, neither on the target
-        nor on its family.
+        """This book, extended by the tuning records of `other` for workloads that have no record here, neither for the
+        target nor for its family (targets with the same "family" in their description).
         """
         others = {
             key: found for key, found in other.records.items() if found[0].task.alike not in self.families
@@ -90,7 +96,7 @@ class RecordBook:
 
     @property
     def stale(self) -> tuple[int, int]:
-        """Number of records of other versions of the compiler, and number of all records."""
+        """Number of tuning records of other versions of the compiler, and number of all records."""
         records = [record for found in self.records.values() for record in found]
         return sum(map(is_stale, records)), len(records)
 
@@ -108,7 +114,7 @@ class RecordBook:
 
 
 def book_of(records: Iterable[Record]) -> RecordBook:
-    """A book of the successful records among `records`, from any number of files.
+    """A book of the successful tuning records among `records`, from any number of files.
 
     The best record of a task has the least cost among comparable ones: records of the present compiler version come
     before those of other versions, and `CHECKED` records before single measurements.
@@ -134,7 +140,7 @@ def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
 
 
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
-    """The `count` best successful records of each task, no two with equal knobs.
+    """The `count` best successful tuning records of each task, no two with equal knobs.
 
     Sorted by task; the records of one task are best first.
     """
@@ -150,12 +156,14 @@ def best_records(records: Iterable[Record], count: int) -> list[Record]:
 
 
 def shipped_book() -> RecordBook:
-    """The records that ship with the package."""
+    """The tuning records that ship with the package."""
     return book_of(record for records, _ in shipped_files() for record in records)
 
 
 def shipped_files(folder: Traversable | None = None) -> list[tuple[list[Record], Skipped]]:
-    """Records and skipped lines of each file of records in `folder` (default: of the package), sorted by name."""
+    """Tuning records and skipped lines of each file of records in `folder` (default: of the package), sorted
+    by name.
+    """
     folder = folder or resources.files("vdla.compiler.records.shipped")
     found = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -174,12 +182,12 @@ def _successful(records: Iterable[Record]) -> dict[Key, list[Record]]:
 
 
 def is_stale(record: Record) -> bool:
-    """Whether a record is of another version of the compiler, so that its cost may have changed."""
+    """Whether a tuning record is of another version of the compiler, so that its cost may have changed."""
     return record.compiler != compiler_identity(record.task.target["kind"])
 
 
 def _ranked(records: Sequence[Record]) -> tuple[Record, ...]:
-    """The records sorted best first; a stable sort."""
+    """The tuning records sorted best first; a stable sort."""
     if len({record.compiler for record in records}) > 1:
         return tuple(sorted(records, key=_rank))
     # All are stale, or none is: staleness does not change the order.
@@ -191,12 +199,12 @@ def _rank(record: Record) -> tuple[bool, bool, float]:
 
 
 def _rank_of_like(record: Record) -> tuple[bool, float]:
-    """Sort key of records made by the same compiler version: `CHECKED` records first, then by cost."""
+    """Sort key of tuning records made by the same compiler version: `CHECKED` records first, then by cost."""
     return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
-    """The first record that has no knobs or, with `space`, legal ones; None if there is none."""
+    """The first tuning record that has no knobs or, with `space`, whose knobs are legal; None if there is none."""
     if space is None:
         return records[0] if records else None
     for begin in range(0, len(records), _CHUNK):
@@ -208,8 +216,8 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(points, found, legal) of records in a space of knobs: int64 [n, axes] indices, whether the space has the
-    record's knobs, and whether they are legal, bool [n] each.
+    """(points, found, legal) of tuning records in a space of knobs: int64 [n, axes] indices of each record's knob
+    values, whether the space has these values, and whether they are legal, bool [n] each.
 
     A record whose knobs the space does not have gets point 0.
     """

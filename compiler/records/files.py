@@ -1,4 +1,6 @@
-"""Files of records: reading tolerates invalid lines; appending loses at most the line being written in a crash."""
+"""Files of tuning records. Reading skips invalid lines; a crash while appending loses at most the line being
+written.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The records of a file, in its order, and its skipped lines. Raises RecordError for a file that is no text."""
+    """The tuning records of a file, in its order, and its skipped lines. Raises RecordError for a file that
+    is no text.
+    """
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -67,7 +71,7 @@ def read_records(path: Path) -> tuple[list[Record], Skipped]:
 
 
 def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
-    """The records of an open file, and its skipped lines; `source` is its name in messages."""
+    """The tuning records of an open file, and its skipped lines; `source` is its name in messages."""
     records: list[Record] = []
     counts: Counter[str] = Counter()
     first: dict[str, tuple[int, str]] = {}
@@ -90,7 +94,7 @@ def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Replaces the file at `path` by one with these records, atomically.
+    """Replaces the file at `path` by one with these tuning records, atomically.
 
     Raises RecordError while a tuner writes to the file, and WriteError if the file cannot be written.
     """
@@ -104,11 +108,11 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
 
 
 class RecordWriter(LineFile):
-    """Appends records to a file, see `LineFile`."""
+    """Appends tuning records to a file, each as one line of JSON (`LineFile`)."""
 
     def append(self, record: Record) -> None:
-        """Writes one record. Raises ValueError for a record that could not be read again, RecordError if
-        writing fails.
+        """Writes one tuning record. Raises ValueError for a record that could not be read again, RecordError if writing
+        fails.
         """
         self.append_line(record_line(record))
 

@@ -1,4 +1,4 @@
-"""A record as a line of a file, one JSON object.
+"""A tuning record as a line of a file, one JSON object.
 
     {"version":1,"workload":{...},"target":{...},"knobs":{"rows":4,...},"cost":7040.0,"unit":"cycles","error":null,
      "trial":17,"seed":0,"strategy":"model","elapsed":0.004,"compiler":"0.1.0+6d3f0a91c2be"}
@@ -20,13 +20,15 @@ from .plain_json import brief, is_integer, is_name, is_number, short
 from .record import Record, Task
 
 VERSION = 1
-"""Version of the format; it changes with the fields that every record has."""
+"""Version of the format of tuning records; it changes with the fields that every record has."""
 MOST_BYTES = 1 << 18
-"""Longest line in bytes; sufficient for the settings of a network with several hundred nodes."""
+"""Length in bytes of the longest line of a file of tuning records; sufficient for the settings of a network with
+several hundred nodes.
+"""
 MOST_CHARACTERS = 500
-"""Longest text of an error, in characters."""
+"""Length in characters of the longest error text of a tuning record."""
 MOST_TRIALS = 1 << 40
-"""Upper bound of the trials of a search, counted from 0."""
+"""Upper bound of the number of a trial in its search, counted from 0."""
 
 _HEAD = ("version", "workload", "target")
 _TAIL = ("knobs", "cost", "unit", "error", "trial", "seed", "strategy", "elapsed")
@@ -54,7 +56,7 @@ TOO_LONG = f"longer than {MOST_BYTES} bytes"
 
 
 def record_line(record: Record) -> bytes:
-    """A record as a line, newline included. Texts of errors are cut and made printable.
+    """A tuning record as a line, newline included. Texts of errors are cut and made printable.
 
     Raises ValueError for a record that could not be read again.
     """
@@ -88,13 +90,15 @@ def record_line(record: Record) -> bytes:
 
 
 class LineParser:
-    """Parses the lines of record files. Tasks are long and repeated on many lines, so parsed tasks are cached."""
+    """Parses the lines of files of tuning records. Tasks are long and repeated on many lines, so parsed tasks are
+    cached.
+    """
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
 
     def parse(self, line: bytes) -> Record:
-        """The record of a line, with or without its newline. Raises LineError."""
+        """The tuning record of a line, with or without its newline. Raises LineError."""
         if len(line) > MOST_BYTES:
             raise LineError(TOO_LONG)
         try:
@@ -193,7 +197,9 @@ def _record(task: Task, fields: dict[str, Any]) -> Record:
 
 
 def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
-    """Checks the fields after the target. Raises LineError."""
+    """Checks the fields of a tuning record that follow its target: knobs, cost, unit, error and the search. Raises
+    LineError.
+    """
     knobs, cost, error = fields["knobs"], fields["cost"], fields["error"]
     if type(knobs) is not dict:
         raise _wrong("knobs", knobs, "an object")

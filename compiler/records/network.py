@@ -1,8 +1,9 @@
 """Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
-A trial in place is a record of one node (`place_of`) with the network's cost. Compilation applies only records of whole
-networks. Their workload is {"template": "network", "network": the network's key}; their knobs, called "node.knob" (node
-names by `spoken`), are of all nodes whose knobs the templates do not decide.
+A trial in place is a measurement of the whole network with other knobs for one node. Its record has the node's workload
+(`place_of`) and the network's cost. Compilation applies only records of whole networks. Their workload is {"template":
+"network", "network": the network's key}. Their knobs, called "node.knob" (node names by `spoken`), are those of all
+nodes whose knobs are not left to the templates.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from .book import RecordBook
 from .record import Description, Record, Task
 
 Settings = Mapping[str, Values]
-"""Values of the knobs by node; the templates decide for nodes that are missing or have no values."""
+"""Values of the knobs by node. A node that is missing, or has no values, gets its template's default knobs."""
 IN_PLACE = "in place"
-"""The `strategy` field of records of networks and of nodes in them."""
+"""The `strategy` field of tuning records of whole networks, and of trials of a node within its network."""
 
 
 def network_task(network: str, target: Description) -> Task:
@@ -32,22 +33,26 @@ def network_task(network: str, target: Description) -> Task:
 
 
 def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
-    """The description of a workload at one node of one network (`AcceleratorNetwork.key`)."""
+    """A workload's description extended by the node's name and by the key of its network (`AcceleratorNetwork.key`):
+    the workload of a trial within the network.
+    """
     return {**workload.to_dict(), "network": network, "node": spoken(node)}
 
 
 def spoken(node: str) -> str:
-    """A node's name in records: unchanged if it is printable, else with escapes as in JSON."""
+    """A node's name in tuning records: unchanged if it is printable, else with escapes as in JSON."""
     return node if node.isprintable() and node else json.dumps(node)
 
 
 def is_trial_in_place(record: Record) -> bool:
-    """Whether a record is of a node in a network: used to resume a search, never applied in compilation."""
+    """Whether a record is a trial of one node that was measured within its network. Such records are used to resume a
+    search, and are never applied in compilation.
+    """
     return "node" in record.task.workload
 
 
 def knobs_of(settings: Settings) -> dict[str, int]:
-    """The knobs of a network's record."""
+    """The `knobs` field of a whole network's record: `settings` flattened to {"node.knob": value}."""
     return {
         f"{spoken(node)}.{knob}": value for node, values in settings.items() for knob, value in values.items()
     }
@@ -59,7 +64,7 @@ def legal_settings(
     """The inverse of `knobs_of`: settings by node from the `knobs` of a network's record; None if they are not legal
     for these nodes.
 
-    Nodes decided by their templates are missing.
+    Nodes without recorded knobs are missing: they get their templates' defaults.
     """
     nodes = {spoken(node): node for node in workloads}
     settings: dict[str, dict[str, int]] = {}
@@ -78,7 +83,7 @@ def best_settings(
 ) -> Settings | None:
     """The best known settings of a network that are legal for all its nodes; None if there are none.
 
-    All settings come from one record: settings mixed from several records may be worse than none.
+    All settings come from one tuning record: settings mixed from several records may be worse than none.
     """
     target = config.described
     for record in book.records.get(network_task(network, target).key, ()):
@@ -101,7 +106,7 @@ def recorded_settings(
 ) -> Settings:
     """Knobs by node: from a record of the network with key `network` as a whole, else from records of each workload.
 
-    Nodes without legal records are missing, or empty: their templates decide.
+    Nodes without legal records are missing, or have no knobs: they get their templates' defaults.
     """
     settings = best_settings(book, config, network, workloads)
     if settings is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from vdla.util.printable import printable
 
 MOST_SHOWN = 60
-"""Characters of a value in a message."""
+"""Largest number of characters of a value that a message shows."""
 MOST_LEVELS = 8
 """Deepest nesting of lists and objects within a workload or a target."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -31,7 +31,9 @@ def is_name(value: object) -> bool:
 
 
 def description_obstacle(name: str, value: object, required: str) -> str | None:
-    """The reason why `value` is no description of a workload or target; None if it is one."""
+    """The reason why `value` is no description of a workload or target, a JSON object with a name under the key
+    `required`; None if it is one. `name`: the value in messages.
+    """
     if not isinstance(value, Mapping):
         return f"{name} is {short(value)}, must be an object"
     if not is_name(value.get(required)):

@@ -16,7 +16,7 @@ UNITS = {"vdla": "cycles", "llvm": "seconds", **dict.fromkeys(GPUS, "seconds")}
 """The unit of costs for each kind of target."""
 
 Key: TypeAlias = tuple[str, str]
-"""The key of a record: the canonical text of its workload and the identity of its target."""
+"""The key of a tuning record: the canonical text of its workload and the identity of its target."""
 Description: TypeAlias = Mapping[str, Any]
 """A JSON object that describes a workload or a target."""
 
@@ -27,8 +27,8 @@ class Task:
 
     Both are JSON objects; tuples in them become lists. Tasks and their keys are equal for equal workloads on equal
     machines, whatever the machines' names: a target with a "digest" is identified by it and the kind, another target by
-    all its fields. `alike`: the workload's key on the target's "family", None for a target without one. Raises
-    ValueError for any other value.
+    all its fields. `alike`: the same key with the target identified by its kind and its "family" (such as GPUs of one
+    compute capability); None for a target without a family. Raises ValueError for any other value.
     """
 
     workload: Description = field(compare=False)
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def unit(self) -> str:
-        """The unit of its costs, "cycles" or "seconds"."""
+        """The unit of the task's costs, "cycles" or "seconds"."""
         return UNITS[self.target["kind"]]
 
 

@@ -47,7 +47,7 @@ _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 
 Bytes = bytes | memoryview
 Content = bytes | Sequence[Bytes]
-"""Content of a member: its bytes, or a sequence of parts to be concatenated."""
+"""Content of an archive's member: its bytes, or a sequence of parts to be concatenated."""
 
 
 class UnreadableArchiveError(Exception):
@@ -157,10 +157,11 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
 
 
 def describe_saved(path: Path) -> dict[str, Any]:
-    """The description of a network's archive that is known to be complete, for any processor.
+    """Reads the description in a network's archive, which may be for any processor and must be known to be complete: no
+    other member is read.
 
-    Its other members are not read. Raises ArchiveError, which names `path`, for an archive of another format, and for a
-    missing file: another process may remove entries of the cache.
+    Raises ArchiveError, which names `path`, for an archive of another format, and for a missing file: another process
+    may remove entries of the cache.
     """
     try:
         with tarfile.open(path, mode="r:") as archive:

@@ -77,7 +77,7 @@ class Field:
         return value
 
     def number(self, least: float = 0) -> float:
-        """A finite number, at least `least`."""
+        """This field's value, a finite number that is at least `least`."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(f"is {self._shown()} and no number")
@@ -86,13 +86,13 @@ class Field:
         return float(value)
 
     def boolean(self) -> bool:
-        """True or false."""
+        """This field's value, true or false."""
         if not isinstance(self.value, bool):
             raise self.fail(f"is {self._shown()}, not true or false")
         return self.value
 
     def text(self) -> str:
-        """Text that can be encoded as UTF-8."""
+        """This field's value, a text that can be encoded as UTF-8."""
         return self._word(self._as(str, "text"))
 
     def symbol(self) -> str:
@@ -102,13 +102,13 @@ class Field:
         return text
 
     def matching(self, form: re.Pattern[str], what: str) -> str:
-        """A text that matches the pattern `form`; `what` is the form's name in messages."""
+        """This field's value, a text that matches the pattern `form`; `what` is the form's name in messages."""
         if not form.fullmatch(text := self.text()):
             raise self.fail(f"is {self._shown()} and no {what}")
         return text
 
     def one_of(self, known: Sequence[str]) -> str:
-        """A text that is one of `known`."""
+        """This field's value, a text that is one of `known`."""
         if (text := self.text()) not in known:
             raise self.fail(f"is {self._shown()}, not one of {', '.join(known)}")
         return text
@@ -118,18 +118,18 @@ class Field:
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:
-        """The shape of an array; the caller checks the array's bytes."""
+        """This field's value, the shape of an array; the caller checks the number of the array's bytes."""
         sizes = tuple(item.integer() for item in self.items())
         if len(sizes) > MOST_DIMENSIONS:
             raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")
         return sizes
 
     def texts(self) -> tuple[str, ...]:
-        """A list of texts."""
+        """This field's value, a list of texts."""
         return tuple(item.text() for item in self.items())
 
     def among(self, known: Sequence[str]) -> tuple[str, ...]:
-        """A list of different texts, each of them in `known`."""
+        """This field's value, a list of different texts, each of them in `known`."""
         allowed, seen = set(known), set[str]()
         for item in self.items():
             if (text := item.text()) not in allowed:

@@ -82,7 +82,7 @@ class CpuNetwork(GraphNetwork):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The different kernels."""
+        """All kernels of the network, each only once."""
         return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
@@ -151,7 +151,7 @@ class CpuNetwork(GraphNetwork):
         return self.text_of(kind, [(names[id(kernel)], text(kernel.module)) for kernel in self.kernels])
 
     def ready(self, threads: int) -> list[BoundKernel]:
-        """The launches bound to their arrays and, for more than one thread, to a pool."""
+        """The launches bound to their arrays and, for more than one thread, to a pool of threads."""
         if not isinstance(threads, int):
             raise TargetError(f"{self.name}: threads is {threads!r}; give a number of at least 1")
         if threads in self._bound:

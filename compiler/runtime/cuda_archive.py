@@ -46,7 +46,7 @@ from .network_description import (
 )
 
 FORMAT = 2
-"""Version of the format: goes up when the description or the calling convention of kernels changes."""
+"""Version of the archive's format: goes up when its description or the calling convention of kernels changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,9 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
 
 
 def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str, Any]:
-    """The description of a complete archive for any GPU. Raises ArchiveError for other files."""
+    """The description of a GPU network's archive, after a check that the file is complete and of a known format; the
+    archive may be for any GPU. Raises ArchiveError for other files.
+    """
     files = _read(path, kind or CUBINS)
     read_description(path, files[DESCRIPTION], FORMAT)
     return json.loads(files[DESCRIPTION])

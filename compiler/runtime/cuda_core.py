@@ -46,7 +46,7 @@ def open_device(ordinal: int = 0) -> CudaDevice:
 
 
 class CudaDevice(Closing):
-    """A `Device` through cuda-core."""
+    """A GPU that is accessed through cuda-core; implements the protocol `cuda_device.Device`."""
 
     def __init__(self, ordinal: int) -> None:
         self._core, self._driver = libraries()
@@ -212,7 +212,9 @@ class CudaDevice(Closing):
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
 
     def _encoded(self, argument: TensorAt) -> Any:
-        """A tensor map for cuda-core; elements are copied as integers of their size, unless copies round to tf32."""
+        """The tensor map `argument`, encoded by cuda-core; elements are copied as integers of their size, unless copies
+        round to tf32.
+        """
         tensor = argument.tensor
         size = math.prod(tensor.shape) * tensor.element_bytes
         view = self._core.utils.StridedMemoryView.from_buffer(

@@ -62,7 +62,7 @@ class GpuKind:
 
 
 def gpu_kind(name: str) -> GpuKind:
-    """The kind with this name, one of `GPUS`."""
+    """The kind of GPU with this name, one of `GPUS`."""
     return import_module(GPUS[name].module).KIND
 
 

@@ -26,7 +26,7 @@ from .network_archive import bind_kernels, describe_kernels, read_modules
 from .trial_run import run_in_trial
 
 FORMAT = 2
-"""Version of the format: goes up when the description or the calling convention of kernels changes."""
+"""Version of the archive's format: goes up when its description or the calling convention of kernels changes."""
 
 
 def save_kernels(path: Path, code: ObjectCode) -> None:

@@ -72,8 +72,8 @@ class _Fit:
 
 
 class LengthsExecutable(Readable):
-    """An executable for a range of lengths, made of rungs in ascending order of length. `pads`: for each input the
-    value behind the real tokens.
+    """An executable for a range of lengths, made of rungs (executables for single lengths) in ascending order of
+    length. `pads`: for each input the value behind the real tokens.
 
     `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
     plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both are 0
@@ -115,8 +115,8 @@ class LengthsExecutable(Readable):
         )
 
     def rung(self, length: int) -> Rung:
-        """The rung with the least length that is at least `length`. Raises UserError for a length outside
-        of the range.
+        """The rung (executable for one length) with the least length that is at least `length`. Raises UserError for a
+        length outside of the range.
         """
         if not self.lengths.least <= length <= self.lengths.most:
             raise UserError(f"{self.name}: length {length} is not in the range: {self.lengths}")
@@ -130,7 +130,9 @@ class LengthsExecutable(Readable):
         return self._checked_length(inputs) if fit is None else fit.length
 
     def _fit(self, inputs: Arrays) -> _Fit | None:
-        """The cached fit of valid inputs; None for invalid inputs or a length that has not run before."""
+        """The precomputed padding and cropping (`_Fit`) for valid inputs; None for invalid inputs or a length that has
+        not run before.
+        """
         if not isinstance(inputs, Mapping):
             return None
         for name, among in self._ranges[:1]:
@@ -222,7 +224,8 @@ class LengthsExecutable(Readable):
             found[f"input '{port.name}': axis {axis}"] = length
 
     def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
-        """One inference of inputs of any length in the range; `options` are passed to the rung's `run`.
+        """One inference of inputs of any length in the range, on the executable for the next length that was compiled;
+        `options` are passed to its `run`.
 
         Raises UserError for arrays that do not fit the inputs.
         """
@@ -243,11 +246,11 @@ class LengthsExecutable(Readable):
         return results
 
     def source(self, kind: str) -> str:
-        """The sources of all rungs, in the order of their lengths."""
+        """The sources of the executables for all compiled lengths, in the order of their lengths."""
         return joined(kind, [(f"length {r.length}", r.executable.source(kind)) for r in self.rungs])
 
     def close(self) -> None:
-        """Closes the rungs."""
+        """Closes the executables for all compiled lengths."""
         for rung in self.rungs:
             rung.executable.close()
 

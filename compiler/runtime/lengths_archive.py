@@ -24,9 +24,11 @@ from .network_description import ConstantPool, read_constants
 
 MEMBER = "lengths.bin"
 FORMAT = 1
-"""Version of the format: goes up when the description changes."""
+"""Version of the archive's format: goes up when its description changes."""
 Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Executable]]
-"""Reads the executables of rungs, given their fields and all arrays by name."""
+"""Reads the rungs, i.e. the executables for single lengths, given their fields in the description and all arrays by
+name.
+"""
 
 
 def is_lengths_archive(path: Path) -> bool:
@@ -66,7 +68,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
 
 
 def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable:
-    """The executable in an archive of `save_lengths`; `reader` maps a target to the reader of its rungs.
+    """The executable in an archive of `save_lengths`. `reader` maps a target to the function that reads its rungs
+    (executables for single lengths).
 
     Raises ArchiveError.
     """
@@ -112,7 +115,9 @@ def _check_ports(
     executables: Sequence[Executable],
     axes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Raises ArchiveError unless all rungs have the inputs and outputs of the last one, except for the length."""
+    """Raises ArchiveError unless all rungs (executables for single lengths) have the inputs and outputs of the last
+    one, except for the length.
+    """
     last = executables[-1]
     for entry, length, executable in zip(document.at("rungs").items(), sizes, executables, strict=True):
         for ports, wanted in ((executable.inputs, last.inputs), (executable.outputs, last.outputs)):

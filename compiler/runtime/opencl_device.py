@@ -78,7 +78,7 @@ def open_device(ordinal: int = 0) -> OpenClDevice:
 
 
 class OpenClDevice(Closing):
-    """A `Device` through pyopencl."""
+    """An OpenCL device that is accessed through pyopencl; implements the protocol `cuda_device.Device`."""
 
     def __init__(self, cl: ModuleType, device: Any, label: str) -> None:
         self._cl, self._device, self._label = cl, device, label
@@ -242,7 +242,7 @@ class OpenClDevice(Closing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """A launch with arguments for pyopencl."""
+    """A kernel launch, with its arguments in the types that pyopencl takes."""
 
     function: str
     kernel: Any

@@ -70,15 +70,17 @@ def _shape(port: Port) -> str:
 class CompiledKernels(Readable):
     """Base class of executables made of kernels for a processor or a GPU.
 
-    `again` compiles a network that was loaded from the cache once more, to get its text: the cache's files contain
-    machine code only. `of_gpu`: text of emulated GPU kernels, by the kind of their GPU.
+    `again` recompiles a network that was loaded from the cache, to get its text: the cache's files contain machine code
+    only. `of_gpu`: text of emulated GPU kernels, by the kind of their GPU.
     """
 
     again: Callable[[], Executable] | None = None
     of_gpu: Texts = MappingProxyType({})
 
     def source(self, kind: str) -> str:
-        """See `Readable.source`. A network loaded from the cache is compiled again."""
+        """The code that runs, as text, of a kind such as "llvm" or "cuda" (`Readable.source`). A network loaded from
+        the cache is compiled again.
+        """
         if self.again is None:
             return super().source(kind)
         with self.again() as made:

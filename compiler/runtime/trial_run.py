@@ -23,7 +23,7 @@ first time.
 LEAST_OPERATIONS_PER_SECOND = 2e8
 """Assumed least speed of a machine, by which a trial run's time limit grows with its operations."""
 _MOST_BYTES = 4096
-"""Longest message from the trial, in bytes."""
+"""Length in bytes of the longest message that is read from the trial process."""
 
 
 def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | None:

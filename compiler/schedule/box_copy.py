@@ -14,7 +14,8 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 def box_copy(program: Program, name: str) -> Program:
-    """Replaces the loops right around `name`, which copies an element, by one copy of a box: inverse of `expand_copy`.
+    """Replaces the loops right around `name`, which copies an element, by one copy of a box (rectangle of elements):
+    inverse of `expand_copy`.
 
     rewrite:
         for T.0 in range(4):                             ->   T: copy T[0:4, 0:n] = A[i, 0:4, 0:n]

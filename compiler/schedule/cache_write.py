@@ -27,8 +27,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
                 C[i * 4 + j] = f(i, j)    ->        for j in range(4):
                                                         C.acc[j] = f(i, j)
                                                     C.acc: copy C[i * 4:i * 4 + 4] = C.acc[0:4]
-    Legal if one Assign or Reduce under `loop` writes the buffer and every element of the touched box, and reads only
-    sums that start under `loop`.
+    Legal if one Assign or Reduce under `loop` writes the buffer and every element of the touched box (rectangle of
+    elements), and reads only sums that start under `loop`.
     """
     path, body, ranges = body_at(program, loop)
     old = buffer_named(program, buffer)

@@ -46,10 +46,10 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
             for j in range(4):                 for j in range(4):
                 C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
 
-    The buffer shrinks to the box that one iteration of `loop` reads (to its greatest size, if the size varies); element
-    0 of the buffer is then the box's first element; the producers' loops keep their names; a loop whose variable alone
-    is an index of the buffer shrinks to the box. Elements that neighbouring iterations both read are computed twice.
-    All statements that write the buffer move, in their order.
+    The buffer shrinks to the box (rectangle of elements) that one iteration of `loop` reads (to its greatest size, if
+    the size varies); element 0 of the buffer is then the box's first element; the producers' loops keep their names; a
+    loop whose variable alone is an index of the buffer shrinks to the box. Elements that neighbouring iterations both
+    read are computed twice. All statements that write the buffer move, in their order.
 
     Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
     `loop` that write nothing else and do not continue earlier sums (no Reduce without `first`), and no statement
@@ -150,8 +150,8 @@ def _producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """The box of a buffer that one iteration of a loop reads: first element and number of elements in
-    each dimension.
+    """The box (rectangle of elements) of a buffer that one iteration of a loop reads: first element and number of
+    elements in each dimension.
     """
 
     starts: tuple[Expr, ...]
@@ -159,7 +159,9 @@ class _Box:
 
     @staticmethod
     def of(needed: Region, ranges: Ranges) -> _Box:
-        """The box that contains a region, clipped to the buffer if it might exceed the buffer (guarded reads)."""
+        """The box (rectangle of elements) that contains a region, clipped to the buffer if it might exceed the buffer
+        (guarded reads).
+        """
         starts: list[Expr] = []
         extents: list[Expr] = []
         for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
@@ -174,7 +176,7 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """A producer: its loops, outermost first, its statement, and the box that it writes.
+    """A producer: its loops, outermost first, its statement, and the box (rectangle of elements) that it writes.
 
     `variables[d]`: the loop whose variable alone runs through dimension d (None: the dimension cannot shrink).
     `boxed[d]`: whether one execution of the statement writes several elements in dimension d, and may write fewer.
@@ -257,7 +259,9 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """The box, enlarged to all elements that this nest writes in dimensions that cannot shrink."""
+        """`box` (a rectangle of elements), enlarged to all elements that this nest writes in dimensions that cannot
+        shrink.
+        """
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:
@@ -274,8 +278,8 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest restricted to the box, writing into the buffer `local`, whose element 0 is the box's first
-        element.
+        """This nest restricted to `box` (a rectangle of elements), writing into the buffer `local`, whose element 0 is
+        the box's first element.
         """
         values: dict[str, Expr] = {}
         inner = {**ranges}

@@ -22,7 +22,8 @@ def fills_box(
     over: Sequence[For],
     ranges: Ranges,
 ) -> bool:
-    """Whether an access to `sizes` elements from `starts` on touches all of a box while the loops `over` run.
+    """Whether an access to `sizes` elements from `starts` on touches all of a box (rectangle of elements) while the
+    loops `over` run.
 
     The box is the hull of the touched elements (`ir.regions`); `extents`: its size. `ranges`: ranges of the loops
     around `over`. A size of None is unknown. Each dimension's index must be a mixed-radix number of loops that occur in
@@ -49,7 +50,7 @@ def fills_box(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Digits:
     """The test of one dimension, whose index is a mixed-radix number with loop variables as digits. `loops`: extents by
-    name; `ranges`: ranges of all loops; `width`: elements touched at a time.
+    name; `ranges`: ranges of all loops; `width`: elements touched by one access.
     """
 
     loops: dict[str, Expr]
@@ -57,8 +58,9 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether the index runs through all of 0 .. extent - width: each digit's step must be within the reach of the
-        smaller digits.
+        """Whether accesses to `width` elements (a field) touch all of 0 .. extent - 1 in this dimension. Their first
+        index is the sum of step * variable over `digits`, given as (step, variable). No step may exceed the number of
+        elements that the digits of smaller steps cover together.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
@@ -112,8 +114,8 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Given that digit `name` is below `part`, which may depend on greater digits, finds the bound S of the number
-        that consists of this digit and the next greater ones.
+        """Given that the loop variable (digit) `name` is below `part`, which may depend on digits of greater steps,
+        finds the bound S of the number that consists of this digit and the next greater ones.
 
         Returns (name of the greatest of these digits, S); None if there is no such S.
         """

@@ -57,7 +57,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
 
 
 def cache_name(program: Program, buffer: str, scope: str) -> str:
-    """The name of the new buffer and of the copy made by `cache_read` and `cache_write`."""
+    """The name that `cache_read` and `cache_write` give to the new buffer and to its copy statement."""
     return unused(program, f"{buffer}.{scope}")
 
 
@@ -82,7 +82,7 @@ def with_body(path: tuple[Node, ...], body: Stmt) -> Program:
 
 
 def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
-    """A new buffer in `scope` for `box`, as large as the box can be in the `ranges` of loops."""
+    """A new buffer in `scope` for the region `box`, as large as the region can be in the `ranges` of loops."""
     shape: list[int] = []
     for extent, size in zip(box.extents, box.buffer.shape, strict=True):
         high = interval(extent, ranges).high
@@ -94,7 +94,9 @@ def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> B
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """Raises LegalityError unless a box is within its buffer for all values of loops in their `ranges`."""
+    """Raises LegalityError unless the region `box` is within its buffer for all values of loops in their `ranges`.
+    `doing`: the rejected action, for the message.
+    """
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high

@@ -96,7 +96,9 @@ def reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]
 
 
 def check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> None:
-    """Raises LegalityError unless each loop of `chain` holds the next one alone, and the last one `reduce` alone."""
+    """Raises LegalityError unless each loop of `chain` contains only the next one, and the last loop contains only
+    `reduce`.
+    """
     for n, inside in pairwise((*chain, reduce)):
         if isinstance(n, For) and n.body is not inside:
             reason = f"{n.name} holds more than the nest of {reduce.name}"

@@ -149,8 +149,8 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """The box of a buffer that one iteration of loop `at` writes, and the box that the whole nest writes. Raises
-    LegalityError if one of them is not exact.
+    """The box (rectangle of elements) of a buffer that one iteration of loop `at` writes, and the box that the whole
+    nest writes. Raises LegalityError if one of them is not exact.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
@@ -191,7 +191,7 @@ def _limits(
     name: str,
 ) -> dict[str, tuple[Expr, Expr]]:
     """For each loop of the consumer that must shrink: the first iteration and the number of iterations that read the
-    box written by one iteration of the producer's loop.
+    box (rectangle of elements) written by one iteration of the producer's loop.
     """
     box, whole = boxes
     index = uses[0].starts
@@ -243,8 +243,8 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """Moves a buffer's allocation into the loop `before`, shrunk to the box of one iteration, if nothing else uses the
-    buffer.
+    """Moves a buffer's allocation into the loop `before`, shrunk to the box (rectangle of elements) of one iteration,
+    if nothing else uses the buffer.
 
     `own`: the loops down to `before` that did not enclose the consumer before it was moved.
     """

@@ -22,10 +22,12 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
                         first k == 0 and j == 0      for i in range(n):
                                                          for k in range(m):
                                                              C[i] += C.rf[k, i] first k == 0
-    The partial sums' statement is called `name`.rf, their buffer has the target's name with .rf. Legal if all loops
-    around the Reduce, from the allocation of its target on, are one perfect nest of no other statement, `loop` is one
-    of its reduction loops, `first` is the condition that all reduction loops are at 0, and the extents of the other
-    loops do not depend on reduction loops.
+
+    The statement of the partial sums is called `name`.rf, their buffer has the target's name with the suffix .rf.
+    `loop` must be a reduction loop of the Reduce `name`. Legal if the loops between the allocation of the target and
+    the Reduce are a perfect nest, which contains no other statement; if the condition `first`, under which the sum
+    starts, is that all reduction loops are at 0; and if the extents of the other loops do not depend on reduction
+    loops.
     """
     path, reduce = reduce_named(program, name)
     around = [n for n in path if isinstance(n, For)]

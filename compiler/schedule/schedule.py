@@ -70,141 +70,181 @@ class Schedule:
         return html_text(f"{self!r}\n\n{format_node(self._program)}")
 
     def split(self, loop: str, factor: int) -> tuple[str, str]:
-        """See `loops.split`; returns the names of the outer and the inner loop."""
+        """Cuts a loop into pieces of `factor` iterations (`loops.split`); returns the names of the outer and the inner
+        loop.
+        """
         self._apply(loops.split, "split", loop, factor)
         return f"{loop}.0", f"{loop}.1"
 
     def fuse(self, outer: str, inner: str) -> str:
-        """See `fuse.fuse`; returns the new loop's name."""
+        """Makes one loop of two directly nested ones (`fuse.fuse`); returns the new loop's name."""
         self._apply(fusing.fuse, "fuse", outer, inner)
         return f"{outer}_{inner}"
 
     def reorder(self, *names: str) -> None:
-        """See `loops.reorder`."""
+        """Nests loops in the given order, outermost first (`loops.reorder`)."""
         self._apply(loops.reorder, "reorder", *names)
 
     def annotate(self, loop: str, kind: LoopKind) -> None:
-        """See `annotate.annotate`."""
+        """Sets the kind of a loop, which says how its iterations may run (`annotate.annotate`)."""
         self._apply(annotations.annotate, "annotate", loop, kind)
 
     def unroll(self, loop: str) -> None:
-        """`annotate` with kind "unroll"."""
+        """Unrolls a loop: `annotate` with kind "unroll"."""
         self.annotate(loop, "unroll")
 
     def virtual_thread(self, loop: str) -> None:
-        """`annotate` with kind "virtual_thread"."""
+        """Gives every iteration of a loop its own copy of the buffers in it, so that an accelerator overlaps
+        iterations: `annotate` with kind "virtual_thread".
+        """
         self.annotate(loop, "virtual_thread")
 
     def vectorize(self, loop: str) -> None:
-        """`annotate` with kind "vectorize"."""
+        """Computes all iterations of a loop at once, one in each vector lane: `annotate` with kind "vectorize"."""
         self.annotate(loop, "vectorize")
 
     def parallel(self, loop: str) -> None:
-        """`annotate` with kind "parallel"."""
+        """Distributes the iterations of a loop to the threads of a processor: `annotate` with kind "parallel"."""
         self.annotate(loop, "parallel")
 
     def bind(self, loop: str, axis: LoopKind) -> None:
-        """`annotate` with an axis of a GPU's grid: "block.x" … "thread.z"."""
+        """Binds a loop to an axis of a GPU's grid, "block.x" … "thread.z": `annotate` with this kind."""
         if axis not in AXES:
             reason = f"cannot bind {loop} to {axis!r}; the axes of a grid are {', '.join(AXES)}"
             raise LegalityError(reason, self._program, loop)
         self.annotate(loop, axis)
 
     def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
-        """See `loops.tile`; returns the names of the four loops, outermost first."""
+        """Turns two directly nested loops into loops over tiles and loops within a tile (`loops.tile`); returns the
+        names of the four loops, outermost first.
+        """
         self._apply(loops.tile, "tile", y, x, rows, columns)
         return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
 
     def pipeline(self, loop: str, stages: int, ahead: int | None = None) -> None:
-        """See `pipeline.pipeline`."""
+        """Issues the copies at the head of a loop's body `ahead` iterations before their use, into `stages` slots
+        (`pipeline.pipeline`).
+        """
         given = () if ahead is None else (ahead,)
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """See `peel.peel`; returns the suffix of names in the copy."""
+        """Takes the last (or first) iteration out of a loop, with its own copy of the body (`peel.peel`); returns the
+        suffix of names in the copy.
+        """
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)
 
     def expand_copy(self, name: str) -> None:
-        """See `expand_copy.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
+        """Turns a copy into loops around an assignment (`expand_copy.expand_copy`); the loops are called `name`.0,
+        `name`.1 and so on.
+        """
         self._apply(expansion.expand_copy, "expand_copy", name)
 
     def box_copy(self, name: str) -> None:
-        """See `box_copy.box_copy`."""
+        """Turns the loops around the copy of one element into one copy of a box, a rectangle of elements
+        (`box_copy.box_copy`).
+        """
         self._apply(boxes.box_copy, "box_copy", name)
 
     def split_copy(self, name: str, dimension: int, size: int) -> str:
-        """See `split_copy.split_copy`; returns the name of the loop."""
+        """Copies `size` elements of a dimension of a copy at a time, in a loop (`split_copy.split_copy`); returns the
+        name of the loop.
+        """
         self._apply(pieces.split_copy, "split_copy", name, dimension, size)
         return f"{name}.{dimension}"
 
     def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
-        """See `share_copy.share_copy`; the loops are called `name`.x, `name`.step, `name`.in and so on."""
+        """Distributes the elements of a copy over the threads of a block, `width` neighbouring ones to a thread at a
+        time (`share_copy.share_copy`). The loops are called `name`.x, `name`.step, `name`.in and so on.
+        """
         self._apply(sharing.share_copy, "share_copy", name, axes, width)
 
     def guard(self, loop: str, multiple: int) -> str:
-        """See `guard.guard`; returns the name of the guarding loop, which does not exist for exact multiples."""
+        """Rounds the extent of a loop up to a multiple, and guards its body by a loop of at most one iteration
+        (`guard.guard`). Returns the name of the guarding loop, which does not exist if the extent is a multiple
+        already.
+        """
         self._apply(guarding.guard, "guard", loop, multiple)
         return f"{loop}.in"
 
     def pad(self, loop: str, multiple: int) -> None:
-        """See `pad.pad`."""
+        """Rounds the extent of a sum's loop up to a multiple; copies of its operands fill the new elements with zeros
+        (`pad.pad`).
+        """
         self._apply(padding.pad, "pad", loop, multiple)
 
     def skip_pads(self, loop: str) -> None:
-        """See `skip_pads.skip_pads`; the loop around the skipped body is called `loop`.in."""
+        """Skips iterations of a sum's loop in which all products are zero because of a copy's padding
+        (`skip_pads.skip_pads`). The loop around the skipped body is called `loop`.in.
+        """
         self._apply(skipping.skip_pads, "skip_pads", loop)
 
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
-        """See `pack.pack`."""
+        """Stores a buffer in tiles and another order of dimensions (`pack.pack`)."""
         self._apply(layout.pack, "pack", buffer, tiles, order)
 
     def prefetch(self, loop: str, buffer: str, ahead: int) -> None:
-        """See `prefetch.prefetch`."""
+        """Prefetches, in every iteration of a loop, the memory `ahead` bytes after the part of `buffer` that it reads
+        (`prefetch.prefetch`).
+        """
         self._apply(hints.prefetch, "prefetch", loop, buffer, ahead)
 
     def decompose_reduction(self, name: str, loop: str) -> None:
-        """See `reduction.decompose_reduction`."""
+        """Initializes the sum `name` in a separate loop nest before `loop` (`reduction.decompose_reduction`)."""
         self._apply(reduction.decompose_reduction, "decompose_reduction", name, loop)
 
     def rfactor(self, name: str, loop: str) -> None:
-        """See `rfactor.rfactor`; the partial sums' statement is called `name`.rf."""
+        """Makes a partial sum for each iteration of a reduction loop of the sum `name`, then adds the partial sums
+        (`rfactor.rfactor`). The statement of the partial sums is called `name`.rf.
+        """
         self._apply(partial_sums.rfactor, "rfactor", name, loop)
 
     def compute_at(self, name: str, loop: str) -> None:
-        """See `compute_at.compute_at`."""
+        """Moves the producers of the buffer that the statement `name` writes under `loop` of its consumers
+        (`compute_at.compute_at`).
+        """
         self._apply(producers.compute_at, "compute_at", name, loop)
 
     def reverse_compute_at(self, name: str, loop: str) -> None:
-        """See `reverse_compute_at.reverse_compute_at`."""
+        """Moves the statement `name` to the end of each iteration of `loop`, for the elements that the iteration
+        produces (`reverse_compute_at.reverse_compute_at`).
+        """
         self._apply(consumers.reverse_compute_at, "reverse_compute_at", name, loop)
 
     def compute_inline(self, name: str) -> None:
-        """See `inline.compute_inline`."""
+        """Replaces every read of the buffer that the statement `name` writes by the assigned value, and removes the
+        statement (`inline.compute_inline`).
+        """
         self._apply(inline.compute_inline, "compute_inline", name)
 
     def compute_early(self, name: str) -> None:
-        """See `compute_early.compute_early`."""
+        """Moves a scalar function that all readers apply to a buffer's elements into the statement `name` that writes
+        the buffer (`compute_early.compute_early`).
+        """
         self._apply(early.compute_early, "compute_early", name)
 
     def set_scope(self, buffer: str, scope: str) -> None:
-        """See `annotate.set_scope`."""
+        """Puts an allocated buffer into another memory (`annotate.set_scope`)."""
         self._apply(annotations.set_scope, "set_scope", buffer, scope)
 
     def widen(self, buffer: str, dimension: int, size: int) -> None:
-        """See `pack.widen`."""
+        """Enlarges an allocation in a dimension, so that later elements have other addresses (`pack.widen`)."""
         self._apply(layout.widen, "widen", buffer, dimension, size)
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
-        """See `memory.cache_read`; returns the name of the new buffer, which is also the name of the copy statement."""
+        """Copies the part of a buffer that is read under `loop` (None: in the whole program) into a new buffer in
+        `scope` (`memory.cache_read`). Returns the name of the new buffer, which is also the name of the copy statement.
+        """
         before = self._program
         self._apply(memory.cache_read, "cache_read", buffer, loop, scope)
         return memory.cache_name(before, buffer, scope)
 
     def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
-        """See `cache_write.cache_write`; returns the name of the new buffer, which is also the name of the copy
-        statement.
+        """Redirects writes to a buffer under `loop` (None: in the whole program) to a new buffer in `scope`, which is
+        copied back at the end (`cache_write.cache_write`). Returns the name of the new buffer, which is also the name
+        of the copy statement.
         """
         before = self._program
         self._apply(writes.cache_write, "cache_write", buffer, loop, scope)
@@ -213,7 +253,9 @@ class Schedule:
     def tensorize(
         self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
     ) -> None:
-        """See `tensorize.tensorize`."""
+        """Replaces the loop, statement or allocation `name`, with its body, by a use of a hardware operation
+        (`tensorize.tensorize`).
+        """
         if not isinstance(declaration, IntrinsicDeclaration):
             reason = f"tensorize takes an intrinsic's declaration, not {declaration!r}"
             raise LegalityError(reason, self._program, "")

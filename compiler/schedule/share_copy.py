@@ -114,7 +114,9 @@ def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
 
 
 def _piece(box: Region, offsets: Sequence[Expr], width: int) -> Region:
-    """The `width` elements of a box from `offsets` on; offsets are given for the dimensions of extents other than 1."""
+    """The `width` elements of a box (rectangle of elements) from `offsets` on; offsets are given for the dimensions of
+    extents other than 1.
+    """
     ahead = iter(offsets)
     starts = [s if e == _ONE else plus(s, next(ahead)) for s, e in zip(box.starts, box.extents, strict=True)]
     innermost = max((d for d, e in enumerate(box.extents) if e != _ONE), default=None)

@@ -11,7 +11,7 @@ from vdla.util.errors import UserError
 from .trace import Argument, Step, Trace, step_obstacle
 
 VERSION = 1
-"""Version of the JSON form; it changes when a step's arguments do."""
+"""Version of the JSON form of traces; it changes when a step's arguments do."""
 
 
 class TraceError(UserError):

@@ -17,8 +17,8 @@ class Blocks:
     """Block sizes of activations in vectors: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block].
 
     `block` is the larger one of the accelerator's block_in and block_out (inputs and outputs of its array of
-    multipliers). A position of a block is `inputs` adjacent vectors of block_in channels for the array, and `outputs`
-    adjacent vectors of block_out channels when it is stored.
+    multipliers). Each position (row, column) of a block is `inputs` adjacent vectors of block_in channels for the
+    array, and `outputs` adjacent vectors of block_out channels when it is stored.
     """
 
     batch: int
@@ -32,16 +32,17 @@ class Blocks:
 
     @property
     def inputs(self) -> int:
-        """Number of input vectors in one position of a block."""
+        """Number of input vectors (of block_in channels) at one position (row, column) of a block of channels."""
         return self.block // self.block_in
 
     @property
     def outputs(self) -> int:
-        """Number of output vectors in one position of a block."""
+        """Number of output vectors (of block_out channels) at one position (row, column) of a block of channels."""
         return self.block // self.block_out
 
     def inputs_read(self, channels: int, kernel: Pair) -> int:
-        """Number of input vectors of a position that a convolution with weights for every channel reads.
+        """Number of input vectors that a convolution with weights for every channel reads at one position (row, column)
+        of a block of channels.
 
         1 x 1 windows on a single block skip vectors without channels; all other windows read `inputs` vectors.
         """
@@ -51,7 +52,7 @@ class Blocks:
 
     @staticmethod
     def of(config: Config) -> Blocks:
-        """The blocks of a configuration."""
+        """The block sizes of activations for an accelerator configuration."""
         return Blocks(batch=config.batch, block_in=config.block_in, block_out=config.block_out)
 
 
@@ -90,7 +91,7 @@ class Window:
         return False
 
     def padded(self, height: int, width: int) -> Pair:
-        """Rows and columns of the input with its pads."""
+        """Rows and columns of an input of `height` x `width`, including its pads."""
         top, left, bottom, right = self.pads
         return height + top + bottom, width + left + right
 

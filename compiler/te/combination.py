@@ -13,7 +13,8 @@ from ..ir.types import DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """Stage B: combines the int8 result q ("self") of stage A with a second int8 tensor (rescale: with none).
+    """Stage B: combines the int8 result q ("self") of stage A (requantization) with a second int8 tensor (rescale:
+    without one).
 
     add       combine_add(first, second, ratio_first, ratio_second, offset, unsigned, low, high)
     multiply  combine_multiply(first, second, zero_point_first, zero_point_second, ratio_self, zero_point, unsigned,
@@ -38,16 +39,20 @@ class Combination:
 
     @property
     def has_operand(self) -> bool:
-        """Whether stage B reads a second tensor."""
+        """Whether stage B of the store unit (the combination) reads a second tensor."""
         return self.kind != "rescale"
 
     @property
     def only_clamps(self) -> bool:
-        """Whether stage B changes no value inside low..high."""
+        """Whether stage B of the store unit (the combination) changes no value inside low..high, so that it only
+        clamps.
+        """
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The combination with exchanged tensors: stage B works on the operand, and q is the second tensor."""
+        """The combination with its two tensors exchanged: the stored tensor takes the place of stage A's result q, and
+        q that of the second tensor.
+        """
         add = self.kind == "add"
         return replace(
             self,

@@ -29,14 +29,16 @@ def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
 def requantize(
     total: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, low: ArrayLike, high: ArrayLike
 ) -> NDArray[np.int8]:
-    """Stage A of the store pipeline: int8 results of int32 sums to which the bias is already added."""
+    """Stage A of the store pipeline, requantization: int8 results of int32 sums to which the bias is already added."""
     return arithmetic.requantize(
         np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
     )
 
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
-    """`w` / `total`, or `w` / sqrt(`total`) if `root` is true, with the rounding of `isa.rows.apply`."""
+    """`w` / `total`, or `w` / sqrt(`total`) if `root` is true: the fixed-point division of softmax and normalization,
+    rounded as by `isa.rows.apply`.
+    """
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
     pairs = zip(np.broadcast_to(w, shape).flat, np.broadcast_to(total, shape).flat, strict=True)
@@ -52,7 +54,9 @@ def rescale(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline without a second tensor, on int8 values."""
+    """Stage B of the store pipeline (the combination) without a second tensor: int8 values converted to another scale
+    and zero point.
+    """
     return arithmetic.rescale(
         np.asarray(value, np.int8),
         int(_one(zero_point_in)),
@@ -73,7 +77,9 @@ def combine_add(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline: the sum of two int8 tensors, in the order of the model's inputs."""
+    """Stage B of the store pipeline (the combination): the sum of two int8 tensors, in the order of the
+    model's inputs.
+    """
     constants = arithmetic.AddConstants(
         ratio_a=np.float32(_one(ratio_first)),
         ratio_b=np.float32(_one(ratio_second)),
@@ -85,7 +91,8 @@ def combine_add(
 
 
 def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike) -> NDArray[np.int8]:
-    """Stage B of the store pipeline: the product of two int8 tensors, in the order of the model's inputs.
+    """Stage B of the store pipeline (the combination): the product of two int8 tensors, in the order of the model's
+    inputs.
 
     `constants` as in `te.post.Combination`: the zero points of both tensors, the ratio, the result's zero point,
     unsigned, low and high.

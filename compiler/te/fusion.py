@@ -16,7 +16,9 @@ from .scalars import ELEMENT, argument, argument_types
 
 
 def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) -> Buffer:
-    """The parameter A0, A1, ... of a fused program that holds `te.scalars.argument(position)`."""
+    """The parameter A0, A1, ... of a fused program for input number `position` of the fused function
+    (`te.scalars.argument`).
+    """
     return Buffer(name=f"A{position}", shape=shape, dtype=dtype)
 
 

@@ -1,6 +1,7 @@
 """The store pipeline's post-processing of accumulators, for the operators and for the declaration of the store unit.
 
-Both call `post_point`, so that tensorization, which compares the two expressions, finds them equal.
+The operators and the declaration both call `post_point`, so that tensorization, which compares the two expressions,
+finds them equal.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Post:
 
     @property
     def has_operand(self) -> bool:
-        """Whether stage B reads a second tensor."""
+        """Whether the post-processing combines stage A's result with a second tensor in stage B."""
         return self.combination is not None and self.combination.has_operand
 
     def clamped(self, low: int, high: int) -> Post:
@@ -92,7 +93,7 @@ def post_point(
     """The statements that compute one output vector: loops b, j around the Assign "post".
 
     With a window of more than one position, a buffer `window` int32[batch, block_out] first takes the maximum or sum
-    over it, in loops window.b, window.j, r, c around the Reduce "pool".
+    over the window, in loops window.b, window.j, r, c around the Reduce "pool".
     """
     lanes = (blocks.batch, blocks.block_out)
     if window == (1, 1):

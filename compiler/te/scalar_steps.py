@@ -18,8 +18,8 @@ from ..ir.types import DType
 from .scalars import argument
 
 Step = tuple[str | int, ...]
-"""An operation followed by the numbers of its operands' steps; an "argument" has its position, a
-"constant" its text.
+"""An operation followed by the numbers of the steps that compute its operands. An "argument" is followed by the number
+of the input, a "constant" by its text.
 """
 Steps = tuple[Step, ...]
 FUNCTIONS: Mapping[str, int] = MappingProxyType(

@@ -79,7 +79,7 @@ DOUBLES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
 
 
 def in_double(function: str, x: Expr) -> Expr:
-    """The function of `DOUBLES` of this name."""
+    """The call of `function`, one of `DOUBLES`, for the float32 number x: computed in float64, rounded to float32."""
     return _call(function, x)
 
 
@@ -89,7 +89,9 @@ def general_power(x: Scalar, exponent: Scalar) -> Expr:
 
 
 def whole(function: str, x: Expr) -> Expr:
-    """`function` is "floor", "ceil", "round_even" or "truncate", applied to a float of any type."""
+    """x, a float of any type, rounded to a whole number of that type. `function`: "floor", "ceil", "round_even" or
+    "truncate".
+    """
     return Call(function, (x,), dtype_of(x))
 
 
@@ -104,7 +106,7 @@ def of_bits(function: str, a: Expr, b: Expr) -> Expr:
 
 
 def floor_remainder(a: Expr, b: Expr) -> Expr:
-    """The remainder of two integers that has the second one's sign."""
+    """The remainder of the integers a and b that has the sign of b."""
     rest = of_bits("remainder", a, b)
     opposite = not_equal(rest < 0, b < 0)
     return select(equal(rest, 0), rest, select(opposite, rest + b, rest))

@@ -129,8 +129,8 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """The float8_e8m0 code of ONNX's Cast: the exponent, plus one if the mantissa is rounded up; NaN if x is not
-    finite.
+    """The float8_e8m0 code of a number as by ONNX's Cast: its exponent, plus one if the mantissa is rounded up; NaN if
+    the number is not finite.
     """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)

@@ -57,12 +57,12 @@ class Sweep:
 
     @property
     def groups(self) -> int:
-        """Number of groups of rows."""
+        """Number of groups of kernel rows; the rows of a group are multiplied by one operation."""
         return ceil_div(self.rows, self.swept)
 
     @property
     def lead(self) -> int:
-        """Number of rows by which the first group is smaller."""
+        """Number of kernel rows that the first group lacks: `swept` minus its rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:

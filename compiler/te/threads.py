@@ -46,8 +46,8 @@ class Threads:
     def stage(
         self, name: str, block: Expr, body: Callable[[Expr, Expr], Stmt], lanes: int | None = None
     ) -> Stmt:
-        """`body` for each row of the group and each lane, on all threads or on the first `lanes` threads
-        of each row.
+        """A nest of thread loops that runs `body` for each row of a block and each thread (lane) of the row; with
+        `lanes` only on the first `lanes` threads of each row.
         """
         axes = "xy" if self.columns else "yx"
         row, lane = (Var(f"{name}.{axis}") for axis in axes)
@@ -124,7 +124,8 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element and its thread: the row in the group, the lane, the step, and the element's position in the row.
+    """An element and its thread: the row among those of the block, the lane (thread of the row), the step, and the
+    element's position in the row.
 
     `suffix`: for names of statements, since a row's last elements may have statements of their own.
     """
@@ -145,7 +146,7 @@ class Fold:
     buffers: tuple[Buffer, ...]
 
     def result(self, row: Expr) -> Expr:
-        """The result of a row of the group."""
+        """The result of row number `row` of those that a block of threads reduces."""
         last = self.buffers[-1]
         return last[self.threads.at(last, row, Const(0))]
 
@@ -166,9 +167,10 @@ def fold(
 ) -> Fold:
     """Reduces each row of a block: the sum or maximum of each thread's elements, then of `BRANCHES` threads at a time.
 
-    `value` gives, for an element, statements to run first and the reduced value; `unroll` and `most` as in
-    `Threads.each`. Statements `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
-    `name`.n.kept for n threads left of a row.
+    `value` gives, for an element, statements to run first and the reduced value. `unroll`: the loop over a thread's
+    elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. Statements
+    `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and `name`.n.kept for n threads
+    left of a row.
     """
     start = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
     zero = (Const(0),)

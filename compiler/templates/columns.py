@@ -14,7 +14,7 @@ Values = Mapping[str, int]
 
 
 Columns = Mapping[str, np.ndarray]
-"""Values of many points: an int64 array for each axis, all of one length."""
+"""Values of many points (settings of the knobs): an int64 array for each axis, all of one length."""
 
 
 ESTIMATE = "estimate"
@@ -48,5 +48,5 @@ class Deferred(Mapping[str, np.ndarray]):
 
 
 def one_point(values: Values) -> Columns:
-    """The columns of a single point."""
+    """The columns of a single point (setting of the knobs)."""
     return {name: np.array([value], dtype=np.int64) for name, value in values.items()}

@@ -48,8 +48,9 @@ from ..te.ops.convolution import Convolution as Sizes
 class Expression:
     """An operator's tensor expression. Its parameters are the operator's inputs, then `arrays`, then its outputs.
 
-    `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: places at which fused
-    operators are grafted, see `te.fusion.with_result`.
+    `arrays`: constants that are no tensors of the graph, by parameter. `statements`, `inside`: arguments of
+    `te.fusion.with_result`, which fuses operators into the expression: the statements that store results, and the
+    condition for an element not to be stored as zero.
     """
 
     program: Program
@@ -359,8 +360,8 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
 
 
 def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
-    """The storage shape with which a tensor broadcasts against another storage of `rank` dimensions, which is blocked
-    by channels if `block` > 1, else row-major.
+    """The storage shape with which a tensor broadcasts against another tensor, whose storage has `rank` dimensions.
+    That storage has blocks of `block` channels, or is row-major if `block` is 1.
     """
     if block == 1 or tensor.block > 1:
         return tensor.storage

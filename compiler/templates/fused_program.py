@@ -37,8 +37,8 @@ def fused(
     """The operator's `program`, with the operators that the graph fused before it (`node.data`) and after it
     (`node.result`) grafted in.
 
-    Operators fused before it replace the program's first parameter. `statements`, `inside`: see
-    `te.fusion.with_result`.
+    Operators fused before it replace the program's first parameter. `statements`, `inside`: the statements that store
+    results, and the condition for an element not to be stored as zero (`te.fusion.with_result`).
     """
     tensors: dict[str, str] = {}
     constants: dict[str, np.ndarray] = {}

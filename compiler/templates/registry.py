@@ -20,7 +20,7 @@ class Target(Protocol):
 
     @property
     def described(self) -> dict[str, Any]:
-        """A JSON object: kind, name, and a digest of all properties that schedules depend on."""
+        """The target as a JSON object: kind, name, and a digest of all properties that schedules depend on."""
         ...
 
 
@@ -70,7 +70,7 @@ class Templates(Generic[TargetT, WorkloadT]):
         return self.named(workload.template).space(target, workload)
 
     def default(self, target: TargetT, workload: WorkloadT) -> dict[str, int]:
-        """The default point of the workload's template, see `Template.default`."""
+        """The knob values of the default point of the workload's template."""
         return self.named(workload.template).default(target, workload)
 
 
@@ -85,7 +85,8 @@ class Registry(Templates[TargetT, KernelT]):
         values: Values | None = None,
         program: Program | None = None,
     ) -> Schedule:
-        """`program` scheduled with the values of a point; None or no values: the template's default.
+        """`program` scheduled with the values of a point (setting of the knobs); None or no values: the template's
+        default.
 
         `program`: the workload's own program (None), or that program with more fused operators.
         """

@@ -16,11 +16,13 @@ import numpy as np
 from .columns import Columns, Values
 
 AT_ONCE = 1 << 12
-"""Points of a sample whose account is computed at once: few enough for the columns to stay in the processor's cache."""
+"""Number of a sample's points (settings of the knobs) for which the cost model is computed at once: few enough for the
+columns to stay in the processor's cache.
+"""
 MOST_TRIES = 1 << 22
-"""Most points drawn for one sample. If none of them is legal, the space counts as empty."""
+"""Largest number of points drawn for one sample. If none of them is legal, the space counts as empty."""
 MOST_LISTED = 1 << 16
-"""Most points of a space that is enumerated if the first draws of a sample are all illegal."""
+"""Largest number of points of a space that is enumerated if the first draws of a sample are all illegal."""
 
 
 class EmptySpaceError(Exception):
@@ -46,7 +48,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Account:
-    """The cost model's results for n points; every array has length n.
+    """The cost model's results for n points (settings of the knobs); every array has length n.
 
     `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
     point, in the unit of measurements (cycles, seconds). `quantities`: positive float64 features for a learned model:
@@ -85,18 +87,18 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Number of points, legal or not."""
+        """Number of points (settings of the knobs), legal or not."""
         return prod(len(axis.values) for axis in self.axes)
 
     def columns(self, points: np.ndarray) -> Columns:
-        """The values of int64 `points` [n, axes], by axis name."""
+        """The values of int64 `points` [n, axes] (settings of the knobs, as indices of values), by axis name."""
         return {
             axis.name: np.asarray(axis.values, dtype=np.int64)[points[:, k]]
             for k, axis in enumerate(self.axes)
         }
 
     def values(self, point: np.ndarray) -> dict[str, int]:
-        """The values of one point [axes] by axis."""
+        """The knob values of one point [axes], given as indices of values, by axis."""
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
     def point(self, values: Values) -> np.ndarray:
@@ -115,8 +117,8 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, account: Account) -> Mapping[str, np.ndarray]:
-        """All limits on an account's points: its legality limits, its search limits, and the limit of `slack` on the
-        bound.
+        """All limits on an account's points (settings of the knobs): its legality limits, its search limits, and the
+        limit of `slack` on the bound.
         """
         return {
             **account.limits,
@@ -125,20 +127,22 @@ class Space:
         }
 
     def legal(self, points: np.ndarray) -> np.ndarray:
-        """bool [n]: whether each of `points` [n, axes] satisfies all limits."""
+        """For each of `points` [n, axes] (settings of the knobs, as indices), whether it satisfies all limits: bool
+        [n].
+        """
         return self.allowed(self.account(self.columns(points)))
 
     def allowed(self, account: Account) -> np.ndarray:
-        """bool [n]: whether each of an account's points satisfies all limits."""
+        """For each point (setting of the knobs) of an account, whether it satisfies all limits: bool [n]."""
         return np.logical_and.reduce(list(self.limits(account).values()))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` points [count, axes] drawn uniformly, legal or not."""
+        """Draws `count` points (settings of the knobs) uniformly, legal or not: int64 [count, axes]."""
         sizes = np.array([len(axis.values) for axis in self.axes], dtype=np.int64)
         return rng.integers(0, sizes, size=(count, len(sizes)), dtype=np.int64)
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draws `count` legal points [count, axes], uniformly and with repetitions.
+        """Draws `count` legal points (settings of the knobs), uniformly and with repetitions: int64 [count, axes].
 
         Raises EmptySpaceError if no legal point is found; immediately if it can be proven that there is none.
         """
@@ -161,7 +165,9 @@ class Space:
         return np.concatenate(found)
 
     def _first_legal(self, points: np.ndarray, most: int) -> np.ndarray:
-        """The first `most` legal points among `points` [n, axes], or all; evaluates no more than needed."""
+        """The first `most` legal points among `points` [n, axes] (settings of the knobs, as indices), or all; evaluates
+        no more than needed.
+        """
         found = [points[:0]]
         for begin in range(0, len(points), AT_ONCE):
             part = points[begin : begin + AT_ONCE]
@@ -184,18 +190,20 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The limits among `capacities` that no point satisfies, because the point of first values violates them."""
+        """The limits among `capacities` that no point (setting of the knobs) satisfies, because the point of first
+        values violates them.
+        """
         least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
     def numbered(self, numbers: np.ndarray) -> np.ndarray:
-        """The points [n, axes] with the given `numbers`, int64 [n] from 0 to `size` - 1; numbers count all points, the
-        last axis fastest.
+        """The points (settings of the knobs), int64 [n, axes], with the given `numbers`, int64 [n] from 0 to `size` -
+        1. Numbers count all points, the last axis fastest.
         """
         return np.stack(np.unravel_index(numbers, [len(axis.values) for axis in self.axes]), axis=1)
 
     def obstacle(self, points: np.ndarray) -> str:
-        """The name of the limit that excludes the last of `points`, none of which is legal."""
+        """The name of the limit that excludes the last of `points` (settings of the knobs), none of which is legal."""
         account = self.account(self.columns(points))
         allowed = np.ones(len(points), dtype=bool)
         for reason, mask in self.limits(account).items():

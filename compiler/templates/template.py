@@ -46,7 +46,8 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     choice: Callable[[TargetT, WorkloadT], dict[str, int]] | None = None
 
     def default(self, target: TargetT, workload: WorkloadT, most: Values = NO_BOUNDS) -> dict[str, int]:
-        """Knob values of the default point: the template's `choice`, or the candidate of least cost.
+        """Knob values of the template's default point (setting of all knobs): its `choice`, or the candidate of least
+        cost.
 
         `most`: largest values of axes, by name, that a candidate may have. Raises EmptySpaceError if no candidate is
         legal.
@@ -56,8 +57,8 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
-        """The limit that the smallest point of a workload's space violates on this target; None if that point
-        is legal.
+        """The limit that the smallest point of a workload's space, with the first value of every knob, violates on this
+        target; None if that point is legal.
         """
         try:
             return next(iter(self.space(target, workload).violated_capacities()), None)
@@ -65,7 +66,9 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
             return error.limit
 
     def fits(self, target: TargetT, workload: WorkloadT) -> bool:
-        """Whether the smallest point of a workload's space fits the target's memories."""
+        """Whether the smallest point of a workload's space, with the first value of every knob, fits the target's
+        memories.
+        """
         return self.violated(target, workload) is None
 
 
@@ -114,8 +117,8 @@ def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
 
 
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
-    """Values, by axis, of the cheapest legal point among all combinations of `choices` (candidate values for each
-    axis).
+    """Values, by axis, of the cheapest legal point (setting of the knobs) among all combinations of `choices`
+    (candidate values for each axis).
 
     If no point is legal: the name of the limit that excludes the last point.
     """
@@ -128,11 +131,11 @@ def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | s
 
 
 def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarray, str]:
-    """Costs, float64 [points], of all combinations of `choices` (values for each axis), the last axis fastest; and a
-    limit.
+    """Costs, float64 [number of points], of all combinations of `choices` (values for each axis), the last axis
+    fastest; and the name of a limit.
 
-    The cost of a point that violates a limit is infinite; search limits do not apply. If all points are excluded, the
-    second result names the limit that excluded the last of them, else it is empty.
+    The cost of a point (setting of the knobs) that violates a limit is infinite; search limits do not apply. If all
+    points are excluded, the second result names the limit that excluded the last of them, else it is empty.
     """
     values = [np.array(found, dtype=np.int64) for found in choices]
     names = [axis.name for axis in space.axes]
@@ -148,7 +151,8 @@ def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarr
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """`_costs` of all combinations of `values` (an array for each axis), the last axis fastest.
+    """Costs of all combinations of `values` (an array for each axis), the last axis fastest, and the name of a limit,
+    as `_costs` returns them.
 
     Columns broadcast against each other, the column with most values along the last dimension, so that numpy's inner
     loops are long.
@@ -170,8 +174,8 @@ def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndar
 
 
 def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:
-    """Costs of points, infinite for points that violate a limit. If all points are excluded, the second result names
-    the limit that excluded the last of them, else it is empty.
+    """Costs of points (settings of the knobs), infinite for points that violate a limit. If all points are excluded,
+    the second result names the limit that excluded the last of them, else it is empty.
     """
     account = space.account(columns)
     legal, violated = np.ones((), dtype=bool), ""

@@ -107,7 +107,7 @@ class Simulation:
 
 
 class _Gates(NamedTuple):
-    """The arrays of gates and flip-flops in `Netlist`."""
+    """Arrays that describe the gates and flip-flops of a netlist: the fields of `Netlist` with the same names."""
 
     tables: NDArray[np.uint64]
     inputs: NDArray[np.int32]
@@ -220,8 +220,9 @@ def _all_nets(memories: tuple[MemoryBlock, ...]) -> list[NDArray[np.int32]]:
 def _ports(
     memories: tuple[MemoryBlock, ...], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Tables of clocked read ports, of write ports and of read ports without clock, with columns _MEMORY .. _FRESH;
-    nets are indices into the list from `_all_nets`.
+    """Tables of all clocked read ports, of all write ports and of all read ports without clock: a row for each port,
+    with columns _MEMORY .. _FRESH. `starts`: index of each memory's first bit in the storage of all memories. Nets are
+    given as indices into the list from `_all_nets`.
     """
     reads, writes, at_once, at = list[list[int]](), list[list[int]](), list[list[int]](), 0
     for k, memory in enumerate(memories):

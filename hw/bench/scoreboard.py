@@ -30,7 +30,9 @@ class Scoreboard:
     """Collects the differences of a run from `expected`; `check` fails the test with all of them."""
 
     def __init__(self, expected: Expected, *, segments: Sequence[Segment] = ()) -> None:
-        """`segments`: segments of the program, whose names messages use for addresses."""
+        """`expected`: the results to compare with. `segments`: segments of the program; messages give an address in
+        memory by the name of its segment.
+        """
         self._expected, self._segments = expected, segments
         self.compared: list[str] = []
         self.differences: list[str] = []

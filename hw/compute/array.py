@@ -20,7 +20,9 @@ from .columns import ROW, Row, differences, sum_bits, tree_levels
 
 
 def array_latency(config: Config) -> int:
-    """Cycles from operands to sums: operand registers 1, selected operands 1, products, adder tree."""
+    """Cycles from operands to sums: 1 for the operand registers, 1 for the selected operands, `multiplier_stages` for
+    the products, and 1 for each level of the adder tree.
+    """
     return 2 + config.multiplier_stages + tree_levels(config)
 
 
@@ -122,8 +124,8 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` that select a row of weights within a position; the bits above them number the
-        position in its group.
+        """Number of low bits of `row` that select a row of weights within a position (the input vectors that TAPS reads
+        for one element of its window). The bits above them are the number of the position in its group of weight rows.
         """
         return (self.inputs * self.outputs).bit_length() - 1
 
@@ -301,10 +303,10 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """The input elements of array row `o`, for the whole batch. For GEMM they are those of `vector` (the register
-        of `own_vector`). In DEPTHWISE and TAPS (signals in `modes`) some of them are replaced by the elements of the
-        row's lanes in the positions `vectors`; in a sweep, others by their elements in the positions of earlier
-        operations.
+        """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector` (the
+        register of `own_vector`). In DEPTHWISE and TAPS (signals in `modes`) some of these are replaced by the elements
+        that the row's lanes take from the positions `vectors`. In a sweep (TAPS with positions of earlier operations)
+        more are replaced, by the elements that the lanes take from positions of earlier operations.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -335,9 +337,10 @@ class MultiplyArray(wiring.Component):
         return Cat(*parts)
 
     def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
-        """Registers with lane `o`'s elements in the positions of the earlier operations of a sweep, one list for each
-        operation, the latest operation first. They shift while `sweep` is 1; `newest`: the elements of the current
-        operation.
+        """Registers of lane `o` and batch row `b` that keep input elements of earlier operations in a sweep (TAPS
+        operations that also multiply the input positions of the operations before them). Returns one list for each
+        earlier operation, the latest one first. The registers shift while `sweep` is 1; `newest`: the elements of the
+        current operation.
         """
         held: list[list[Signal]] = []
         if not self.built.holds:
@@ -351,8 +354,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `sweep` is 1, the multipliers that a sweep uses get the weights of
-        the row's lanes for all positions of the weight group that `row` selects in `tile`.
+        """The weights `own` of array row `o`, replaced in part while `sweep` is 1. Then the multipliers that a sweep
+        (TAPS with the positions of earlier operations) uses get the weights of the row's lanes for all positions of the
+        weight group that `row` selects in `tile`.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]

@@ -101,8 +101,10 @@ class Row(wiring.Component):
     weight tile. A register that all columns share holds the weights.
 
     Members: `vectors`: [batch][block_in] elements of `ArrayShape.factor_bits` bits, first element lowest. `weights`:
-    int8, one cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`,
-    `apart`: see Column. `sums`: signed numbers of `sum_bits` bits; the sums of a column are adjacent.
+    int8, one cycle before their vectors; with the extension `zero_points` also `zero`, their zero point. `masks`: a bit
+    for each product, 1 to add 0 in its place. `apart`, with the extension `fold`: a bit for each of the adder tree's
+    last levels, 1 if the sums of groups stay separate there. `sums`: signed numbers of `sum_bits` bits; the sums of a
+    column are adjacent.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -28,7 +28,7 @@ class Loader(wiring.Component):
     Members
     -------
     start, instruction : In
-        A LOAD of one of KINDS begins in this cycle; only while none is executing.
+        The LOAD `instruction` (micro-ops or accumulators) begins in this cycle; only while none is executing.
     pad_value : In
         Register COMPUTE_PAD, stable while a load is executing; pads of micro-ops are zero.
     last : Out

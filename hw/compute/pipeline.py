@@ -309,13 +309,15 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Reads the chain memory if source `index` of an operation that `multiplies` is an index of this memory.
+        """Reads the chain memory (on-chip buffer for a layer's output, which the next layer reads) for an operation
+        that `multiplies`, if its source `index` is an index of this memory.
 
-        Returns (the array's input vector in the next cycle, from whichever memory; whether the input scratchpad is read
-        in this cycle).
+        Returns (the array's input vector in the next cycle, from the chain memory or the input scratchpad; whether the
+        input scratchpad is read in this cycle).
 
-        To compute the address early: `src` is the micro-op's src of the operation one stage before that of `index`,
-        `next_offset` the offset of the operation one stage before that.
+        The address is computed early, from the micro-op's index and the offset of earlier stages. `src`: micro-op index
+        of the operation one stage before that of `index`. `next_offset`: offset of the operation one stage before that
+        of `src`.
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
@@ -354,12 +356,13 @@ class Pipeline(wiring.Component):
         src: Value,
         next_offset: Value,
     ) -> None:
-        """Addresses the banks of the input scratchpad or of the chain memory (`reads`: whether each of the two is
-        read). Without `taps`, reads the bank of the position that contains vector `index`; with `taps`, all banks, for
-        this position and the following ones.
+        """Addresses the banks of the input scratchpad or of the chain memory, an on-chip buffer for a layer's output
+        (`reads`: whether each of the two memories is read). Without `taps`, reads the bank of the position that
+        contains vector `index`; with `taps`, all banks, for this position and the following ones.
 
-        Bank b is read at address (position + TAPS - 1 - b) div TAPS, computed as the sum of `src` and `next_offset`,
-        which belong to earlier stages as in `_chain`, without its low bits.
+        Bank b is read at address (position + TAPS - 1 - b) div TAPS, computed early as the sum of `src` and
+        `next_offset` without its low bits. `src`: micro-op index of the operation one stage before that of `index`.
+        `next_offset`: offset of the operation one stage before that of `src`.
         """
         config = self.config
         bank_bits, vectors = TAPS.bit_length() - 1, config.position_inputs

@@ -26,7 +26,9 @@ Optimize = Literal["build", "run"]
 
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
-"""Optimization flag of g++ by goal. -Og compiles in half the time of -O1, and small machines run as fast with it."""
+"""Optimization flag of g++ for a library that should be quick to compile ("build") or quick to run ("run"). -Og
+compiles in half the time of -O1, and small machines run as fast with it.
+"""
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
@@ -54,8 +56,10 @@ _TABLE_MODULE = re.compile(r"^module \\vdla\.store\S*\.table_lane ", re.MULTILIN
 _TABLE_MEMORY = 'public_flat_rw -module "*table_lane" -var "words"\n'
 _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
-"""Configuration of Verilator for machines with a chain memory only, so that the libraries of other machines keep their
-names in the cache."""
+"""Configuration of Verilator that makes the words of the chain memory (on-chip buffer for a layer's output, which the
+next layer reads) visible in the generated C++. It is used only for machines that have this memory, so that the
+libraries of other machines keep their names in the cache.
+"""
 
 _ROWS_MODULE = re.compile(r"^module \\vdla\.store\S*\.row_lane ", re.MULTILINE)
 _ROWS_MEMORIES = """public_flat_rw -module "*row_lane" -var "plane_*"
@@ -64,7 +68,9 @@ public_flat_rw -module "*row_entries*" -var "row_values"
 """
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
-"""Configuration of Verilator for machines whose memories of input vectors have banks."""
+"""Configuration of Verilator for machines whose input scratchpad and chain memory (on-chip buffer for a layer's output,
+which the next layer reads) have banks: makes the banks' words visible in the generated C++.
+"""
 
 
 def require_tools() -> str:
@@ -118,6 +124,7 @@ def _ports(prepared: str) -> str:
 
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
     """Path of a shared library with the design `verilog` (top module vdla, with trace ports) and the memory model.
+    `optimize`: whether the library should be quick to compile ("build") or quick to run ("run").
 
     Raises BuildError if a tool is missing or fails.
     """
@@ -155,9 +162,10 @@ def _include(root: Path) -> list[str]:
 
 
 def _runtime(root: Path, version: str, compiler: str) -> Path:
-    """Object file of Verilator's runtime, a third of a small library's compilation; one for all libraries.
+    """Path of an object file of Verilator's runtime, compiled once for all libraries, because its compilation takes a
+    third of a small library's.
 
-    Compiled for speed, since libraries of both goals share it.
+    It is compiled for speed, since libraries of both goals ("build" and "run") share it.
     """
     flags = (*_COMPILE, "-O1")
     digest = hashlib.sha256("\0".join((version, *flags, *_RUNTIME)).encode()).hexdigest()

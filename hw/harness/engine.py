@@ -248,7 +248,9 @@ class Machine:
 
     @property
     def _bank_bytes(self) -> int:
-        """Bytes of a word in a bank of the input scratchpad or the chain memory: the input vectors of one position."""
+        """Bytes of a word in a bank of the input scratchpad or the chain memory (on-chip buffer for a layer's output,
+        which the next layer reads): the input vectors of one position.
+        """
         return self._config.inp_bytes * self._config.position_inputs
 
     def _copies(self, kind: str) -> int:
@@ -456,9 +458,10 @@ def simulate_rtl(
     """Runs `instructions`, uint64 (n, words), with the memory image `image` on the RTL of `config`, from power-up.
 
     `scratchpads`: contents at launch (`isa.scratchpads`); scratchpads without contents are zero. `random_state`: seed
-    of random bits in registers and queues before the reset. `optimize`: goal of the library's compilation.
-    `surroundings`: addresses of memory, and initial counters. `Machine` runs several programs one after the other; its
-    `run` also takes an address at which memory fails and a function that is called with the progress.
+    of random bits in registers and queues before the reset. `optimize`: "build" for a library that is quick to compile,
+    "run" for one that is quick to run. `surroundings`: addresses of memory, and initial counters. `Machine` runs
+    several programs one after the other; its `run` also takes an address at which memory fails and a function that is
+    called with the progress.
 
     The first run of a configuration builds its library. Raises BuildError if a tool is missing, RtlError if the RTL
     does not finish within `cycle_limit` cycles, is deadlocked, is stopped by memory or breaks a rule of the memory

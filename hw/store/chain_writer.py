@@ -1,4 +1,6 @@
-"""Writes of stores to the chain memory, and the addresses of a store's vectors in it."""
+"""Writes of stores to the chain memory (on-chip buffer for a layer's output, which the next layer reads), and the
+addresses of a store's vectors in it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ def write_chain(
     running: data.View,
     pipeline: PostPipeline,
 ) -> Signal:
-    """Drives `port`, the write port of the chain memory. Returns a signal that is high for one cycle, the cycle after
-    `port` has written a store's last vector.
+    """Drives `port`, the write port of the chain memory (on-chip buffer for a layer's output, which the next layer
+    reads). Returns a signal that is high for one cycle, the cycle after `port` has written a store's last vector.
 
     The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline carries none.
     """

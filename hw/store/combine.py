@@ -33,15 +33,16 @@ class Combine(wiring.Component):
     values, then clamps. Accepts a new pair of `value` and `operand` every cycle; all other inputs are stable while
     pairs are in the pipeline.
 
-    Members: `value` (the result of stage A) and `operand`: int8 in the stored domain. `multiply`, `operand_used`:
-    select the function of `vdla.isa.arithmetic`: combine_multiply if both are 1, rescale if only `multiply` is 1, else
-    combine_add. `swap`: `operand` is the first input of combine_add. `unsigned`: the model's type is uint8.
-    `zero_point`, `operand_zero_point`: zero points of `value` and `operand`. `low`, `high`: bounds of the result.
-    `constants`: see `Constants`. `result`: for the pair of cycle t, in cycle t + COMBINE_STAGES.
+    Members: `value` (the result of stage A, requantization) and `operand`: int8 in the stored domain (uint8 values are
+    stored less 128). `multiply`, `operand_used`: select the function of `vdla.isa.arithmetic`: combine_multiply if both
+    are 1, rescale if only `multiply` is 1, else combine_add. `swap`: `operand` is the first input of combine_add.
+    `unsigned`: the model's type is uint8. `zero_point`, `operand_zero_point`: zero points of `value` and `operand`.
+    `low`, `high`: bounds of the result. `constants`: ratios, offset and exponents in the form that `Constants`
+    computes. `result`: for the pair of cycle t, in cycle t + COMBINE_STAGES.
 
-    There are three multipliers. In combine_multiply and rescale, one computes the integer product, which is rounded to
-    float32; the other two multiply its halves by the ratio. In combine_add, these two multiply each input by its ratio.
-    The normalizer and the steps after the ratios are the same for all modes.
+    There are three multipliers. In combine_multiply and rescale, the first computes the integer product, which is
+    rounded to float32; the second and third multiply its halves by the ratio. In combine_add, the second and third
+    multiply each input by its ratio. The normalizer and the steps after the ratios are the same for all modes.
     """
 
     value: In(signed(8))
@@ -142,7 +143,9 @@ class Combine(wiring.Component):
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
-        """(Magnitude (8 bits), sign) of an input of combine_add, `number` in the stored domain."""
+        """(Magnitude (8 bits), sign) of an input of combine_add, `number` in the stored domain (int8; uint8 values less
+        128).
+        """
         chosen = Signal(signed(8), name=f"{name}_chosen")
         m.d.comb += chosen.eq(number)
         # The stored value is 128 less; adding 128 inverts only the top bit.

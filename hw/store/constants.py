@@ -18,8 +18,8 @@ PRODUCT_BITS = 32
 """Width in bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
 
 GUARD = 3
-"""Number of bits of the inner sum below the last bit of a product (of PRODUCT_BITS): two bits, and a sticky bit for all
-lower ones.
+"""Number of bits that combine_add's inner sum (of the inputs times their ratios) keeps below the last bit of a product
+(of PRODUCT_BITS): two bits, and a sticky bit for all lower ones.
 """
 
 _ABOVE = PRODUCT_BITS + GUARD + 2  # of an addend at this bit or above, the product changes only the rounding
@@ -28,20 +28,24 @@ SUM_BITS = _ABOVE + floats.MANTISSA_BITS
 INNER_BITS = SUM_BITS + 1
 
 POINT = 37
-"""Number of fraction bits of the fixed-point numbers that the last sum adds; the last bit is sticky: the OR of all
-lower bits.
+"""Number of fraction bits of the fixed-point numbers that the last sum of stage B (the operation after requantization)
+adds; the last bit is sticky: the OR of all lower bits.
 
 If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a mantissa's
 last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
-"""Width in bits of these fixed-point numbers: ratios and offset are at most 2^CONSTANT_BITS (the checker requires it),
-so terms of combine_add are below 2^(CONSTANT_BITS + 9)."""
+"""Width in bits of the fixed-point numbers that the last sum of stage B (the operation after requantization) adds:
+ratios and offset are at most 2^CONSTANT_BITS (the checker requires it), so terms of combine_add are below
+2^(CONSTANT_BITS + 9).
+"""
 
 DISTANCE_BITS = FIXED_BITS.bit_length()
 FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
-"""Exponent of a float whose mantissa ends at the top of the fixed-point numbers."""
+"""Exponent of a float whose mantissa ends at the top bit of a fixed-point number of FIXED_BITS bits, POINT of them
+fraction bits.
+"""
 
 _PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
 ZERO_SHIFT = -_PRODUCT_EXPONENT
@@ -52,7 +56,9 @@ _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
 def constants_layout() -> data.StructLayout:
-    """Layout of `Constants.constants`; the docstring of `Constants` describes the fields."""
+    """Layout of the constants that all lanes of stage B (the operation after requantization) share, the member
+    `constants` of `Constants` (where the fields are described).
+    """
     return data.StructLayout(
         {
             "mantissa_a": floats.MANTISSA_BITS,

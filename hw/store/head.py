@@ -18,7 +18,8 @@ from .rows import row_flags
 
 def running_layout(config: Config) -> data.StructLayout:
     """Fields of the store whose accumulators are being read, or were read last; older stores in flight have equal
-    fields. `chain` (on machines with a chain memory): the store writes the chain memory.
+    fields. `chain`, only on machines with a chain memory (on-chip buffer for a layer's output, which the next layer
+    reads): the store writes this memory.
     """
     parts = StoreParts.of(config)
     return data.StructLayout(

@@ -96,8 +96,8 @@ class InFlight(wiring.Component):
 
 def job_layout(config: Config) -> data.StructLayout:
     """Destination of a store: `y_size` rows of `x_size` vectors from `dram_base` on; a row begins `x_stride` vectors
-    after the previous one. `joined`: there are no gaps between rows.
-    `chain` (on machines with a chain memory): the vectors go to the chain memory.
+    after the previous one. `joined`: there are no gaps between rows. `chain`, only on machines with a chain memory
+    (on-chip buffer for a layer's output, which the next layer reads): the vectors go to this memory.
     """
     head = instruction_layout(config, "STORE.OUT")
     names = ("dram_base", "y_size", "x_size", "x_stride")

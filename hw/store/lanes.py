@@ -52,7 +52,8 @@ class StageB(wiring.Component):
     """Stage B of one lane (the operation after requantization: add, multiply or rescale), and a bypass that delays
     `value` by the same number of cycles.
 
-    Members: those of `combine.Combine`, and `combine`: selects the source of `result`: stage B if 1, the bypass if 0.
+    Members: those of `combine.Combine` (`value` and `operand`, the inputs that select the operation, its constants,
+    `result`), and `combine`, which selects the source of `result`: stage B if 1, the bypass if 0.
     """
 
     def __init__(self, *, number: int) -> None:
@@ -63,7 +64,9 @@ class StageB(wiring.Component):
         super().__init__({"combine": In(1), **self._stages.signature.members})
 
     def elaborate(self, platform: object) -> Module:
-        """Builds stage B, the delay registers of the bypass, and the multiplexer between them."""
+        """Builds stage B (the operation after requantization), the delay registers of the bypass, and the multiplexer
+        between them.
+        """
         m = Module()
         m.submodules.stages = stages = self._stages
         m.d.comb += [

@@ -15,8 +15,8 @@ class OperandFifo(wiring.Component):
     """A FIFO of bus words that is read either as words or as output vectors; a beat of cycle t is available from t + 1
     on.
 
-    Members: `beat_*`: see `interfaces.read_client`. `words`: the head word, popped with `ready`. `release`: the number
-    of words of a burst, in the cycle in which the burst's last word is popped.
+    Members: `beat_*`: the beats that arrive (`interfaces.read_client`). `words`: the head word, popped with `ready`.
+    `release`: the number of words of a burst, in the cycle in which the burst's last word is popped.
 
     For reading vectors: `start` sets the position of the first vector in its word (`offset`, in vectors) and the
     distance from row to row (`pitch`, in vectors modulo the word). `vector`: the next vector, valid if `vector_valid`

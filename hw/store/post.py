@@ -57,7 +57,7 @@ def flags_layout(config: Config) -> data.StructLayout:
 
 def scales_after_biases(config: Config) -> int:
     """Cycles from a vector's biases to its scales: the number of cycles from the addition of the bias to the
-    multiplication by the scale in stage A.
+    multiplication by the scale in stage A (requantization).
 
     It is one cycle less if a pass is a part of a row, because the selection of parts takes a cycle.
     """
@@ -66,7 +66,9 @@ def scales_after_biases(config: Config) -> int:
 
 
 def biases_after_reads(config: Config) -> int:
-    """Cycles from the second cycle after a vector's last read to its biases."""
+    """Cycles until the biases of a vector are needed, counted from the second cycle after the vector's last accumulator
+    read.
+    """
     return stage_cycles(config, "rows") - _in_parts(config) if StoreParts.of(config).rows else 0
 
 

@@ -11,7 +11,7 @@ from .floats import FRACTION_BITS, INTEGER_BITS
 from .pipeline import delay, register
 
 ROUND_CYCLES = 5
-"""Cycles from a sum to its rounded value."""
+"""Cycles from the input of `round_twice` to the rounded value."""
 
 _GROUP = 4
 

@@ -1,5 +1,5 @@
-"""Computes the factor of a row from the row's sums: a reciprocal or a reciprocal square root; accepts a new row every
-cycle (`vdla.isa.rows`).
+"""Computes the factor by which a softmax or a normalization scales a row, from the row's sums: a reciprocal or a
+reciprocal square root. Accepts a new row every cycle (`vdla.isa.rows`).
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -32,11 +32,11 @@ assert _RADICAND_CYCLES + 3 + _DIVISION_CYCLES + _ROOT_CYCLES + 1 == ROW_FACTOR_
 
 
 class RowFactors(wiring.Component):
-    """Computes the factor of a row, a new row every cycle.
+    """Computes the factor by which a softmax or a normalization scales a row; accepts a new row every cycle.
 
     Members: `sum` (of table entries, or of squares) and `total` (of differences), in cycle t; `look_up` to
     `epsilon_shift`: fields of register ROWS, stable. `factor` and `shift`, in t + ROW_FACTOR_CYCLES:
-    `isa.rows.reciprocal` of `sum` if `look_up`, else `isa.rows.reciprocal_root` of the radicand.
+    `isa.rows.reciprocal` of `sum` if `look_up`, else `isa.rows.reciprocal_root` of length * sum - total^2 + epsilon.
     """
 
     sum: In(SUM_BITS)
@@ -72,7 +72,9 @@ class RowFactors(wiring.Component):
         return m
 
     def _radicand(self, m: Module) -> Signal:
-        """The sum if `look_up`, else length * sum - total^2 + epsilon; four cycles later."""
+        """The number from which the row's factor is computed: the sum if `look_up` (softmax), else length * sum -
+        total^2 + epsilon. It comes four cycles after its inputs.
+        """
         half = LENGTH_BITS // 2
         squares = self.sum[:_SQUARES]
         first = [

@@ -28,7 +28,9 @@ LANE = "row_lane"
 """Name of the Verilog module that all lanes of the extension `rows` share."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
-"""Cycles from `value` to the use of `offset`, the factor and its shift."""
+"""Cycles from the lane's input `value` to the use of three inputs: `offset` (subtracted from the element), `factor` (of
+the row, multiplied by it) and `shift` (of the product).
+"""
 
 ELEMENT_BITS = ENTRY_BITS + 1
 _PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1

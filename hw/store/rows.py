@@ -1,5 +1,5 @@
-"""Statistics of rows, one entry for each row: sums over lanes and vectors, the values and factors computed from the
-sums, and the memory of both (`vdla.isa.rows`).
+"""Statistics of rows for softmax and normalizations (extension `rows`), one entry for each row: sums over lanes and
+vectors, the values and factors computed from the sums, and the memory of both (`vdla.isa.rows`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def row_flags() -> data.StructLayout:
 
 
 class Rows(wiring.Component):
-    """Statistics (entries) of all rows, and their computation. A vector goes through the lanes in one or several
-    passes.
+    """Statistics (entries) of all rows for softmax and normalizations, and their computation. A vector goes through the
+    lanes in one or several passes.
 
     Members:
 

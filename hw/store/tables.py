@@ -75,8 +75,11 @@ class TableLane(wiring.Component):
 
 
 class Tables(wiring.Component):
-    """The look-up tables of all lanes. Members: those of `TableLane`, except that `values` and `results` are
-    concatenations over the lanes, lane 0 lowest.
+    """The look-up tables of all lanes: a `TableLane` for each lane.
+
+    Members: `values`: an int8 for each lane, lane 0 lowest, looked up in table `index`. `results`, TABLE_CYCLES later:
+    for each lane the entry if `used` is 1, else the value itself. `used` and `index` are stable while values are in the
+    pipeline. `write`: writes `data` to word `at` of every lane's copy.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -18,13 +18,15 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds that Yosys may take to write MITER: several times as long as for the largest part."""
+"""Seconds that Yosys may take to write the circuit that compares two parts (file MITER): several times as long as for
+the largest part.
+"""
 
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
-"""_SWEPT, _BOUNDED, _REACHED: names of the files that ABC writes: MITER with equal signals merged; ABC's status after
-the search of the first cycles; its status after the search of all states.
+"""_SWEPT, _BOUNDED, _REACHED: names of the files that ABC writes: the comparing circuit (MITER) with equal signals
+merged; ABC's status after the search of the first cycles; its status after the search of all states.
 """
 
 
@@ -85,8 +87,9 @@ def prove_equivalent(
 
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """The comparisons to make, as (part, whether its instances are opaque): `module` opaque, if it has instances;
-    `module` whole; then the modules around it, opaque.
+    """The comparisons to make, as (part, whether its inner instances are opaque). The outputs of opaque instances are
+    arbitrary, and their inputs are compared. In order: `module` opaque, if it has instances; `module` whole; then the
+    modules around it, opaque.
     """
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True
@@ -131,11 +134,14 @@ module \any
   end
 end
 """
-"""RTLIL of a module that Yosys passes to ABC; the script makes ABC read MITER instead."""
+"""RTLIL of an arbitrary module, which Yosys passes to ABC; ABC's script then reads the comparing circuit from the file
+MITER instead.
+"""
 
 
 def _abc_script(seconds: float) -> str:
-    """The Yosys script in which ABC decides whether the output of MITER is always 0.
+    """The Yosys script in which ABC decides whether the output of the comparing circuit (file MITER) is always 0, so
+    that the two parts are equal.
 
     ABC merges registers, then all signals, that are always equal (lcorr, scorr): if the parts are equal, this mostly
     makes the output constant. Then it searches the first cycles (bmc3) and all states (pdr) for an output of 1.

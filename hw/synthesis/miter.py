@@ -20,8 +20,8 @@ from typing import Final
 from .mutants import Mutants, Mutation
 
 MITER: Final = "miter.aig"
-"""Name of the file that the script writes: an AIGER file in which all registers are 0 at first, with one output, 1 if
-the parts differ.
+"""Name of the file to which the Yosys script of `miter_script` writes the miter: an AIGER file in which all registers
+are 0 at first, with one output, 1 if the two parts differ.
 """
 
 _SMALL: Final = 1024
@@ -36,8 +36,9 @@ def write_sources(directory: Path, mutants: Mutants) -> None:
 
 
 def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
-    """The Yosys script that writes MITER for module `part`, which contains `mutation`. `opaque`: instances without the
-    mutation are opaque.
+    """The Yosys script that writes the miter for module `part`, which contains `mutation`, to the file MITER: a circuit
+    whose output is 1 if the part with the mutation differs from the part without. `opaque`: instances without the
+    mutation are opaque (their outputs are arbitrary, their inputs must be equal).
 
     The script fails if the AIGER file cannot express all differences, since the format has no clocks and no edges.
     """

@@ -116,8 +116,8 @@ _COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|
 
 
 def _keep_counters(verilog: str) -> str:
-    """`verilog` in which the register of each counter has its original name again, which Yosys has moved to the mutated
-    signal. The harness sets these registers by name.
+    """Returns `verilog` with the original names of the registers of the performance counters. Yosys has moved the name
+    of a mutated register to the mutated signal, but the harness sets these registers by name.
     """
 
     def module(found: re.Match[str]) -> str:

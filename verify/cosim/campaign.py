@@ -36,7 +36,9 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Callbacks of a campaign: after each library built, after each case run, and after a failure is minimized."""
+    """Callbacks of a campaign. `built` is called after each library is built, with its machine and the seconds; `ran`
+    after each case has run; `minimized` after a failure is minimized.
+    """
 
     built: Callable[[Config, float], None] = _ignore
     ran: Callable[[CaseResult], None] = _ignore

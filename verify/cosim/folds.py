@@ -109,9 +109,10 @@ def shapes(
 
 
 def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The bins that operations of `now` hit by adding to an accumulator that an operation of `now` or `before` wrote
-    `distances` operations earlier, so that new values of all, some or none of the added lanes are still in the
-    pipeline.
+    """The bins of operations in `now` that add to an accumulator which an operation of `now` or `before` wrote
+    `distances` operations earlier, so recently that the written values are still in the pipeline. There is a bin for
+    each distance, and for whether the earlier operation wrote all, some or none of the lanes to which the later one
+    adds.
     """
     both = [now] if before is None else [before, now]
     accumulators, lanes, adds = (

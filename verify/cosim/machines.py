@@ -549,13 +549,13 @@ def default_machines() -> tuple[Config, ...]:
 
 
 def _covering(*machines: Config) -> tuple[Config, ...]:
-    """Changes some of `machines`, so that each configuration field of the RTL takes its declared `samples` and each
-    extension occurs; returns all machines.
+    """Changes some of `machines`, so that each configuration field of the RTL takes its declared `samples` (values for
+    tests) and each extension occurs; returns all machines.
 
-    A field that has its default on all `machines` takes its samples on the machines that are no presets, in turn. Every
-    second of these machines gets the extensions that are off by default, provided that it has the extensions which they
-    need. Exceptions: extensions that need "post" or "table", and "fold" on machines with block_in unequal block_out,
-    are not added.
+    A field that has its default on all `machines` gets its samples on the machines that are not presets: one sample on
+    each, in a cycle. Every second of these machines gets the extensions that are off by default, if it has the
+    extensions that they need. Two kinds of extensions are not added: those that need "post" or "table", and "fold" on
+    machines with block_in unequal block_out.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}

@@ -41,7 +41,8 @@ SOURCES = (*GRAPHS, "small_cnn", "mlp")
 _HEAD = 16
 _ROWS, _KEYS = 32, 48
 """Sizes of attention: number of channels of queries, keys and values (`_HEAD`), of rows of queries, and of rows of keys
-and values. They are large enough to be compiled as one kernel on machines with a chain memory.
+and values. They are large enough to be compiled as one kernel on machines with a chain memory (on-chip buffer for a
+layer's output, which the next layer reads).
 """
 
 

@@ -156,7 +156,9 @@ def zero_points(zero: Values) -> str:
 
 
 def post_mode(values: Values) -> str:
-    """The bin for the operation in stage B of a STORE.POST, which follows requantization."""
+    """The bin for the operation that a STORE.POST does in stage B, after requantization: "rescale", "add" or "multiply"
+    (the last two also with " swapped" operands); "requantize" if there is none.
+    """
     if not values["combine"]:
         return "requantize"
     if not values["operand"]:
@@ -243,7 +245,9 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 
 def _in_store_unit(item: Instruction) -> str:
-    """The name of an instruction of the store unit in bins: its format, and whether it writes the chain memory."""
+    """The name of an instruction of the store unit in bins: its format, and whether it writes the chain memory (on-chip
+    buffer for a layer's output, which the next layer reads).
+    """
     name, values = item
     return f"{name} to the chain memory" if values.get("chain") else name
 
@@ -406,8 +410,8 @@ def _walk(
 
 
 def chain_shape(config: Config) -> str:
-    """The bin for comparing the length of input vectors with that of output vectors: both are stored in the chain
-    memory.
+    """The bin that says whether input vectors are shorter than, as long as, or longer than output vectors. The chain
+    memory (on-chip buffer for a layer's output, which the next layer reads) is accessed as both.
     """
     return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
 

@@ -40,7 +40,10 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
-        """A random origin for the memory image, at which it does not overlap the image at any origin drawn before."""
+        """A random origin for the memory image, such that the image there overlaps no image at an origin drawn before.
+        `reach`: bound of the origin; `element`: the origin is a multiple of this number of bytes; `starts`: addresses
+        in the image at which transfers of the program begin.
+        """
         while True:
             origin = _origin(rng, reach, element, size, starts)
             if all(abs(origin - other) > size for other in taken):
@@ -88,8 +91,9 @@ def _element(config: Config, name: str) -> int:
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
-    """A random origin below `reach` for an image of `size` bytes, such that one of the addresses `starts`, moved by it,
-    is followed by a page that begins at a multiple of a large power of two.
+    """A random origin below `reach` for an image of `size` bytes. It is such that a program address in `starts` plus
+    the origin lies just below a multiple of a large power of two, so that addresses after it carry into high bits.
+    `element`: the origin is a multiple of this number of bytes.
     """
     step = max(AXI_BOUNDARY, element)
     reach = min(reach, 1 << ADDRESS_BITS)

@@ -14,7 +14,9 @@ from .oracle import element_type
 from .tables import Operator
 
 Drawer = Callable[[Draw, int], Any]
-"""Draws a random value of an attribute, from the random numbers of a case and the rank of the first input."""
+"""Function that draws a random value of an attribute, from the random generator of the fuzzing case and the rank of the
+node's first input.
+"""
 
 
 def axis(draw: Draw, rank: int) -> int:
@@ -70,11 +72,11 @@ ATTRIBUTES: Mapping[str, Drawer] = MappingProxyType(
         "reduction": lambda draw, _: draw.of(("none", "add", "mul", "max", "min")),
     }
 )  # fmt: skip
-"""Functions for attributes that are drawn for every operator that has them, unless the operator's own drawing sets
-them.
+"""Functions that draw an attribute's value, by attribute name, for attributes that mean the same in all operators. They
+are used unless the drawing (function that adds a random node) of an operator sets the attribute itself.
 """
 CHANCE = 0.5
-"""Probability that an optional attribute is present."""
+"""Probability that a random node has an optional attribute."""
 
 
 def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) 
 
 
 def type_number(name: str) -> int:
-    """ONNX's number of a type of numpy or ml_dtypes."""
+    """ONNX's number (TensorProto.DataType) of a type of numpy or ml_dtypes."""
     import ml_dtypes
 
     return element_type(np.dtype(name) if name in np.sctypeDict else np.dtype(getattr(ml_dtypes, name)))

@@ -22,7 +22,7 @@ from .tables import Operator
 from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
-"""Largest number of elements of a tensor."""
+"""Largest number of elements of a tensor in a random graph."""
 MOST_GATED = 1e4
 """Largest input of recurrent layers: a result is a difference of gates, which loses its digits if the gates are large.
 """
@@ -46,7 +46,7 @@ Given = str | np.ndarray | Sequence[str] | None
 
 
 class UnfitError(Exception):
-    """An attempt to draw a node that did not give a valid node."""
+    """Raised if an attempt to draw a random node did not give a valid node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Value:
 
 
 class Builder:
-    """A graph that is valid after each node."""
+    """A random graph under construction, which is a valid model after each added node."""
 
     def __init__(self, draw: Draw, opset: int) -> None:
         self.draw = draw
@@ -76,9 +76,9 @@ class Builder:
         self.inputs: list[str] = []
         self.reads: set[str] = set()
         self.scales: dict[str, str] = {}
-        """The scale of each dequantized tensor."""
+        """By name of a dequantized tensor, the name of its scale."""
         self.grids: list[tuple[str, str, str]] = []
-        """Quantized tensors: names of the tensor of integers, its scale and its zero point."""
+        """Quantized tensors of the graph, each as three tensor names: integers, scale, zero point."""
 
     # --- tensors
 
@@ -138,7 +138,7 @@ class Builder:
         return self.new(array, constant=not self.draw.chance(run_time), held=True)
 
     def array(self, name: str) -> np.ndarray:
-        """The value of a tensor."""
+        """The value of the tensor `name`, as computed node by node."""
         return self.values[name].array
 
     # --- nodes
@@ -301,7 +301,7 @@ class Builder:
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
-        """The non-constant values that nodes compute, in the order of the nodes."""
+        """The values that nodes compute and that are not constants, in the order of the nodes."""
         names = [name for node in self.nodes for name in node.output if name]
         return [self.values[name] for name in names]
 

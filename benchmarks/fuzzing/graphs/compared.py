@@ -1,4 +1,6 @@
-"""Verdict on a compiled graph: its outputs against the values of its nodes."""
+"""Verdict on a compiled random graph: the outputs of the compiled model are compared with the values that were computed
+node by node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from .spread import distance
 
 
 def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **options: object) -> Outcome:
-    """Compiles a graph's `model` for a target, and compares its outputs with the graph's values."""
+    """Compiles `model`, made from the graph `builder`, for a target, and compares its outputs with the values that the
+    builder has computed node by node.
+    """
     operators = tuple(dict.fromkeys(operator_text(node) for node in builder.nodes))
     try:
         network = vdla.compile(model.SerializeToString(), target=target, cache=False, **options)  # pyright: ignore

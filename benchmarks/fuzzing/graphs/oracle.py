@@ -97,7 +97,7 @@ def node_model(
 
 
 def element_type(dtype: np.dtype[Any]) -> int:
-    """ONNX's number of the element type `dtype`."""
+    """ONNX's number (TensorProto.DataType) of the element type `dtype`."""
     return helper.np_dtype_to_tensor_dtype(dtype)
 
 

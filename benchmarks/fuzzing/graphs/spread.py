@@ -44,7 +44,7 @@ of the inputs cause it.
 
 
 class UnstableError(Exception):
-    """Raised for a result that cannot be checked, because any value may be right."""
+    """Raised for a result that cannot be checked, because a small change of the inputs may give any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Spread:
 
     @property
     def any(self) -> bool:
-        """Whether the tolerance of any element is not zero."""
+        """Whether the tolerance (spread) of any element is not zero."""
         return bool(self.array.any())
 
     @staticmethod
     def none(of: np.ndarray) -> Spread:
-        """The spread of an array that must be exact: zeros."""
+        """The spread (tolerance of each element) of an array that must be exact: zeros."""
         return Spread(np.zeros(of.shape))
 
 
@@ -136,7 +136,9 @@ DIVIDES = frozenset(("Div", "Mod", "Reciprocal"))
 
 
 def _may_be_zero(array: np.ndarray, spread: Spread) -> bool:
-    """Whether an element of `array` could be 0 within ALLOWED times its spread."""
+    """Whether an element of `array` could be 0, that is, whether it is within ALLOWED times its spread (tolerance) of
+    0.
+    """
     with np.errstate(all="ignore"):
         distance = np.abs(array.astype(np.float64))
     return bool(((distance <= ALLOWED * spread.array) & (spread.array > 0)).any())
@@ -151,7 +153,8 @@ whole multiples of the product of both scales; half of this product can be NEAR_
 def _near_ties(
     node: onnx.NodeProto, feeds: Mapping[str, tuple[np.ndarray, Spread]]
 ) -> dict[str, tuple[np.ndarray, Spread]]:
-    """The inputs of an operator that quantizes its first input; their spread is at least NEAR_TIE of the largest step.
+    """The inputs of an operator that quantizes its first input, with the first input's spread (tolerance) raised to at
+    least NEAR_TIE of the largest quantization step, so that values near a tie may be rounded either way.
 
     The step is the operator's scale, or a 255th of the input's range.
     """
@@ -174,9 +177,10 @@ ROUNDED_INSIDE: Mapping[str, float] = {
     **dict.fromkeys((*RECURRENT, "DFT", "STFT"), 2.0**-20),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), 2.0**-17),
 }
-"""Error of a result relative to its largest element, for operators with internal roundings: of inputs to 256 steps, of
-positions between elements, of the sum of each step, and of the mean of equal elements, whose rounding error grows when
-it is divided by their deviation.
+"""Allowed error of a result relative to its largest element, for operators that round inside: dynamic quantization
+rounds inputs to 256 steps; Resize, GridSample and RoiAlign round positions between elements; recurrent layers and DFT
+round the sum of each step; normalizations round the mean of equal elements, and the error grows when it is divided by
+the deviation of these elements.
 """
 SUMS = frozenset(("Mean", "Sum"))
 """Operators that round a sum even if the result is equal to an element of the inputs."""
@@ -200,8 +204,8 @@ def _widen(
     roundings: float,
     rng: np.random.Generator,
 ) -> None:
-    """Enlarges each of `changes` to the change of the result when inputs change by their spreads and by `roundings`
-    rounding errors.
+    """Enlarges each of `changes` (one for each result, by element) to the change of the node's results when its inputs
+    change by their spreads (tolerances) and by `roundings` rounding errors.
     """
     for attempt in range(TRIES):
         given = {

@@ -1,4 +1,4 @@
-"""The operators in the importers' tables, all of which graphs may contain."""
+"""The operators that random graphs may contain: all that the importers' tables have."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ class Operator(NamedTuple):
 
 
 QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "both", "integers")
-"""Kinds of rows of the importers' tables that apply to quantized networks."""
+"""Kinds of rows (one row for each operator) in the importers' tables that apply to quantized networks."""
 FLOATING: tuple[Kind, ...] = ("float", "either", "both", "plain", "steps", "contributed", "control")
-"""Kinds of rows of the importers' tables that apply to networks that are not quantized."""
+"""Kinds of rows (one row for each operator) in the importers' tables that apply to networks that are not quantized."""
 _THEIRS: tuple[Kind, ...] = ("integers", "contributed")
-"""Kinds of rows for operators of ONNX Runtime's own domain, except for those in `_BOTH`."""
+"""Kinds of rows in the importers' tables for operators of ONNX Runtime's own domain, except for the operators in
+`_BOTH`.
+"""
 _BOTH = ("QLinearConv", "QLinearMatMul")
 """Operators on integers that exist in ONNX Runtime's domain and in ONNX's own."""
 WITHOUT_ORACLE = frozenset(
@@ -36,12 +38,12 @@ WITHOUT_ORACLE = frozenset(
 
 
 def float_operators() -> tuple[Operator, ...]:
-    """The operators of networks that are not quantized, sorted."""
+    """The operators that the importers read in networks that are not quantized, sorted."""
     return _with_oracle(_operators(FLOATING))
 
 
 def quantized_operators() -> tuple[Operator, ...]:
-    """The operators of quantized networks, sorted."""
+    """The operators that the importers read in quantized networks, sorted."""
     return _with_oracle(_operators(QUANTIZED))
 
 
@@ -65,4 +67,6 @@ def _with_oracle(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {str(operator): operator for kinds in (FLOATING, QUANTIZED) for operator in _operators(kinds)}
 )
-"""All operators by their text, including those without an oracle."""
+"""All operators by their text (DOMAIN:NAME, or NAME for ONNX's own), including operators whose right results cannot be
+computed.
+"""

@@ -41,7 +41,7 @@ def weighted(draw: Draw, dtypes: Sequence[str]) -> str:
 
 
 def fresh_array(draw: Draw, dtype: str, shape: Sequence[int]) -> np.ndarray:
-    """An array of new random values."""
+    """An array of random values, including values that often cause errors."""
     rng, shape = draw.rng, tuple(shape)
     kind = np.dtype(dtype) if dtype in np.sctypeDict else np.dtype(getattr(ml_dtypes, dtype))
     if dtype == "bool":

@@ -33,8 +33,8 @@ def column(values: Sequence[Any]) -> Any:
 
 
 def numbers(values: Sequence[float | None]) -> Any:
-    """A column of figures (see `column`): integers exactly, other numbers rounded to the digits that a page shows, None
-    for a missing figure.
+    """A column of numbers for JSON (see `column`): integers exactly, other numbers rounded to the digits that a page
+    shows, None for a missing number.
     """
     return column([_digits(value) for value in values])
 

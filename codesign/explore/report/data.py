@@ -27,7 +27,9 @@ from .layers import rounded
 from .synthesized import beside_predicted
 
 Layers = Mapping[str, Mapping[str, Any]]
-"""A machine's layers by network, each as `layers.columns` returns them."""
+"""The layers of one machine by name of the network; each value is a table as `layers.columns` returns it (cycles, bytes
+and energy of every layer).
+"""
 STATES = ("failed", "over", "feasible", "front", "reference")
 """States of a design, in this order: has no figures; breaks a constraint; meets all constraints; no other design
 dominates it; shown for comparison.
@@ -93,7 +95,7 @@ class Details:
 
 
 def exploration_data(exploration: Exploration, details: Details) -> dict[str, Any]:
-    """The data of an exploration's page."""
+    """The data of the HTML page on an exploration, as one JSON object."""
     study = exploration.study
     space = study.space
     names = [*(axis.name for axis in space.axes), *space.derived]
@@ -263,7 +265,7 @@ def _common(
 
 
 def _rung(metric: Metric, entry: Entry) -> str:
-    """The source of the value of `metric` of a design; empty if the design has no figures."""
+    """The source ("rung") of a design's value of `metric`; empty if the design has no figures."""
     return "" if entry.figures.failed is not None else entry.figures.rungs.get(metric.name, metric.rung)
 
 

@@ -1,5 +1,5 @@
-"""Layers of the front's designs, and figures of the base configuration: computed once, and stored in a file beside the
-records.
+"""Data that the report needs in addition: the layers of the Pareto front's designs, and figures of the base
+configuration. They are computed once, and stored in a file beside the records.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from .layers import columns, figures_by_layer
 
 FILE = "layers.jsonl"
 MOST_DESIGNS = 24
-"""Default number of the front's designs whose layers are computed."""
+"""Default number of designs of the Pareto front whose layers are computed for the report."""
 FORMAT = 1
 
 
 def spread(exploration: Exploration, most: int) -> tuple[Design, ...]:
-    """At most `most` designs of the front: the best one for each objective, and others spread evenly between them."""
+    """At most `most` designs of the Pareto front: the best one for each objective, and others spread evenly between
+    them.
+    """
     front = exploration.front
     if len(front) <= most:
         return front
@@ -93,7 +95,9 @@ def _schedules(figures: Figures) -> dict[str, Settings]:
 
 
 def _base_figures(study: Study) -> Figures:
-    """Figures of the base configuration, with the same number of schedule trials as the front's designs."""
+    """Figures (cycles, energy, area) of the base configuration, with the same number of schedule trials as the designs
+    of the Pareto front.
+    """
     effort = max(study.effort, study.front_effort, key=lambda effort: effort.trials)
     return evaluate(study.space.base, study.networks, study.components, effort)
 
@@ -119,8 +123,8 @@ Kept = dict[str, tuple[Figures, Layers]]
 
 
 def _read(path: Path, key: str) -> Kept:
-    """Figures and layers of a study that the file holds, by digest of the machine. Damaged lines are skipped: their
-    contents can be computed again.
+    """Figures and layers stored under the key of an exploration in the file at `path`, by digest of the machine.
+    Damaged lines are skipped: their contents can be computed again.
     """
     try:
         lines = read_file(path).splitlines()

@@ -25,7 +25,7 @@ def change(name: str, first: float, second: float, unit: str = "") -> str:
 
 
 def main_changes(rows: Rows, most: int = MOST) -> str:
-    """Text on the largest changes by name; empty if nothing changed."""
+    """Text on the largest changes among the rows, each with its name; empty if nothing changed."""
     changed = sorted(((name, b - a) for name, a, b in rows if a != b), key=lambda item: -abs(item[1]))
     total = sum(abs(by) for _, by in changed)
     main = [f"{name} {_signed(by)}" for name, by in changed[:most] if abs(by) >= SMALL * total]

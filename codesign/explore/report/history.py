@@ -1,5 +1,5 @@
-"""Progress of a search with the number of evaluated designs: the hypervolume of the front, and the best value of each
-objective.
+"""Progress of a search with the number of evaluated designs: the hypervolume of the Pareto front, and the best value of
+each objective.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Largest number of objectives in the hypervolume, whose computation takes too long for more. If a study has more, only
-the first ones are used.
+"""Largest number of objectives in the hypervolume, whose computation takes too long for more. If a search has more
+objectives, only the first ones are used.
 """
 REFERENCE = 1.1
 HOW = (
@@ -25,9 +25,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """History of a search: after each number of designs in `designs`, the hypervolume of the front as a share of its
-    final value, and the best value of each objective (None before the first feasible design). `objectives` are the
-    names of the objectives in the hypervolume.
+    """History of a search: after each number of designs in `designs`, the hypervolume of the Pareto front as a share of
+    its final value, and the best value of each objective (None before the first design that meets the constraints).
+    `objectives` are the names of the objectives in the hypervolume.
     """
 
     objectives: tuple[str, ...]
@@ -37,7 +37,9 @@ class History:
 
 
 def history_of(exploration: Exploration) -> History:
-    """The history of a search; empty without a feasible design."""
+    """The history of a search (hypervolume and best objectives after each number of designs); empty without a design
+    that meets the constraints.
+    """
     study = exploration.study
     names = tuple(metric.name for metric in study.objectives[:MOST_OBJECTIVES])
     feasible = [design for design in exploration.designs if design.feasible]

@@ -43,6 +43,6 @@ LADDER = (
 
 
 def rung_of(text: str) -> Rung | None:
-    """The kind of a figure's source; None if no kind matches."""
+    """The kind of source (`Rung`) that the text on a figure's source names; None if no kind matches."""
     # From the bottom: a model's prediction is no synthesis, although the model was fitted to syntheses.
     return next((rung for rung in reversed(LADDER) if rung.word in text), None)

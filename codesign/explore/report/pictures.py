@@ -1,4 +1,4 @@
-"""Pictures for papers, drawn from the data of the page."""
+"""Pictures of an exploration as PNG files for papers, drawn from the data of the report's page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def all_pictures(data: Data) -> Iterator[tuple[str, bytes]]:
 
 
 def unpacked(data: Data, column: Mapping[str, Any]) -> list[Any]:
-    """A column of the page's data as a list with one value for each design."""
+    """A column of the page's data (`columns.column`) as a list with one value for each design."""
     if "all" in column:
         return [column["all"]] * data["count"]
     if "index" in column:
@@ -69,7 +69,7 @@ def _states(data: Data) -> list[str]:
 
 
 def _figures(data: Data, name: str) -> NDArray[np.float64]:
-    """A figure of all designs, float64 [designs]; NaN where it is missing."""
+    """One figure (metric) `name` of all designs, float64 [designs]; NaN where it is missing."""
     return np.array(
         [np.nan if v is None else v for v in unpacked(data, data["figures"][name])], dtype=np.float64
     )

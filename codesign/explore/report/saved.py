@@ -1,5 +1,5 @@
-"""Reads and writes study.json, the file of a study's settings; with it and the study's records the report can be
-rewritten.
+"""Reads and writes study.json, the file with the settings of an exploration. With it and the exploration's records the
+report can be rewritten.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ AGAIN = "give the `vdla explore` command again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Paths of a study's input files besides the space and the networks."""
+    """Paths of the input files of an exploration besides the space and the networks."""
 
     technology: Path | None = None
     records: tuple[Path, ...] = ()
 
 
 def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
-    """Writes study.json: before the search its settings; after the search (with `exploration`) also its points in their
-    order.
+    """Writes study.json: before the search the settings of the exploration; after the search (with `exploration`) also
+    the evaluated points of the space in their order.
     """
     value: dict[str, Any] = {
         "format": FORMAT,
@@ -83,10 +83,10 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 
 
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
-    """The exploration in a folder, from study.json and the records; nothing is evaluated.
+    """The exploration recorded in a folder, from study.json and the records; nothing is evaluated.
 
-    Of a killed study, only valid machines are known, in the order of their records. `notify` is called with a line of
-    text about designs whose records are missing. Raises UserError, which names the file.
+    If its search was killed, only valid machines are known, in the order of their records. `notify` is called with a
+    line of text about designs whose records are missing. Raises UserError, which names the file.
     """
     path = folder / FILE
     if not path.exists():
@@ -152,7 +152,7 @@ def _study(value: Mapping[str, Any]) -> Study:
 
 
 def place_of_components(path: Path) -> str:
-    """The absolute path of a table, or the name of a shipped one."""
+    """The table of components as study.json stores it: its absolute path, or the name of a shipped table."""
     return str(path) if str(path) in (MODELS, shipped_components().name) else str(path.absolute())
 
 
@@ -189,8 +189,8 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
 
 
 def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
-    """Points of the designs that have a record under `key` in the file of a killed study, in the order of
-    the records.
+    """For an exploration that was killed: the points of the space whose designs have a record under `key` in the file
+    of records, in the order of the records.
     """
     found: dict[Point, None] = {}
     for line in read_file(path).splitlines() if path.exists() else ():

@@ -1,4 +1,6 @@
-"""Sensitivity of each figure to each field of a space, by an additive model over the evaluated designs."""
+"""Sensitivity of each metric (latency, area ...) to each field of a space of machines, by an additive model over the
+evaluated designs.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,8 @@ def _together(
 
 
 def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """Labels and codes (see `_levels`) of fields that change together: a label lists the values of all fields, or their
-    common value.
+    """(labels of the common levels of fields that change together, for each design the index of its level). A label
+    lists the values of all fields, or their common value.
     """
     lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
     labels, codes = _levels(lead)
@@ -122,7 +124,9 @@ def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDA
 
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:
-    """(labels of a field's levels, the index of the level for each design)."""
+    """(labels of a field's levels, for each design the index of its level). A level is a value of the field, or several
+    neighbouring ones if there are many.
+    """
     texts = [shown(value) for value in column]
     numbers = sorted({text for text in texts if isinstance(text, int)})
     if len(numbers) < len({*texts}):
@@ -137,7 +141,9 @@ def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]
 
 
 def _indicators(codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Centred indicator columns, one for each level: [designs, levels]."""
+    """Columns of a linear model, float64 [designs, levels]: 1 for designs at the level, else 0, minus the column's
+    mean.
+    """
     block = (codes[:, None] == np.arange(count)).astype(float)
     return block - block.mean(axis=0)
 

@@ -1,4 +1,6 @@
-"""Results of co-simulating a front's designs, stored in files beside their Verilog: front/NUMBER/cosim.json."""
+"""Results of co-simulating the designs of a Pareto front, stored in files beside their Verilog:
+front/NUMBER/cosim.json.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ FORMAT = 1
 
 
 def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
-    """Results of the co-simulations in `folder` that belong to `designs` of the study, by number of the design."""
+    """Results of the co-simulations stored in `folder` that belong to `designs`, by number of the design."""
     found = {}
     for design in designs:
         known = read_verified(folder / "front" / str(design.number), study, design)
@@ -49,8 +51,8 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """The key under which the study records a design's figures: for a design with tuned schedules, the key of the
-    front.
+    """The key under which the study records a design's figures: `Study.front_key` for a design of the front with tuned
+    schedules, else `Study.key`.
     """
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key

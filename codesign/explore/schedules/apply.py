@@ -19,7 +19,7 @@ from vdla.isa.config import Config
 from ..networks import Network
 
 NO_SETTINGS: Settings = MappingProxyType({})
-"""No settings: every layer has its template's own schedule."""
+"""Empty settings (knobs by node): every layer has its template's own schedule."""
 STRATEGY = "explore"
 """Name of the strategy in tuner records of a design's schedules."""
 

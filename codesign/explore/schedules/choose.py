@@ -39,7 +39,9 @@ tried.
 """
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
-"""Largest number of rounds (`Effort.rounds`); after that, hardly any layer has another schedule that is as fast."""
+"""Largest number of rounds, each of which tries the next best schedule of every layer in the network. After that,
+hardly any layer has another schedule that is as fast.
+"""
 TEMPLATE: Values = MappingProxyType({})
 """Empty knobs: the template chooses its own schedule."""
 CLOSE = 1.02
@@ -50,8 +52,8 @@ tried in the network, where it may be the faster one.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Effort spent on schedules: `trials` is the number of schedules of each distinct layer that are
-    simulated alone.
+    """How many schedules are tried: `trials` is the number of schedules of each distinct layer that are simulated
+    alone.
     """
 
     trials: int = 0
@@ -123,7 +125,7 @@ def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """Result of running a network with some settings: its cycles, and the cycles of each node."""
+    """Result of simulating the network with some schedules (`settings`): its cycles, and the cycles of each node."""
 
     settings: Settings
     cycles: int
@@ -131,7 +133,7 @@ class _Run:
 
 
 def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
-    """Runs the network with `settings`; None if it does not run."""
+    """Simulates the network with the schedules `settings` (knobs by node); None if it does not run with them."""
     try:
         program, simulation = trials.run(settings)
     except NOT_RUN:

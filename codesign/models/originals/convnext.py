@@ -11,7 +11,7 @@ LAYER_SCALE = 0.3
 
 
 def _norm(g: Graph, x: Value, name: str) -> Value:
-    """LayerNorm over the channels of an image, between two transpositions."""
+    """Adds LayerNorm over the channels of an image, between two transpositions, to the graph."""
     y = op.layer_norm(g, op.transpose(g, x, 0, 2, 3, 1), name, EPSILON)
     return op.transpose(g, y, 0, 3, 1, 2)
 

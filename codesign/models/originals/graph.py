@@ -78,7 +78,9 @@ class Graph:
     # Tensors.
 
     def input(self, name: str, shape: Sequence[int], *, power: float = 1.0, integer: bool = False) -> Value:
-        """An input of the model, float32, or int64 if `integer`."""
+        """Adds an input of the model, float32, or int64 if `integer`; returns it. `power`: mean square of its
+        values.
+        """
         value = Value(name, tuple(shape), power, integer)
         self.inputs.append(value)
         self.values[name] = value
@@ -108,8 +110,9 @@ class Graph:
         least: float = -np.inf,
         counted: bool = True,
     ) -> Value:
-        """Adds a weight of the open scopes: an initializer whose values are drawn when the model is made. `counted`:
-        whether its elements count in `parameters`.
+        """Adds a weight with the name `name` in the open scopes: an initializer whose values are drawn when the model
+        is made, normal with `mean` and `deviation`, none below `least`. `counted`: whether its elements count in
+        `parameters`.
         """
         path = self.path(name)
         assert path not in self.weights, path
@@ -119,7 +122,7 @@ class Graph:
         return Value(path, weight.shape, deviation**2 + mean**2)
 
     def constant(self, values: ArrayLike, dtype: Any = np.int64, name: str = "Constant") -> Value:
-        """A constant of the graph, such as a shape, an axis or a number."""
+        """Adds a constant, such as a shape, an axis or a number, to the graph; returns it."""
         array = np.asarray(values, dtype)
         path = self._unique(name)
         self.constants[path] = array
@@ -137,7 +140,7 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> Value:
-        """Add a node with one output of shape `shape`; returns the output."""
+        """Adds a node with one output of shape `shape`, whose mean square is `power`; returns the output."""
         return self.node_of_many(operator, inputs, [shape], power=power, integer=integer, **attributes)[0]
 
     def node_of_many(
@@ -150,7 +153,7 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> list[Value]:
-        """Add a node with one output for each of `shapes`; returns the outputs."""
+        """Adds a node with one output for each of `shapes`, each with mean square `power`; returns the outputs."""
         name = self._unique(operator)
         outputs = [
             Value(f"{name}_output_{place}", tuple(shape), power, integer)

@@ -19,7 +19,9 @@ def _basic(
     stride: int = 1,
     padding: int | tuple[int, int] = 0,
 ) -> Value:
-    """A convolution with folded normalization, then ReLU; `out` is the number of channels at full width."""
+    """Adds a convolution with folded normalization, then ReLU, to the graph; `out` is the number of channels at full
+    width.
+    """
     with g.scope(name):
         return op.relu(
             g, op.conv(g, x, "conv", g.channels(out), op.Window(kernel, stride, padding), norm=True)

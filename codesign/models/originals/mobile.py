@@ -153,7 +153,9 @@ def _head_v3(g: Graph, x: Value, width: int) -> Value:
 def mobilenet_v3_features(
     g: Graph, x: Value, rows: tuple[Bottleneck, ...], name: str = "features"
 ) -> list[Value]:
-    """The outputs of the stem, of each block in `rows`, and of the last convolution of a MobileNet-v3."""
+    """Adds the convolutions of a MobileNet-v3 with the blocks `rows` to the graph; returns the outputs of the first
+    convolution, of each block, and of the last convolution.
+    """
     with g.scope(name):
         x = op.hard_swish(g, op.conv(g, x, "0.0", g.channels(16), op.Window(3, 2, 1), norm=True))
         kept = [x]
@@ -248,7 +250,7 @@ def shufflenet_v2(g: Graph, x: Value) -> Value:
 
 
 def shuffle(g: Graph, x: Value, groups: int) -> Value:
-    """Interleaves the channels of the groups."""
+    """Adds a channel shuffle to the graph: the channels of `groups` groups are interleaved."""
     batch, channels, rows, columns = x.shape
     y = op.reshape(g, x, (batch, groups, channels // groups, rows, columns))
     y = op.transpose(g, y, 0, 2, 1, 3, 4)

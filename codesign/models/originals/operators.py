@@ -1,6 +1,6 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-The mean squares (`Value.power`) of functions' results hold for a standard normal input.
+The mean square (`Value.power`) that an activation function gives its output is the one for a standard normal input.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def conv(
     bias: bool = True,
     norm: bool = False,
 ) -> Value:
-    """Conv2d with `out` filters; a number as `window` means a square window with stride 1 and without padding.
+    """Adds Conv2d with `out` filters to the graph; a number as `window` means a square window with stride 1 and without
+    padding.
 
     With `norm`, a batch normalization follows that is folded into the convolution, as by the exporter in evaluation
     mode.
@@ -112,7 +113,9 @@ def conv_transpose(g: Graph, x: Value, name: str, out: int, kernel: int, stride:
 
 
 def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Value:
-    """Linear: Gemm for a matrix; for more dimensions MatMul and Add, with a weight that the exporter has transposed."""
+    """Adds Linear with `out` outputs to the graph: Gemm for a matrix; for more dimensions MatMul and Add, with a weight
+    that the exporter has transposed.
+    """
     depth = x.shape[-1]
     deviation = 1 / math.sqrt(depth * x.power)
     g.macs += math.prod(x.shape) * out
@@ -140,7 +143,9 @@ def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
 
 
 def batch_norm(g: Graph, x: Value, name: str) -> Value:
-    """BatchNorm2d that does not follow a convolution; its stored statistics are close to those of its input."""
+    """Adds BatchNorm2d that does not follow a convolution to the graph; its stored statistics are close to those of its
+    input.
+    """
     with g.scope(name):
         count = (x.channels,)
         parts = [
@@ -270,7 +275,9 @@ def global_pool(g: Graph, x: Value) -> Value:
 
 
 def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
-    """AdaptiveAvgPool2d(size): an AveragePool if `size` divides the image's size; smaller images stay unchanged."""
+    """Adds AdaptiveAvgPool2d(size) to the graph: an AveragePool if `size` divides the image's size; smaller images stay
+    unchanged.
+    """
     rows, columns = x.size
     kernel = [max(rows // size, 1), max(columns // size, 1)]
     shape = (*x.shape[:2], rows // kernel[0], columns // kernel[1])

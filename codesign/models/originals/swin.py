@@ -11,7 +11,9 @@ from .vision_transformers import EMBEDDING_DEVIATION
 EPSILON = 1e-5
 WINDOW = 7
 FORBIDDEN = -100.0
-"""Number added to the score of two positions that are in the same window only because of a roll."""
+"""Number added to the attention score of two positions that are in the same window only because the image was
+rolled.
+"""
 
 
 def swin_t(g: Graph, x: Value) -> Value:
@@ -40,7 +42,7 @@ def swin_t(g: Graph, x: Value) -> Value:
 
 
 def _merged(g: Graph, x: Value) -> Value:
-    """Merges four neighbouring positions into one with twice the channels."""
+    """Adds the merging of patches: each 2x2 neighbouring positions become one with twice the channels."""
     _, rows, columns, width = x.shape
     x = op.pad(g, x, (0, 0, 0, 0), (0, rows % 2, columns % 2, 0))
     parts = [
@@ -53,7 +55,7 @@ def _merged(g: Graph, x: Value) -> Value:
 
 
 def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
-    """Attention inside windows of 7x7, shifted by `shift` rows and columns."""
+    """Adds attention inside windows of 7x7 to the graph; the image is shifted by `shift` rows and columns before."""
     batch, height, width, channels = x.shape
     down, right = -height % WINDOW, -width % WINDOW
     with g.scope(name):
@@ -78,7 +80,9 @@ def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
 
 
 def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None) -> Value:
-    """Attention inside each window of `x`, [windows, positions, channels]."""
+    """Adds attention inside each window of `x`, [windows, positions, channels], to the graph; `mask` is added to the
+    scores.
+    """
     windows, places, channels = x.shape
     depth = channels // heads
     y = op.reshape(g, op.linear(g, x, "qkv", 3 * channels), (windows, places, 3, heads, depth))
@@ -100,7 +104,7 @@ def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None)
 
 
 def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
-    """torch.roll of rows and columns by `shifts`: two slices and a concatenation for each axis."""
+    """Adds torch.roll of rows and columns by `shifts` to the graph: two slices and a concatenation for each axis."""
     for axis, shift in enumerate(shifts, start=1):
         parts = [op.slice_axis(g, x, axis, -shift, op.FOREVER), op.slice_axis(g, x, axis, 0, -shift)]
         x = op.concat(g, [part for part in parts if part.shape[axis]], axis)

@@ -46,7 +46,7 @@ class Weight:
     least: float = -np.inf
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Random values of the weight, float32."""
+        """Random values of the weight from its normal distribution, float32."""
         drawn = rng.standard_normal(self.shape, np.float32) * np.float32(self.deviation) + np.float32(
             self.mean
         )

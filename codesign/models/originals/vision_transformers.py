@@ -46,7 +46,7 @@ def _vit(g: Graph, x: Value, heads: int) -> Value:
 
 
 def _patches(g: Graph, x: Value, name: str, width: int) -> Value:
-    """Square patches of an image as rows: [batch, patches, width]."""
+    """Adds the embedding of square patches of an image to the graph; the result is [batch, patches, width]."""
     y = op.conv(g, x, name, width, op.Window(PATCH, PATCH))
     y = op.reshape(g, y, (x.shape[0], width, math.prod(y.size)))
     return op.transpose(g, y, 0, 2, 1)
@@ -64,8 +64,8 @@ def _attention(g: Graph, x: Value, name: str, heads: int) -> Value:
 
 
 def scaled_dot_product(g: Graph, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
-    """torch.nn.functional.scaled_dot_product_attention of tensors [batch, heads, length, depth]; `mask` is added to the
-    scores.
+    """Adds torch.nn.functional.scaled_dot_product_attention of tensors [batch, heads, length, depth] to the graph;
+    `mask` is added to the scores.
     """
     factor = q.shape[-1] ** -0.25
     keys = op.scaled(g, op.transpose(g, k, 0, 1, 3, 2), factor)
@@ -77,7 +77,7 @@ def scaled_dot_product(g: Graph, q: Value, k: Value, v: Value, mask: Value | Non
 
 
 def mlp(g: Graph, x: Value, name: str, inside: int) -> Value:
-    """Two linear layers with GELU between."""
+    """Adds two linear layers with GELU between to the graph; `inside` is the number of inner channels."""
     with g.scope(name):
         return op.linear(g, op.gelu(g, op.linear(g, x, "fc1", inside)), "fc2", x.shape[-1])
 

@@ -204,7 +204,9 @@ def _gelu(w: Writer, name: str, data: str) -> str:
 
 
 def _no_norm(w: Writer, name: str, data: str, size: int) -> str:
-    """MobileBERT's replacement of normalization: a scale and a bias for each channel."""
+    """Adds MobileBERT's replacement of normalization: a scale and a bias for each channel. Returns the name of the
+    output.
+    """
     scaled = w.node("Mul", f"{name}.scaled", [data, w.weight(f"{name}.weight", size, mean=1.0)])
     return w.node("Add", name, [scaled, w.weight(f"{name}.bias", size)])
 

@@ -18,7 +18,7 @@ from .writer import LEAST, End, Rows, Size, Writer, floats, ids
 
 EPSILON = 1e-5
 THETA = 100_000.0
-"""The base of the rotary angles."""
+"""The base of the angles of rotary position embeddings."""
 SYMBOLIC_MASK = 1024
 """Largest number of tokens of a prompt if that number is a symbol: the model contains a mask of this size."""
 
@@ -146,7 +146,9 @@ def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) 
 
 
 def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int], heads: int) -> str:
-    """Repeats each group's keys or values for all of its heads like exporters: Unsqueeze, Expand, Reshape."""
+    """Repeats the keys or values `data` of each group of heads for all of its heads, in the nodes that exporters write:
+    Unsqueeze, Expand, Reshape.
+    """
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
     # With a size of 1, Expand leaves the input's size unchanged.

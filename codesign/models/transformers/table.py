@@ -32,7 +32,7 @@ class Transformer:
     build: Callable[[int, int, Size, int], onnx.ModelProto]
     most: int
     layers: int
-    """Number of layers of the original."""
+    """Number of layers that the original network has."""
 
 
 TABLE: dict[str, Transformer] = {

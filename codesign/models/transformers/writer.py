@@ -128,10 +128,10 @@ def _value_info(name: str, end: End) -> onnx.ValueInfoProto:
 
 
 def ids(shape: tuple[Size, ...]) -> End:
-    """Element type and shape of an int64 input or output."""
+    """Element type and shape of an int64 input or output, as `Ends` has them."""
     return TensorProto.INT64, shape
 
 
 def floats(shape: tuple[Size, ...]) -> End:
-    """Element type and shape of a float32 input or output."""
+    """Element type and shape of a float32 input or output, as `Ends` has them."""
     return TensorProto.FLOAT, shape

@@ -34,7 +34,9 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The vector unit of a processor; the fields are those of `CpuTarget`."""
+    """The vector unit of a processor: bits and number of its registers, and whether it has fused multiply-add and 8-bit
+    dot products. `abi`: calling convention if the triple leaves it open.
+    """
 
     bits: int
     registers: int

@@ -155,8 +155,8 @@ class ExpressionEmitter:
         return self.folded(self.prepared(weighted_sum(weighted)))
 
     def prepared(self, form: LinearForm) -> PreparedForm:
-        """A linear form whose atoms (subexpressions that are no sums) have their folding functions, which is faster to
-        evaluate repeatedly.
+        """Prepares a linear form for repeated evaluation: returns its atoms (subexpressions that are no sums) with
+        their folding functions (functions from known loop variables to the atom's value).
         """
         atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
@@ -326,8 +326,8 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, place: Place) -> int:
-        """The number of elements of an access to a stack slot, if `Slots` can forward stores to it (its place is
-        constant); 0 otherwise.
+        """The number of elements that an access to a stack slot touches, if its place in the slot is constant, so that
+        `Slots` can forward stored values to loads; 0 otherwise.
         """
         if place.variables or place.terms or place.varying:
             return 0

@@ -99,7 +99,7 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
-    """Emits a prefetch into the first-level cache for each cache line of the elements."""
+    """Emits a prefetch into the first-level cache for each cache line of the intrinsic's operand."""
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])

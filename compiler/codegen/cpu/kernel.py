@@ -61,7 +61,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingRoom:
-    """Memory that kernels use while they run: `workspace` for a kernel, `scratch` for all workers of a pool."""
+    """Working memory of running kernels: `workspace` holds the buffers of the kernel itself, `scratch` those of all
+    workers of a thread pool.
+    """
 
     workspace: np.ndarray
     scratch: np.ndarray
@@ -132,8 +134,8 @@ def build(
     *,
     blocks: bool = True,
 ) -> Kernel:
-    """Compiles a scheduled program to a kernel for this machine. `target`: code generation for fewer features than this
-    machine has (None: for all of them). `blocks`: as in `module.lower`.
+    """Compiles a scheduled program to a kernel for this machine. `target`: restricts the code to fewer processor
+    features than this machine has (None: all features). `blocks`: long float sums are added up in blocks.
 
     With a `worker`, the worker generates the code while the caller continues. Raises TargetError for a target that this
     machine cannot run.

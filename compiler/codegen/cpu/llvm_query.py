@@ -1,9 +1,10 @@
-"""Queries of LLVM about a processor's features, in a separate process: LLVM exits over contradictory features.
+"""Queries of LLVM about a processor's features. They run in a separate process, because LLVM ends its process when
+features contradict each other.
 
     python -m vdla.compiler.codegen.cpu.llvm_query TRIPLE CPU FEATURES QUERY ...
 
-prints a JSON list with a bool for each query, a list of features such as "+v,+zvl256b": whether the processor has them
-all. LLVM's own messages about unknown names appear on standard error.
+prints a JSON list of bools. Each QUERY is a list of features such as "+v,+zvl256b"; its bool says whether the processor
+has all of them. LLVM's own messages about unknown names appear on standard error.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, s
 
 
 def joined(*features: str) -> str:
-    """Lists of features joined by commas; empty lists are left out."""
+    """Joins comma-separated lists of features to one list; empty lists are left out."""
     return ",".join([f for f in features if f])
 
 

@@ -95,7 +95,8 @@ def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef
 
 
 def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str]) -> bytes:
-    """The modules as one relocatable object, whose functions are `exported`; several threads may generate code at once.
+    """The modules compiled to one relocatable object. `exported`: names of the functions that are visible outside.
+    Several threads may generate code at once.
 
     Raises RuntimeError if LLVM rejects the modules.
     """
@@ -139,9 +140,10 @@ def compile_module(module: Module, target: CpuTarget) -> MachineCode:
 def load_objects(
     objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
 ) -> dict[str, MachineCode]:
-    """Functions of objects that were compiled for `target`, loaded into this process; their assembly is not available.
+    """Loads `functions` from objects that were compiled for `target` into this process. Their assembly is not
+    available.
 
-    Raises TargetError for an object that LLVM cannot read, or if no object has one of the functions.
+    Raises TargetError for an object that LLVM cannot read, and for a function that is in none of the objects.
     """
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')

@@ -1,9 +1,10 @@
-"""Memory of kernels: stack slots and workspace of buffers while a kernel runs, strides of their elements; alignment and
-pages of arrays.
+"""Memory of kernels. Buffers inside a kernel are stack slots or parts of its workspace; this module gives their sizes
+and strides. Arrays outside are allocated here with an alignment.
 
-A kernel's time depends on both: cache conflicts depend on the arrays' starts within a page, and with pages of 4 KiB a
-product that reads several megabytes of weights needs a thousand address translations. Large arrays therefore begin at
-pages, huge ones if the system has them: equal kernels then have equal alignment in every network and process.
+A kernel's time depends on the arrays' alignment and pages: cache conflicts depend on where in a page an array starts,
+and with pages of 4 KiB a product that reads several megabytes of weights needs a thousand address translations. Large
+arrays therefore begin at page boundaries, on huge pages if the system has them. So equal kernels have equal alignment
+in every network and process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import numpy as np
 from ...ir.expr import Buffer
 
 REGISTER_SCOPES = ("register", "local")
-"""Scopes that become stack slots, which LLVM turns into registers where all indices are constant after unrolling."""
+"""Memory scopes whose buffers become stack slots. LLVM turns these into registers where all indices are constant after
+unrolling.
+"""
 STACK_BYTES = 16 * 1024
 """Most bytes of one buffer on the stack; larger buffers of any scope are in the workspace."""
 ALIGNMENT = 64
@@ -49,7 +52,7 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def lies_on_stack(buffer: Buffer) -> bool:
-    """Whether an allocation becomes a stack slot."""
+    """Whether a buffer that a kernel allocates becomes a stack slot; otherwise it is in the kernel's workspace."""
     return buffer.scope in REGISTER_SCOPES and buffer_bytes(buffer) <= STACK_BYTES
 
 

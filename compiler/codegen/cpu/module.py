@@ -1,5 +1,6 @@
-"""A whole program as an LLVM module: one function, whose arguments are an array of buffer pointers, workspaces, and a
-launch function.
+"""Translates a whole program to an LLVM module with one function. The function's arguments are an array of buffer
+pointers, two workspaces, a function that runs the chunks of parallel loops, and the thread pool that this function
+uses.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ ENTRY = "kernel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """LLVM IR of one program: its text, its function's name, the bytes of workspace that it needs, and those for each
-    worker.
+    """The LLVM IR of one program: its text, the name of its function, the bytes of workspace that the function needs,
+    and the bytes of scratch memory that each worker thread needs.
 
-    `parameters`: the arrays that it uses, in the order of their addresses. `outputs`: names of the arrays that it
-    writes.
+    `parameters`: the arrays that the function uses, in the order of their addresses. `outputs`: names of the arrays
+    that it writes.
     """
 
     text: str

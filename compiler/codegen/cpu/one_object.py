@@ -1,4 +1,6 @@
-"""One object from all kernels, with its C header, and its shared library for this machine."""
+"""Compiles kernels to one relocatable object with a C header, and links such an object to a shared library for this
+machine.
+"""
 
 from __future__ import annotations
 

@@ -32,8 +32,9 @@ _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 waiters.
 """
 _WORDS = 16
-"""Number of 64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 chunks done, 6 helpers
-asleep, 8 (in a cache line of its own) chunks left to take, with the epoch in the upper half.
+"""Number of 64-bit words of a pool: 0 epoch (number of the current loop), 1 whether to stop, 2 task, 3 closure, 4
+chunks, 5 chunks done, 6 helpers asleep, 8 (in a cache line of its own) chunks left to take, with the epoch in the upper
+half.
 """
 
 

@@ -32,7 +32,7 @@ class QuantizedOperator(Quantized):
         return self.scaled(difference, self.arguments[2], self.whole(3), self.whole(4), self.whole(5))
 
     def combine_add(self) -> Value:
-        """The function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
+        """Emits the function combine_add(a, b, ratio of a, ratio of b, offset, unsigned, low, high)."""
         a, b, ratio_a, ratio_b, offset = self.arguments[:5]
         shift = UNSIGNED_OFFSET if self.whole(5) else 0
         inner = self.fused_multiply_add(self.less(b, -shift), ratio_b, offset)
@@ -40,7 +40,7 @@ class QuantizedOperator(Quantized):
         return self.saturate(total, -shift, self.whole(6), self.whole(7))
 
     def combine_multiply(self) -> Value:
-        """The function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
+        """Emits the function combine_multiply(a, b, zero point of a, zero point of b, ratio, zero point, unsigned, low,
         high).
         """
         a, b = self.less(self.arguments[0], self.whole(2)), self.less(self.arguments[1], self.whole(3))

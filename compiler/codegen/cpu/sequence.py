@@ -20,7 +20,7 @@ _ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The place of a parameter in the caller's array `name`, from byte `start` on."""
+    """Memory location of a kernel's parameter: in the caller's array `name`, from byte `start` on."""
 
     name: str
     start: int = 0
@@ -28,14 +28,16 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The place of a parameter at byte `offset` of the arena, the memory that arrays between kernels share."""
+    """Memory location of a kernel's parameter: at byte `offset` of the arena, the memory that arrays between kernels
+    share.
+    """
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The place of a parameter in the constant array `name`, which is part of the object."""
+    """Memory location of a kernel's parameter: the constant array `name`, which is part of the object file."""
 
     name: str
 
@@ -45,7 +47,9 @@ Place = Argument | Arena | Constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One kernel, and the place of each of its parameters, by parameter name."""
+    """A call of one kernel, with the memory location (`Argument`, `Arena` or `Constant`) of each parameter, by
+    parameter name.
+    """
 
     module: Module
     places: Mapping[str, Place]
@@ -64,8 +68,8 @@ def sequence(
 
     Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the
-    kernels' modules, each once. Raises ValueError if a place does not fit its parameter, if a kernel writes a constant,
-    or if a written place overlaps another place of the same call.
+    kernels' modules, each once. Raises ValueError if a memory location does not fit its parameter, if a kernel writes a
+    constant, or if a location that a call writes overlaps another location of the same call.
     """
     lists = _Lists(parameters, arena_bytes, constants)
     room = -(-arena_bytes // ALIGNMENT) * ALIGNMENT
@@ -129,8 +133,8 @@ def _constant(array: np.ndarray) -> str:
 
 
 class _Lists:
-    """The arrays that a sequence's calls may refer to (the caller's, the arena, constants), with their positions and
-    checks.
+    """The arrays in which the parameters of a sequence's calls may lie: the caller's arrays, the arena, and constants.
+    Checks the calls against them.
     """
 
     def __init__(
@@ -149,7 +153,12 @@ class _Lists:
         return self.constant_order[name]
 
     def check(self, call: Call) -> None:
-        """Raises ValueError if the places of a call do not match its parameters."""
+        """Raises ValueError unless a call gives each parameter of its kernel a fitting memory location, and no location
+        that it writes overlaps another one.
+
+        A location in a caller's array or in the arena must be aligned and large enough; the caller's array must have
+        the parameter's dtype. A constant must have the parameter's dtype and shape, and must not be written.
+        """
         function = call.module.function
         if call.places.keys() != {p.name for p in call.module.parameters}:
             names = ", ".join([p.name for p in call.module.parameters])

@@ -195,8 +195,8 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def transposed(self, loop: For, count: int) -> bool:
-        """If the body of an unrolled loop of `count` iterations moves elements as a transposition, emits it so and
-        returns True; else emits nothing and returns False.
+        """Emits an unrolled loop of `count` iterations as a transposition (vector loads, shuffles, vector stores) and
+        returns True, if the loop's body transposes a tile. Otherwise emits nothing and returns False.
         """
         match loop.body:
             case For(kind="vectorize", body=Assign(value=Load() | Select()) as move) as inner:

@@ -17,9 +17,8 @@ def strided_load(
     lanes: int,
     mask: Value | None,
 ) -> str:
-    """Loads lanes from every `stride`th element, by whole loads and shuffles, many times faster than by a gather.
-
-    Pieces overlap so that none reaches beyond the last lane's element.
+    """Loads lanes from every `stride`th element, by loads of whole vectors and shuffles, many times faster than by a
+    gather. The vector loads overlap, so that none reaches beyond the last lane's element.
     """
     wide = memory_type(dtype, lanes)
     reach = (lanes - 1) * stride + 1

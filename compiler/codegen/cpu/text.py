@@ -113,7 +113,7 @@ class Block:
 
     An instruction is not written again while its earlier result is valid: unrolled bodies compute the same addresses
     many times, and LLVM would spend most of its time on finding that out. The same is true for loads, as long as no
-    store may have changed the memory of their `origin`. Values held by `slots` are stored at the end of a block.
+    store may have changed the buffer that they read. Values held by `slots` are stored at the end of a block.
     `declarations`: the declarations of called functions, for the whole module.
     """
 
@@ -171,8 +171,8 @@ class Block:
         self._known[key] = name
 
     def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
-        """The name of a value loaded from memory of `origin`. `emit` emits the load, unless an earlier one with equal
-        `key` is still valid.
+        """The name of a value loaded from the buffer with the pointer `origin`. `emit` emits the load; it is not called
+        if an earlier load with an equal `key` is still valid.
         """
         loaded = self._loaded.setdefault(origin, {})
         name = loaded.get(key)
@@ -181,7 +181,9 @@ class Block:
         return name
 
     def written(self, origin: str | None = None) -> None:
-        """Forgets loads from memory of `origin` (None: from any memory), because it was written."""
+        """Forgets the values loaded from the buffer with the pointer `origin` (None: from all buffers), because its
+        memory was written.
+        """
         self.slots.forget(origin)
         if origin is None:
             self._loaded = {}
@@ -203,7 +205,9 @@ class Block:
         self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
-        """The results defined so far: an argument of `begin` for blocks that this place dominates."""
+        """The results defined up to this point of the function. Pass them to `begin` for blocks that this point
+        dominates.
+        """
         return dict(self._known)
 
     def do(self, instruction: str) -> None:
@@ -277,11 +281,11 @@ class _Slot:
 
 
 class Slots:
-    """The stack slots of one function, by pointer, from the beginning of a block to its end.
+    """The known contents of one function's stack slots, by pointer, from the beginning of a block to its end.
 
     A value put into a slot is stored at the end of the block at the latest (`save`), unless the slot is dead before
-    that (`forget`). Places begin at multiples of their lanes, so two places with equal lanes are equal or disjoint;
-    before accesses with other lanes, pending values are stored.
+    that (`forget`). A place in a slot is a run of `lanes` adjacent elements that begins at a multiple of `lanes`. So
+    two places with equal lanes are equal or disjoint; before an access with other lanes, pending values are stored.
     """
 
     def __init__(self, block: Block) -> None:
@@ -289,7 +293,9 @@ class Slots:
         self._slots: dict[str, _Slot] = {}
 
     def get(self, pointer: str, dtype: DType, lanes: int, start: int) -> str:
-        """The value at a place, loaded from memory if no value is held."""
+        """The value of the `lanes` elements from element `start` of a slot; it is loaded from memory if no value is
+        known.
+        """
         slot = self._slot(pointer, dtype, lanes)
         text = slot.held.get(start)
         if text is None:
@@ -298,7 +304,7 @@ class Slots:
         return text
 
     def put(self, pointer: str, dtype: DType, lanes: int, start: int, text: str) -> None:
-        """Sets the value at a place; its store is pending."""
+        """Sets the value of the `lanes` elements from element `start` of a slot; its store to memory is pending."""
         slot = self._slot(pointer, dtype, lanes)
         slot.held[start] = slot.unsaved[start] = text
 

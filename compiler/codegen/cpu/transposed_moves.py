@@ -26,8 +26,8 @@ MOST_SIDE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """The address of a tile's element: from `start` + `offset` on it increases by `rows` elements per iteration of the
-    outer loop and by `columns` per iteration of the inner one.
+    """The address of a tile's element, in elements: `start` + `offset`, plus `rows` for each iteration of the outer
+    loop and `columns` for each iteration of the inner one.
     """
 
     storage: Storage
@@ -42,8 +42,9 @@ def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Ass
     transposition. Returns False, without code, if it is no transposition.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
-    stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers.
-    Where the move has a condition, columns for which it is false get the constant on its other side.
+    stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers. If
+    the moved value is a Select between a load and a constant, columns for which the condition is false get the
+    constant.
     """
     if values.vector is not None or values.mask is not None or not 1 < rows <= MOST_SIDE:
         return False
@@ -103,7 +104,9 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns that are read from the source; None if known variables do not decide the condition."""
+    """The columns of a tile for which `condition` (None: always true) lets the move read the source; None if known
+    variables do not decide the condition.
+    """
     if condition is None:
         return set(range(columns))
     read: set[int] = set()

@@ -56,8 +56,9 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
-    """The initial value of the register that accumulates a sum or maximum, and the `first` predicate that updates of
-    the register still need (None: no predicate).
+    """Returns two values for the register that accumulates a sum or maximum: its initial value, and the `first`
+    predicate (condition under which an update overwrites instead of adds) that its updates still need (None: no
+    predicate).
     """
     start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
@@ -105,7 +106,7 @@ def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...],
 
 
 def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
-    """Whether every loop of a path certainly has at least one iteration."""
+    """Whether every loop of the nest `path` certainly has at least one iteration."""
     around: dict[str, Interval | Expr] = dict(ranges)
     for loop in path:
         low = interval(loop.extent, around).low

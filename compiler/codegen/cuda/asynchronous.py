@@ -56,8 +56,8 @@ class Run:
 
 @dataclass(slots=True)
 class Flight:
-    """The asynchronous copies that a run issued, while in flight in one span: issued before step `start` (None: before
-    the span), waited for at step `end` (None: after the span).
+    """The asynchronous copies that a run issued, seen within one span (execution between two barriers). They are issued
+    before step `start` of the span (None: before the span) and waited for at step `end` (None: after the span).
     """
 
     run: Run

@@ -1,5 +1,6 @@
-"""A thread's copy of a box: in vectors as wide as alignment allows, synchronous or asynchronous, padded by a
-condition.
+"""Emits the part of a copy that one thread makes. The copy takes a box (a rectangular part of an array); it moves
+vectors as wide as the alignment allows, synchronously or asynchronously, and writes pad values where a condition finds
+an element outside the source.
 """
 
 from __future__ import annotations
@@ -292,5 +293,5 @@ def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Tex
 
 
 def _positions(region: Region) -> list[int]:
-    """The dimensions of a region with extents other than 1."""
+    """The numbers of the dimensions of a region along which it has more than one element."""
     return [d for d, extent in enumerate(region.extents) if extent != _ONE]

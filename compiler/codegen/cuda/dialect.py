@@ -19,25 +19,26 @@ Space = Literal["global", "shared", "register"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
-    """The words of one language.
+    """The text fragments of one language. Most are templates; names in braces are their placeholders.
 
-    `types` of elements in memory; a type that is missing has no code. `wide` is a signed integer of 64 bits, whose
-    literals end with `wide_suffix`. `float_of_bits` and `float_of_int` name functions that take the bits of a float as
-    unsigned and as int. `math` names the scalar functions of the IR, and `fused` a fused multiply-add.
+    `types`: names of the element types in memory; kernels cannot use a type without an entry. `wide`: a signed integer
+    of 64 bits, whose literals end with `wide_suffix`. `float_of_bits`, `float_of_int`: functions that make a float from
+    its bits, given as unsigned or as int. `math`: names of the scalar functions of the IR. `fused`: a fused
+    multiply-add.
 
-    `spaces` and `restrict` qualify pointers. `aligned` declares 16 bytes of alignment, `thread` and `block` a
-    coordinate along an {axis} ("x") with its {number}. `kernel` begins a kernel's declaration, with {function},
-    {threads} and the threads along each axis, {x}, {y} and {z}. `barrier` makes all threads of a block wait for each
+    `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: a
+    coordinate along an {axis} ("x") with its {number}. `kernel`: beginning of a kernel's declaration, with {function},
+    {threads} and the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each
     other.
 
-    `vector` is the type of {count} neighbours of a {type}, with the array `at` as member; `vector_definition` is its
-    definition, or "" if `functions` has one for all, called "Vector". A value is written as `compound` and braces;
-    `zeros` stands in the braces for zeros.
+    `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements.
+    `vector_definition`: the definition of this type, or "" if `functions` contains one definition for all, named
+    "Vector". `compound`: text before the braces of a vector value. `zeros`: these braces for a vector of zeros.
 
-    Shared memory of {bytes} bytes is declared by `shared_block`, or by `shared_dynamic` if launches give the size; a
-    single buffer by `shared_array` ({type}, {name}, {elements}).
+    `shared_block`: declares shared memory of {bytes} bytes; `shared_dynamic` does so if launches give the size.
+    `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}).
 
-    `functions` are definitions by name, which printers may call; `names` are reserved identifiers. `prelude` is the
+    `functions`: definitions by name, which the printers use on demand. `names`: reserved identifiers. `prelude`:
     beginning of every source.
     """
 

@@ -1,16 +1,18 @@
-"""emulate: kernels as an ordinary program for processors, in which wrong kernels also compute wrong numbers.
+"""emulate: rewrites GPU kernels to an ordinary program for processors. A kernel with a missing barrier or wait then
+computes wrong numbers, so tests notice it.
 
 Loops over blocks become parallel loops. The work between two barriers runs thread by thread, out of order: if a barrier
 is missing, a thread finds elements that others have not written yet, or have already overwritten. Memory of blocks and
 threads is filled with NaN (integers: a pattern) at its allocation. The destination of an asynchronous copy is NaN from
-its issue on; the copied data is in a shadow, with the number of its group and thread, until a wait moves it to the
-destination.
+its issue on; the copied data is in a shadow buffer, with the number of its group and thread, until a wait moves it to
+the destination.
 
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
-so that work carried from one iteration to the next is between the same barriers as on a GPU. Only a loop that contains
-such loops, and two such loops in sequence, are treated as if a barrier separated their iterations.
+The rewriting keeps the work after the last barrier of one iteration and the work before the first barrier of the next
+one between the same barriers, as on a GPU. It is not done for a loop that contains another loop with barriers, nor for
+two loops with barriers in sequence: these are treated as if a barrier separated their iterations.
 """
 
 from __future__ import annotations
@@ -116,8 +118,9 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body without its block-level allocations, which are collected in `allocated`; a phase that fills each
-        thread's own memory with poison stands in place of a thread's allocation.
+        """The body without its allocations of the block's shared memory, which are collected in `allocated`. An
+        allocation of each thread's own memory is replaced by a phase (code that each thread runs by itself) that fills
+        this memory with poison (NaN or a pattern).
         """
         match node:
             case For() if is_thread_loop(node):
@@ -135,7 +138,9 @@ class _Block:
                 return map_children(node, lambda child: self.hoist(child, around))
 
     def undefined(self, buffer: Buffer, axes: Sequence[str | None]) -> Stmt:
-        """A phase in which each thread fills its part of a buffer with poison."""
+        """A phase (code that each thread runs by itself) in which each thread fills its part of a buffer with poison
+        (NaN or a pattern).
+        """
         loops: list[For] = []
         threads: list[For] = []
         indices: list[Expr] = []
@@ -240,7 +245,9 @@ class _Block:
         return kept, waits
 
     def alone(self, node: Stmt) -> Stmt:
-        """A phase that is the only work between two barriers: its loops over threads, in reverse order."""
+        """A phase (code that each thread runs by itself) that is the only work between two barriers, emulated: its
+        loops over threads run in reverse order.
+        """
         assert isinstance(node, For)
         phase = phase_at(node)
         values: dict[str, Expr] = {}
@@ -261,7 +268,7 @@ class _Block:
         return nest(around, self.inside(substitute(phase.body, values), places))
 
     def thread(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """The part of a block-level statement that the thread at `places` executes."""
+        """The part of a block-level statement that the thread with coordinates `places` executes."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)
@@ -296,8 +303,8 @@ class _Block:
         return map_children(node, lambda child: self.thread(child, places))
 
     def inside(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """A thread's statement, emulated: loops in order, its allocations undefined, asynchronous copies into their
-        shadows.
+        """A thread's statement, rewritten for emulation. Its loops become serial, its allocations are filled with
+        poison (NaN or a pattern), and its asynchronous copies go to shadow buffers.
         """
         match node:
             case For():

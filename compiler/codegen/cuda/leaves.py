@@ -50,9 +50,7 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
 
 def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
     """The quotients and remainders that were emitted several times and whose text exceeds SHORT characters, inner ones
-    first.
-
-    Only divisions that can be computed before the statement and read no memory.
+    first. Divisions that read memory, or that cannot be computed before the statement, are left out.
     """
     counts = dict(values.divisions)
     chosen: list[Binary] = []

@@ -37,11 +37,11 @@ def sum_type(factor: DType) -> DType:
 
 
 def mma(a: DType, b: DType) -> IntrinsicDeclaration:
-    """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], with `depth_of` the type of a.
+    """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], where depth is `depth_of(a)`.
 
     The sum is float32 or int32 (which wraps). The operation always adds: clear the sum first (decompose_reduction,
-    `zero`). tf32 factors are stored as float32 rounded by `load`. Raises ValueError for types that no such operation
-    multiplies.
+    `zero`). tf32 factors are stored as float32 rounded by the loads of fragments. Raises ValueError for types that no
+    such operation multiplies.
     """
     if (a, b) not in FACTORS:
         raise ValueError(f"no mma multiplies {a} by {b}")

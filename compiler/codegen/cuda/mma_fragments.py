@@ -1,12 +1,12 @@
 """Fragments: matrices distributed over the registers of a warp's lanes (`mma.sync`) or of a warpgroup's lanes
 (`wgmma`).
 
-In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; earlier
-dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access it. The placement of
-its elements in the lanes' registers matters for emission only and is defined here, after the figures of "Matrix
-Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"),
-which agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four warps, each
-with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+In loop programs a fragment is a buffer in one of the scopes below. The buffer's last two dimensions are a whole matrix;
+earlier dimensions count matrices, or warps (distributed, see `ir.grid`). Only hardware operations access it. The
+placement of its elements in the lanes' registers matters for emission only. It is defined here, after the figures of
+"Matrix Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate
+Instructions"); the figures agree if elements are counted in registers of 32 bits. The sums of a warpgroup are those of
+its four warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
 def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
     """The row of 16 bytes whose address a lane gives to `ldmatrix.x4`, which loads four matrices of 8 rows each.
 
-    Returns (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
+    Returns (row, number of the 16-byte column): lanes 8q .. 8q + 7 give the rows of matrix q, whose data goes to
     register q. `columns_first` False: matrix 1 is below matrix 0, matrices 2 and 3 to the right of these (a fragment of
     A in rows); True: matrix 1 is beside matrix 0, matrices 2 and 3 below these (two fragments of B, each a row of its
     transpose).

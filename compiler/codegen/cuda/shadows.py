@@ -24,7 +24,7 @@ POISON = {
 
 
 class Names:
-    """Generator of unique loop names; a generated name ends with ' and a number."""
+    """Generator of unique loop names. A generated name ends with an apostrophe and a number, as in "i'3"."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -110,7 +110,8 @@ class Shadows:
         return number
 
     def issue(self, copy: Copy, places: Mapping[str, Expr], *, whole: bool = False) -> Stmt:
-        """A copy into the shadow; its destination becomes undefined, and is stamped with the copy's group and thread.
+        """Statements that emulate the issue of an asynchronous copy: the data goes to a shadow buffer, and the copy's
+        destination becomes undefined and is stamped with the copy's group and thread.
 
         A copy of a `whole` block is made element by element, because copies of whole rows cannot be verified for large
         boxes that exceed the edges of arrays.

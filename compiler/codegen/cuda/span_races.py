@@ -1,4 +1,6 @@
-"""Races within spans: the accesses of a block's threads between two barriers, listed and compared."""
+"""Detection of races within spans. A span is the execution of a block between two barriers; the accesses of the block's
+threads in it are listed and compared.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class SpanChecker:
         self.lists: dict[tuple[Run, int], Touched] = {}
 
     def span(self, span: Span) -> None:
-        """Raises RaceError if two accesses of a span race."""
+        """Raises RaceError if two accesses in a span (execution of a block between two barriers) race."""
         key = span.key
         if key in self.checked:
             return
@@ -76,7 +78,7 @@ class SpanChecker:
         self.checked.add(key)
 
     def list(self, event: _Event) -> Touched:
-        """The elements that an event touches, and the thread that touches each."""
+        """The elements that the access `event` touches, and the thread that touches each."""
         key = event.run, event.run.task.accesses.index(event.access)
         held = self.lists.get(key)
         if held is None:
@@ -163,8 +165,8 @@ class SpanChecker:
                     )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        """Raises RaceError: a copy of thread `a` and another event, of thread `b`, touch `element`; `during`: while the
-        copy is in flight.
+        """Raises RaceError: an asynchronous copy of thread `a` and the access `other` of thread `b` touch `element`.
+        `during`: the access happens while the copy is in flight.
         """
         does = "writes" if other.access.write else "reads"
         own = "fills" if event.access.write else "reads"
@@ -201,7 +203,7 @@ class SpanChecker:
 
 
 def _during(flight: Flight, other: _Event) -> bool:
-    """Whether an event may happen between a copy's issue and its wait."""
+    """Whether the access `other` may happen between an asynchronous copy's issue and its wait."""
     if other.flight is not None:
         # Both may be in flight at the same time unless one is waited for before the other is issued.
         first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)
@@ -212,8 +214,8 @@ def _during(flight: Flight, other: _Event) -> bool:
 
 
 def _when(run: Run) -> str:
-    """Text for messages: iteration numbers of the loops that all threads run together at this run; empty if there are
-    none.
+    """Text for messages that tells when a run happens: the iteration numbers of the loops that all threads run
+    together, as in " at k=3"; empty if there are no such loops.
     """
     values = ", ".join(f"{name}={value}" for name, value in run.values.items())
     return f" at {values}" if values else ""

@@ -52,7 +52,9 @@ from .wgmma_emit import has_products, only_products, overlapped, products, wait_
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The C variable that holds a thread's coordinate along an axis."""
 LONG_NAME = 20
-"""Longest name of a loop over blocks that is also the name of its coordinate variable."""
+"""Largest number of characters of a block loop's name for which the block's coordinate variable gets this name; for
+longer names it is called "bx", "by" or "bz".
+"""
 
 
 def coordinate(text: str, axis: str) -> str:
@@ -212,7 +214,9 @@ class KernelEmitter:
         self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
-        """Gives a buffer in the block's shared memory its place in the plan, for the body of its allocation."""
+        """Records where a buffer in the block's shared memory is, for the body of its allocation: at the bytes that the
+        shared-memory plan (`SharedPlan`) assigns to it.
+        """
         name = self.shared.places[alloc.buffer.name].name
         self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
 

@@ -36,17 +36,18 @@ class Storage:
     scalar: bool = False
 
     def vector_elements(self, form: LinearForm, most: int) -> int:
-        """Number of elements, at most `most`, that one access starting at the flat index `form` may take, as alignment
-        permits.
-
-        A power of two that divides the index in all iterations, at most the widest access.
+        """Number of elements that one access may take, starting at the flat index `form`: the greatest power of two
+        that divides the index in all iterations, is at most `most`, and is allowed by the alignment and by the widest
+        access.
         """
         size = self.buffer.dtype.bits // 8
         return power_of_two(gcd(form.constant, *form.terms.values(), self.alignment // size), most, size)
 
 
 def power_of_two(divisor: int, most: int, size: int) -> int:
-    """The greatest power of two that divides `divisor` (0: any), up to `most` and to elements of MOST_VECTOR_BYTES."""
+    """The greatest power of two that divides `divisor` (0: any number divides), is at most `most`, and is at most the
+    number of elements of `size` bytes in MOST_VECTOR_BYTES.
+    """
     count = 1
     while divisor % (2 * count) == 0 and 2 * count <= most and 2 * count * size <= MOST_VECTOR_BYTES:
         count *= 2

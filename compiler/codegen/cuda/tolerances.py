@@ -88,9 +88,9 @@ def winograd_amplification(
 
     `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
     random taps and inputs of one variance, output i has the variance of r products, and product j contributes the
-    variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The result is the square root of
-    the ratio, once for each dimension, for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1,
-    1/2, -2: 10.4.
+    variance A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up likewise. The ratio of errors is the square
+    root of the ratio of variances for each dimension, so for two dimensions it is the ratio of variances itself,
+    returned for the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1, 1/2, -2: 10.4.
     """
     taps = len(weights[0])
 

@@ -20,7 +20,9 @@ from ...ir.visit import walk
 
 @dataclass(slots=True)
 class Turn:
-    """Statements between two barriers, to be executed for each thread separately; waits for all threads come last."""
+    """Statements between two barriers, to be executed for each thread separately. Waits for asynchronous copies that
+    may run once for all threads come last.
+    """
 
     items: list[Stmt] = field(default_factory=list)
 
@@ -39,7 +41,7 @@ class Rotated:
 
 @dataclass(slots=True)
 class Nested:
-    """A loop whose body contains loops with barriers, as pieces."""
+    """A loop whose body contains loops with barriers. `pieces`: the body, cut at its barriers."""
 
     loop: For
     pieces: list[Piece]

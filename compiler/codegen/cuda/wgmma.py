@@ -151,11 +151,12 @@ def declarations() -> list[IntrinsicDeclaration]:
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
 
-    Without swizzling, `leading`: from a core matrix to the next one in depth; `stride`: to the next one in rows of A,
-    or columns of B. In swizzled rows, `stride`: from 8 lines to the next 8; `leading`: across the depth, from the
-    elements of one row to those of the next, without meaning for rows along the depth. PTX ISA, "Matrix Descriptor
-    Format": each as bits 4 to 17 of an address, from bits 0, 16 and 32 on; in bits 62 and 63 rows of 128, 64 and 32
-    bytes are 1, 2, 3. The base offset is zero, because swizzled rows begin at multiples of 8 rows.
+    Without swizzling, `leading` is the distance from a core matrix to the next one in depth, and `stride` the distance
+    to the next one in rows of A or columns of B. In swizzled rows, `stride` is the distance from 8 lines to the next 8,
+    and `leading` the distance, across the depth, from the elements of one row to those of the next; `leading` has no
+    meaning for rows along the depth. Format (PTX ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading`
+    and `stride` are stored from bits 0, 16 and 32 on. Bits 62 and 63 hold 1, 2 or 3 for rows of 128, 64 or 32 bytes.
+    The base offset is zero, because swizzled rows begin at multiples of 8 rows.
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:

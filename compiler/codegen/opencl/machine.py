@@ -56,7 +56,9 @@ class OpenClTarget(GpuTarget):
         return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device does not run this target's code; None if it does."""
+        """The reason why a device does not run this target's code; None if it does. `threads`, `shared_bytes`: the
+        device's largest number of threads and of shared memory bytes of a block.
+        """
         if threads < _THREADS:
             return (
                 f"{name} has {threads} work-items a group, and kernels need {_THREADS}; take another device"
@@ -75,7 +77,9 @@ class OpenClTarget(GpuTarget):
 
     @property
     def described(self) -> dict[str, str]:
-        """The device's description in tuning records; devices with one name are a family."""
+        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one are tried
+        on the others.
+        """
         return {
             "kind": NAME,
             "arch": self.arch,

@@ -32,7 +32,9 @@ VECTORS = {
 
 
 def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
-    """The loop IR expression of the ALU operation `opcode`, one of VECTORS: the int32 result of left and right."""
+    """A function of two int32 expressions that returns the loop IR expression of the ALU operation `opcode` on them;
+    `opcode` is one of VECTORS.
+    """
     return _OPERATORS[opcode]
 
 

@@ -1,5 +1,5 @@
-"""The chain memory, which holds tensors between chained layers on the chip: address spans of stores to it, and stores
-of the pads around a tensor in it.
+"""The chain memory: on-chip memory that keeps a layer's output for the next layer. This module gives the address ranges
+that stores to it write, and emits the stores of the pads around a tensor in it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The span of `size` bytes at byte `address` of the chain memory, in units of input vectors, which the array
-    numbers from `Config.chain_base` on.
+    """The range of `size` bytes at byte `address` of the chain memory (on-chip memory that keeps a layer's output for
+    the next layer). Its unit is input vectors, which the array numbers from `Config.chain_base` on.
     """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory.
+    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory
+    (on-chip memory between layers).
 
-    Each run is (first output vector, rows, vectors in a row, distance of the rows). Pads at the end of a plane and at
-    the beginning of the next plane are one row.
+    Each run is (first vector, number of rows, vectors in a row, distance of the rows), all in output vectors. Pads at
+    the end of a plane and at the beginning of the next plane form a single row.
     """
     vectors = Blocks.of(config).outputs
     top, left, bottom, right = place.margins
@@ -51,8 +52,9 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Adds the stores of a tensor's pads, spread evenly after the stores at `positions`. Equal low and high clamping
-    limits produce the pad value.
+    """Adds the stores that write the pads around a tensor at `place` in the chain memory (on-chip memory between
+    layers). They are spread evenly after the stores at `positions` (numbers of iterations in program order). Equal low
+    and high clamping limits produce the pad value.
 
     `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
     they wait for no other data.
@@ -72,7 +74,9 @@ def _pad(
     position: Rows,
     at: tuple[int, int],
 ) -> None:
-    """Adds the stores of several runs of pads, after the store at `position`."""
+    """Adds the stores of several `runs` of pad vectors (see `margin_runs`), after the store at `position` in program
+    order.
+    """
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at
     value: dict[str, Column] = {

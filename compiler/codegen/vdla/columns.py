@@ -133,7 +133,7 @@ def evaluate(expr: Expr, environment: Environment) -> Any:
 
 
 def evaluator(expr: Expr) -> Evaluator:
-    """`evaluate` of `expr`, as a function of the environment."""
+    """A function from an environment (values of loop variables) to the value of `expr`, as `evaluate` computes it."""
     return partial(evaluate, expr)
 
 
@@ -166,20 +166,22 @@ class Iterations:
         return Iterations({**self.values, **dict.fromkeys(names, 0)}, self.position)
 
     def first_of_kernels(self) -> Rows:
-        """The positions of the first iteration of each kernel."""
+        """The positions (numbers in program order) of the first iteration of each kernel."""
         kernel = self.values[KERNEL]
         if not isinstance(kernel, np.ndarray):
             return self.position[:1]
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The loop variables' values for `first_of_kernels`: only the variable of the loop over kernels."""
+        """The loop variables' values at the first iteration of each kernel: only the variable of the loop over kernels
+        has values.
+        """
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """The iterations of an inner loop `name`: for each row `extent` iterations (0 or less: none), `positions`
-        apart.
+        """The iterations of an inner loop `name`: for each row `extent` iterations (0 or less: none), whose positions
+        in program order are `positions` apart.
         """
         count = len(self)
         if isinstance(extent, np.ndarray):

@@ -4,7 +4,7 @@ A chain of loops that ends in a hardware intrinsic or a copy is expressed by as 
 (`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run iteration by
 iteration: every chain is emitted once for all iterations, in columns, and the result is sorted by the iterations'
 positions in program order. Emission therefore takes a few hundred array operations for a layer, however small its
-tiles. The result has no tokens yet.
+tiles. The result has no dependence tokens (signals between units) yet.
 """
 
 from __future__ import annotations
@@ -66,16 +66,20 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves an instruction at this point of the program for the load of the first micro-op page."""
+        """Reserves an instruction at this point of the program for the load of the first micro-op page. `group`: number
+        of the layer.
+        """
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number` for the LOAD.UOP of the next micro-op page; `finish` fills it in."""
+        """Reserves instruction `number`, in layer `group`, for the LOAD.UOP of the next micro-op page; `finish` fills
+        it in.
+        """
         self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
-        """Appends the micro-op loads and FINISH."""
+        """Appends FINISH, in layer `group`, and fills in the reserved loads of micro-op pages."""
         address, size = self.uop_address, self.config.uop_bytes
         for page, (number, owner) in enumerate(self._pages):
             count = len(self.micro_ops.contents(page))
@@ -133,10 +137,11 @@ class Chain:
 class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
-    `addresses`: for each kernel the places of its parameters; the kernels differ in DRAM addresses only. `weights`:
-    used parts of weight tiles (extension `fold`). Output tensors in the chain memory get their pads after the layer's
-    first store, unless the pads are there already. `ahead`: tensors that the next layer writes; their pads are stored
-    between this layer's stores.
+    `addresses`: for each kernel the memory locations of its parameters; the kernels differ in DRAM addresses only.
+    `weights`: used parts of weight tiles (extension `fold`). An output tensor in the chain memory (on-chip memory that
+    keeps a layer's output for the next layer) gets its pads after the layer's first store, unless the pads are there
+    already. `ahead`: tensors that the next layer writes to the chain memory; their pads are stored between this layer's
+    stores.
     """
 
     def __init__(
@@ -181,8 +186,8 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
-        """The part of the cache key besides program and machine: scratchpad slots, addresses, granule of DRAM accesses,
-        used parts of weight tiles, and pads.
+        """The part of the emission cache's key besides program and machine. It consists of scratchpad slots, DRAM
+        addresses, the unit in which DRAM accesses are compared, used parts of weight tiles, and pads.
         """
         return (
             tuple(sorted(self.slots.items())),
@@ -197,8 +202,8 @@ class LayerEmitter:
         )
 
     def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
-        """The tensors whose pads the chain memory does not hold yet, among `tensors`. Records that it now
-        holds them.
+        """The tensors in `tensors` whose pads are not yet in the chain memory (on-chip memory between layers). Records
+        that the pads of all `tensors` are now there.
         """
         return tuple(
             [(buffer, place) for buffer, place in tensors if not self.emission.pads.write(place, buffer)]
@@ -226,11 +231,15 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction of this layer at each of `positions`, which are ascending and may repeat."""
+        """Adds an instruction of this layer at each of `positions`: numbers of iterations in program order, which are
+        ascending and may repeat.
+        """
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
-        """Adds a CONFIG at each of `positions` at which register `name` does not hold these values yet."""
+        """Adds a CONFIG that sets register `name`, at each of `positions` (numbers of iterations in program order) at
+        which the register does not hold these values yet.
+        """
         target = register(name)
         value = register_values(name, fields)
         common: dict[str, Column] = {"unit": int(target.unit), "register": target.index, "value": value}
@@ -244,7 +253,9 @@ class LayerEmitter:
     def access(
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
-        """The addresses of an operand, in this layer's scratchpad slots, the chain memory or DRAM."""
+        """The addresses of an operand in this layer's scratchpad slots, in the chain memory (on-chip memory between
+        layers), or in DRAM.
+        """
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
         return Access(region, self.slots, element_dimensions, least, start)
@@ -264,15 +275,17 @@ class LayerEmitter:
         return found[0] if same else np.array(found, dtype=np.int64)[environment[KERNEL]]
 
     def chained(self, buffer: Buffer) -> ChainBuffer | None:
-        """The place of a parameter in the chain memory; None if it is elsewhere."""
+        """The location of a parameter in the chain memory (on-chip memory that keeps a layer's output for the next
+        layer); None if the parameter is elsewhere.
+        """
         place = self.addresses[0].get(buffer.name)
         return place if isinstance(place, ChainBuffer) else None
 
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """The number of positions that a statement takes in program order (see `Iterations`); each loop counts with its
-        largest extent.
+        """The number of positions (numbers in program order, see `Iterations`) that a statement takes; each loop counts
+        with its largest extent.
         """
         match statement:
             case Seq(statements=statements):

@@ -52,9 +52,10 @@ class Plan:
     the `reducing` loops among them occur in the `first` predicate. `repeated`: loops with an instruction for each
     iteration: data-parallel loops that would make the micro-op sequence too long, and loops whose address steps differ
     between tiles, as in a ring buffer. `operands`: accumulator, input, weight. `factors`: steps of each operand's
-    address along the counted loops. `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps
-    that begin with a row of pads which the array still holds. `parts`: parts of weight tiles, for GEMM with extension
-    `fold`.
+    address along the counted loops. `sweeps`: the instruction is TAPS in sweep order, in which each operation also
+    multiplies the input rows that preceding operations read; loops down the rows are then never counted. `padded`: the
+    rows of padding of such sweeps, if each sweep can reuse the pad row with which the sweep before it ended. `parts`:
+    parts of weight tiles, for GEMM with extension `fold`.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -70,8 +71,8 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the instructions of the sums of all tiles: at most two for each iteration of the repeated loops (see
-    `Plan`).
+    """Emits the instructions of the sums of all tiles: at most two for each iteration of the repeated loops (loops that
+    instructions neither count nor unroll, see `Plan`).
     """
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
@@ -118,8 +119,8 @@ def _emit_sums(
     inner: Iterations,
     mode: ArrayMode,
 ) -> None:
-    """Emits at most two instructions for each iteration of the repeated loops: one whose micro-ops overwrite sums, and
-    one whose micro-ops add to them.
+    """Emits at most two instructions for each iteration of the repeated loops (loops that instructions neither count
+    nor unroll): one whose micro-ops overwrite sums, and one whose micro-ops add to them.
     """
     config = emitter.config
     row = mode.tile_weights(config)
@@ -300,8 +301,9 @@ def _factors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """For each iteration of the repeated loops its micro-op sequence: `number` in the layer, `length`, and how many
-    micro-ops are `overwriting`, that is, start a sum (these come first).
+    """The micro-op sequence of each iteration of the repeated loops (loops that instructions neither count nor unroll):
+    its `number` in the layer, its `length`, and how many micro-ops are `overwriting`, that is, start a sum (these come
+    first).
 
     `reach`: largest index of each operand.
     """
@@ -344,8 +346,8 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one iteration of the repeated loops: their words, how many start a sum (these come first), and the
-    largest index of each operand.
+    """Micro-ops of one iteration of the repeated loops (loops that instructions neither count nor unroll): their words,
+    how many start a sum (these come first), and the largest index of each operand.
 
     Weight indices start at `first_row`.
     """

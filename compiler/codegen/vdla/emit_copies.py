@@ -1,4 +1,4 @@
-"""Emission of copies from DRAM: boxes become two-dimensional, padded loads."""
+"""Emission of copies from DRAM: a box (rectangular part of a tensor) becomes two-dimensional, padded loads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Axis:
 
 
 class _Transfer(NamedTuple):
-    """One load instruction of a box, in elements.
+    """One load instruction for a part of a box (the rectangular region that a copy moves), in elements.
 
     `target`, `origin`: addresses in scratchpad and DRAM relative to the box's start. The other fields: rows, columns,
     distance of the rows in DRAM, and pads.
@@ -75,7 +75,8 @@ class _Box:
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
     """Emits a copy from DRAM to a scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
 
-    Programs copy whole weight tiles; on a machine that folds, a whole tile is several consecutive machine tiles.
+    Programs copy whole weight tiles; on a machine with the extension `fold`, which multiplies a tile in several parts,
+    a whole tile is several consecutive machine tiles.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -147,7 +148,9 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of one box, leaving out those of size 1; None if the box is empty."""
+    """The dimensions of one box (the rectangular region that a copy moves), leaving out those of size 1; None if the
+    box is empty.
+    """
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -184,7 +187,7 @@ def _merge(axes: list[_Axis]) -> list[_Axis]:
 
 
 def _transfers(axes: list[_Axis]) -> list[_Transfer]:
-    """The load instructions of a box."""
+    """The load instructions that move a box (rectangular region) with the dimensions `axes`."""
     # Columns must be contiguous on both sides, rows contiguous in the scratchpad; all other dimensions are
     # unrolled.
     x = _Axis(1, 1, 1, 0, 0)

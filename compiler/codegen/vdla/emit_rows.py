@@ -1,5 +1,5 @@
-"""Emission of softmax and normalizations: a tile becomes ROWS, and STORE.POST for each group of blocks that has
-parameters.
+"""Emission of softmax and normalizations. A tile of rows becomes ROWS instructions, then one STORE.POST for as many
+blocks of channels as fit the parameter table.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     """Emits the instructions of softmax or normalization (ROWS, STORE.POST) for one tile of rows in each iteration of
     `around`.
 
-    The store unit executes in order, so all tiles share row entries and parameters. Tiles whose result stays on the
-    chip are contiguous in the chain memory.
+    The store unit executes in order, so all tiles share parameters and the entries that hold the rows' statistics.
+    Tiles whose result stays on the chip are contiguous in the chain memory (on-chip memory between layers).
     """
     config, element = emitter.config, emitter.config.out_bytes
     attributes = {name: int(value) for name, value in leaf.attributes}

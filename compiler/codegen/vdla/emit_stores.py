@@ -185,9 +185,7 @@ def _emit_stores(
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
     """Fields of register OPERAND if the second operand's strides differ from the output's; else empty. `stride`:
-    distance of the output's rows.
-
-    `place`: index, in `steps`, of the second operand's step.
+    distance of the output's rows. `place`: index of the second operand's step in `_Dimension.steps`.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)
@@ -260,8 +258,8 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:
-    """Rows and columns of a pooling window over accumulators: the last two leading extents of the accumulator operand;
-    (1, 1) without a window.
+    """Rows and columns of a pooling window over accumulators: the last two extents of the accumulator operand before
+    the extents of an element; (1, 1) without a window.
     """
     if len(accumulator.extents) < 2:
         return 1, 1

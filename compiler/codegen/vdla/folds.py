@@ -87,12 +87,14 @@ class FoldedWeights:
         )
 
     def constant(self, of: Constant) -> Constant:
-        """The weights `of`, with their tiles folded to `shape`."""
+        """The constant `of` (a kernel's weights) with its tiles folded to `shape`."""
         return Constant(form=_folded(of.form, self.shape), arrays=of.arrays)
 
     @property
     def key(self) -> Hashable:
-        """The part of the emission cache's key that depends on folding: shape and used parts."""
+        """The part of the key of the emission cache (cache of emitted instructions) that depends on folding: shape and
+        used parts.
+        """
         return self.shape, self.used.shape, self.used.tobytes()
 
 

@@ -22,8 +22,8 @@ def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> Intr
     """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]; acc = instead of += where FIRST is
     true.
 
-    `scope`: memory of inp, the input scratchpad or the chain memory. `zero_points` are subtracted from inp and wgt; use
-    `gemm_attributes` with them.
+    `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
+    subtracted from inp and wgt; use `gemm_attributes` with them.
     """
     return _gemm(config.batch, config.block_in, config.block_out, scope, zero_points)
 
@@ -60,7 +60,8 @@ def post(
     combination, operand int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
-    or sum). `chained`: out is in the chain memory. With a look-up table, the table int8[256] is an additional operand.
+    or sum). `chained`: out is in the chain memory (on-chip memory between layers). With a look-up table, the table
+    int8[256] is an additional operand.
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)

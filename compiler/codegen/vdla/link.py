@@ -159,9 +159,9 @@ def link(
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    `chained`: places of the tensors that are in the chain memory instead of DRAM. `inside`: for each tensor stored
-    within another tensor, (name of the other tensor, byte offset). `kept`: cache of emitted instructions, read and
-    extended.
+    `chained`: locations of the tensors that are in the chain memory (on-chip memory that keeps a layer's output for the
+    next layer) instead of DRAM. `inside`: for each tensor stored within another tensor, (name of the other tensor, byte
+    offset). `kept`: cache of emitted instructions, read and extended.
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -325,7 +325,8 @@ def _place_tensors(
     *,
     as_weights: bool,
 ) -> _Tensors:
-    """Places each input and output in its own segment; other tensors, unless `chained`, share one planned arena.
+    """Assigns DRAM addresses. Each input and output of the graph gets its own segment; all other tensors share one
+    planned arena, except those in `chained`, which are in the chain memory (on-chip memory between layers).
 
     `as_weights`: some tensors are read as weight tiles, so that they begin at multiples of a tile's size.
     """

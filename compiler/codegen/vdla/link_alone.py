@@ -1,4 +1,6 @@
-"""Linking of a single kernel, for timing: a candidate of the tuner needs no network and no constant values."""
+"""Links a single kernel to a program, in order to time it. A candidate of the tuner needs neither the rest of the
+network nor values of constants.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Alone:
     """A program of one kernel: `instructions`, uint64 (n, words); memory `image`, uint8; byte addresses of the kernel's
     parameters.
 
-    Addresses of the `chained` parameters are in the chain memory, others in DRAM.
+    Addresses of the `chained` parameters are in the chain memory (on-chip memory between layers), others in DRAM.
     """
 
     instructions: NDArray[np.uint64]
@@ -52,8 +54,9 @@ def link_alone(
     """The program that runs one lowered kernel once.
 
     `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters are
-    aligned as in `link`, constants first; parameters in the chain memory are adjacent. `margins`: pads around an output
-    in the chain memory. `weights`: folding of the kernel's weights (None: all parts of tiles are used).
+    aligned as in `link`, constants first; parameters in the chain memory (on-chip memory between layers) are adjacent.
+    `margins`: pads around an output in the chain memory. `weights`: folding of the kernel's weights (None: all parts of
+    tiles are used).
 
     The image contains micro-ops, and zeros otherwise: timing depends on no data, so the program takes as many cycles as
     a network of this layer. Values may be written into the image. Raises PlacementError if the kernel's buffers do not

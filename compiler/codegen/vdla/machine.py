@@ -19,8 +19,8 @@ from ...ir.quick_init import quick_init
 from .columns import Column, Rows
 
 DRAM = "dram"
-"""Name of the memory in spans that are activations in DRAM. Constants in DRAM are never written, so reads of them need
-no order and have no span.
+"""Name of DRAM as a memory whose accesses are recorded in spans (ranges that an instruction reads or writes). Only
+activations in DRAM have spans: constants are never written, so reads of them need no order.
 """
 
 
@@ -38,7 +38,9 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
 
 
 def array_depths(config: Config) -> dict[str, int]:
-    """`scratchpad_depths`, with "inp" extended to the end of the chain memory if there is one."""
+    """`scratchpad_depths`, with "inp" extended to the end of the chain memory (on-chip memory between layers) if there
+    is one.
+    """
     depths = scratchpad_depths(config)
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 
@@ -81,10 +83,11 @@ def kernel_fields(config: Config) -> Config:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
-    """For each of many instructions a half-open range `low` .. `high` of one memory; empty where `low` is not below
-    `high`.
+    """The ranges of one memory that many instructions access: for each instruction `low` .. `high`, half-open; empty
+    where `low` is not below `high`.
 
-    Units: vectors, tiles or entries of scratchpads; granules of activation memory in DRAM.
+    Units: vectors, tiles or entries of scratchpads; in DRAM, the unit of bytes in which accesses to activations are
+    compared (`Emission.granule`).
     """
 
     space: str
@@ -95,8 +98,8 @@ class Span:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """Instructions of one format: their `numbers` in the program, ascending, fields without dependence flags, and the
-    spans that they read and write.
+    """Instructions of one format: their `numbers` in the program, ascending, their fields without dependence flags, and
+    the spans (memory ranges) that they read and write.
 
     `group`: number of their layer.
     """

@@ -1,4 +1,5 @@
-"""Choice of the pads in the chain memory that are written one layer early, when the store unit may be idle.
+"""Chooses the pads that are written to the chain memory one layer early, when the store unit may be idle. The chain
+memory is on-chip memory that keeps a layer's output, with the pads around it, for the next layer.
 
 A layer that expands channels keeps the store unit as busy as the array, so pads of its outputs would take additional
 time. The preceding layer, which reduces channels, stores little.
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from .link import LoweredLayer
 
 Padded = tuple[Buffer, ChainBuffer]
-"""A tensor in the chain memory (a kernel's buffer), and its place."""
+"""A tensor in the chain memory (on-chip memory between layers), as a kernel's buffer, and its location there."""
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:
-    """The parameters that a kernel writes to the chain memory, with their places."""
+    """The parameters that a kernel writes to the chain memory (on-chip memory between layers), with their locations
+    there.
+    """
     names = written(program)
     for buffer in program.parameters:
         if buffer.name in names and isinstance(place := places.get(buffer.name), ChainBuffer):
@@ -36,8 +39,8 @@ def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[P
 def pads_ahead(
     graph: Graph, layers: Sequence[LoweredLayer], chained: Mapping[str, ChainBuffer]
 ) -> list[tuple[Padded, ...]]:
-    """For each layer, the outputs of the next layer in the chain memory whose place is already free while the layer
-    runs.
+    """For each layer, the outputs of the next layer whose pads the layer may write early: outputs in the chain memory
+    (on-chip memory between layers) whose location is already free while the layer runs.
 
     Layers are the graph's nodes. Empty for a layer whose last kernel has no STORE.POST, and for all layers if something
     other than tensors of the graph is in the chain memory.
@@ -69,7 +72,9 @@ def pads_ahead(
 
 
 def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> Iterator[tuple[str, Padded]]:
-    """The outputs of a layer that are in the chain memory, as (tensor name, buffer and place)."""
+    """The outputs of a layer that are in the chain memory (on-chip memory between layers), as (tensor name, buffer and
+    location).
+    """
     for kernel in layer.kernels:
         places = {name: chained.get(tensor) for name, tensor in kernel.tensors.items()}
         for padded in padded_outputs(kernel.kernel, places):

@@ -1,8 +1,9 @@
 """Placement of buffers: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
 Scratchpad slots rotate from layer to layer: a layer's first slot starts at the end of the slot used last, so that the
-next layer's weights and inputs can be loaded while the preceding layer still computes. Micro-ops, registers and pads in
-the chain memory carry over between layers: equal contents are not written again.
+next layer's weights and inputs can be loaded while the preceding layer still computes. Micro-ops, registers, and pads
+in the chain memory (on-chip memory between layers) carry over from layer to layer: equal contents are not written
+again.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ class DramBuffer:
 
 @dataclass(frozen=True, slots=True)
 class ChainBuffer:
-    """A parameter of a layer in the chain memory, with its pads.
+    """A parameter of a layer in the chain memory (on-chip memory that keeps a layer's output for the next layer), with
+    its pads.
 
-    `address`: bytes from the start of the memory. `margins`: positions (top, left, bottom, right) around each plane,
-    which hold `pad_value`.
+    `address`: bytes from the start of the chain memory. `margins`: positions (top, left, bottom, right) around each
+    plane, which hold `pad_value`.
     """
 
     address: int
@@ -180,7 +182,9 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each load of `name`, in program order, changes the table: bool, one for each load."""
+        """Whether each load of `name`, in program order, changes the table: bool, one for each load. Records what the
+        table then contains.
+        """
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -194,14 +198,16 @@ class StoreTables:
 
 
 class ChainPads:
-    """The tensors whose pads have been written to the chain memory and are still there at this point of the program."""
+    """The tensors whose pads have been written to the chain memory (on-chip memory between layers) and are still there
+    at this point of the program.
+    """
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether the chain memory already has the pads of the tensor `buffer` at `place`, from an equal tensor written
-        there before.
+        """Whether the chain memory (on-chip memory between layers) already has the pads of the tensor `buffer` at
+        `place`, from an equal tensor written there before.
 
         Records the tensor's pads as written, and pads of overlapping tensors as overwritten.
         """

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """Instructions of one format before they have numbers, at ascending `positions` of the layer's iterations.
+    """Instructions of one format before they have numbers. Each has a position in `positions`, ascending: the number,
+    in program order, of the layer's iteration to which it belongs.
 
     Drafts of one position stay in order of creation. For a CONFIG, only writes that change the register named
     `register` become instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and
@@ -49,8 +50,8 @@ def put_in_order(
     sequences: Sequence[NDArray[np.unsignedinteger]],
     group: int,
 ) -> None:
-    """Appends a layer's drafts to a program, in order of position. Inserts a load of a micro-op page wherever the
-    sequences exceed the current page.
+    """Appends a layer's drafts (instructions without numbers) to a program, in order of position. Inserts a load of a
+    micro-op page wherever the sequences exceed the current page.
 
     `sequences`: the micro-op words of each sequence.
     """

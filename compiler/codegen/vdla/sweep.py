@@ -1,5 +1,6 @@
-"""Emission of depthwise products: rows of weights, and sweeps. A sweep is an order of TAPS micro-ops in which the array
-still holds all rows of a window except the row that an operation reads.
+"""Emission of depthwise products in sweeps. A sweep is an order of TAPS micro-ops down the rows of the input: each
+operation multiplies the row that it reads and the preceding rows, which the array still holds, by a group of rows of
+weights. So weights are addressed by rows here.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from .emit import LayerEmitter
 
 PAD = -1
-"""Placeholder index for all sources that are in a row of pads."""
+"""Number that stands for every input row of padding in lists of input rows: all pad rows are equal."""
 
 
 class PartedRows:
-    """Access to `rows` of weights by a sweep's row numbers: first row of the group, plus the number of the part of an
-    input vector in which the region of `data` starts (a part has block_out lanes).
+    """Access to depthwise weights for sweeps (operations that also multiply input rows read before). An address is the
+    first row of a group of rows of weights, plus a part number: if an input vector is wider than block_out lanes, it
+    consists of several parts, and the number says in which part the region `data` starts.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -65,7 +67,7 @@ class PartedRows:
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """The loops among `names`, except `reducing` ones, that move down the rows of `data`.
+    """The loops among `names`, except the `reducing` ones (over which sums run), that move down the rows of `data`.
 
     Rows are the first dimension along which a reducing loop moves.
     """
@@ -78,10 +80,11 @@ def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows of pads around the data of sweeps that cover the whole height: `above` and `below`, of `rows` in all.
+    """The rows of padding above and below the input of sweeps that cover the whole height of a plane. `above`, `below`:
+    numbers of pad rows; `rows`: number of all rows, padding included.
 
-    `row`: number of the row that an operation reads. All pad rows have equal values, so the last row of a sweep serves
-    as the first row of the next sweep.
+    `row`: number of the row that an operation reads. All pad rows have equal values, so the last row that one sweep
+    reads serves as the first row of the next sweep.
     """
 
     row: Evaluator
@@ -96,7 +99,8 @@ class PaddedRows:
         unrolled: AbstractSet[str],
         down: AbstractSet[str],
     ) -> PaddedRows | None:
-        """The pad rows given by a sweep's attributes "above", "below" and "rows".
+        """The rows of padding given by the attributes "above", "below" and "rows" of a sweep (TAPS operations that also
+        multiply input rows read before).
 
         None without these attributes, and if one of the loops that move down the rows (`down`) is not `unrolled` into
         the micro-op sequence.
@@ -118,14 +122,17 @@ class PaddedRows:
 def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
-    """Micro-ops of sweeps that are equivalent to plain TAPS micro-ops `indices` (dst, src, wgt), one for each row of a
-    window; and for each micro-op of a sweep whether it starts a sum.
+    """Converts plain TAPS micro-ops, one for each row of a window, into an equivalent order of sweep micro-ops, in
+    which an operation also multiplies the input rows that preceding operations read. Returns the micro-ops, and for
+    each whether it starts a sum.
 
-    A micro-op starts a sum if `starting` is true for any plain micro-op of its sum and group of weights. The rows of a
-    sum with one group of weights are in the order of the window. The array holds the sources of the preceding
-    operations; an additional operation without a sum reads a row that the array does not hold yet. Sources in `pads`
-    are all equal, and the array holds one when the sweeps begin and end: if the last sweep ends above the pads (some
-    with dilations do), an additional operation reads a row of pads.
+    `indices` (dst, src, wgt) are the plain micro-ops: accumulator, input row, group of rows of weights. A sweep
+    micro-op starts a sum if `starting` is true for any plain micro-op with its group of weights. Rows of a sum with one
+    group of weights are in the order of the window. The array holds the input rows of preceding operations; if it lacks
+    a row besides the one that an operation reads, an additional operation without a sum reads that row first. `pads`:
+    which plain micro-ops read a row of padding; all these rows are equal. The array holds a row of padding when the
+    sweeps begin and end: if the last sweep ends on another row (possible with dilations), an additional operation reads
+    a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -150,10 +157,11 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """For each sum, the sources that its operations must read: all sources of the sum except leading ones that the
-    array still holds.
+    """For each sum, in the order in which sums are computed, the input rows that its operations must read: all rows of
+    the sum except leading ones that the array still holds.
 
-    Sources in `alike` count as PAD. `held`: the last sources that were read, updated in place.
+    `sums`: input rows of each sum, by accumulator. Rows in `alike` are padding, and count as one row, PAD. `held`: the
+    last rows that were read, updated in place.
     """
     names = {dst: [PAD if source in alike else source for source in sources] for dst, sources in sums.items()}
     by_head: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -177,8 +185,8 @@ def _chained(
 def hold_pads(
     emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
 ) -> None:
-    """Emits, before all sums, a TAPS operation that reads a row of pads, so that the array holds it for the
-    first sum.
+    """Emits, before all sums, a TAPS operation that reads a row of padding. The array then holds this row, so that the
+    first operation of a sweep can multiply it as a row read before.
     """
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)
@@ -194,8 +202,8 @@ def hold_pads(
 
 
 def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights by rows instead of tiles; a row is as long as the shorter of an input vector and an
-    output vector.
+    """The addresses of depthwise weights counted in machine rows instead of weight tiles; a machine row is as long as
+    the shorter of an input vector and an output vector.
     """
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
@@ -213,5 +221,7 @@ def rows_of_weights(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Access to depthwise weights by rows of whole tiles instead of tiles."""
+    """The addresses of depthwise weights counted in rows instead of weight tiles: one element is a row, the buffer's
+    last dimension. A weight tile counts as `Config.whole_tile_rows` rows, even where the buffer has fewer.
+    """
     return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))

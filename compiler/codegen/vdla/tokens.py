@@ -53,7 +53,9 @@ class Touches:
 
 
 def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> Touches:
-    """The memory accesses of the `count` instructions in `batches`; `sizes`: extent of every memory that spans name."""
+    """The memory accesses of the `count` instructions in `batches`; `sizes`: extent of every memory, by the name that
+    spans (accessed ranges) use.
+    """
     base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     units = np.zeros(count, dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
@@ -125,7 +127,9 @@ def _most_open(edges: Edges, count: int) -> int:
 
 
 def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
-    """The dependence flags of `count` operations: uint64 [count], the bits to set in their first words."""
+    """The dependence flags of `count` operations: uint64 [count], the bits to set in the first word of each operation's
+    instruction.
+    """
     push = np.array([1 << FLAG_BITS[queue.push_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     pop = np.array([1 << FLAG_BITS[queue.pop_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     bits = np.zeros(count, dtype=np.uint64)
@@ -139,8 +143,9 @@ def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-unty
     """Computes the dependences between units; fills `edges` with (queue, source, target) rows and returns their number.
 
     `spans`: units, first, low, high and writes of `Touches`. `last` = (written, read), each (units, size): the last
-    operation of each unit that wrote or read each piece. `ended`, (operations, units): for each operation, the last
-    operation of each unit that has ended for certain when it has ended.
+    operation of each unit that wrote or read each of the `size` pieces into which `Touches` cuts memory. `ended`,
+    (operations, units): for each operation, the last operation of each unit that has ended for certain when it has
+    ended.
     """
     units, first, low, high, writes = spans
     written, read = last

@@ -25,7 +25,9 @@ from .fuse_pairs import inlined, with_result
 
 
 def fuse(graph: Graph) -> Graph:
-    """Fuses until no rule applies: into the producer first, then into the only reader, then a copy in every reader."""
+    """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
+    else into its only reader, else a copy of it into every reader.
+    """
     pairs = _Pairs()
     views = any(isinstance(node.operator, Remap | Reshape) for node in graph.nodes)
     while True:

@@ -1,5 +1,6 @@
-"""Two nodes of a float graph as one: an element-wise operator in the kernel that computes its argument, or that reads
-its result."""
+"""Fuses two nodes of a float graph into one: an element-wise operator joins the kernel that computes its argument, or
+the kernel that reads its result.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +119,9 @@ def inlined(graph: Graph, node: Node, before: Node) -> Node | None:
 
 
 def with_members(node: Node, before: Node) -> Node | None:
-    """`node` with the members of `before` added; None if one of its expressions exceeds `LARGEST_BODY`."""
+    """`node` with the members (fused ONNX nodes) of `before` added; None if one of its expressions exceeds
+    `LARGEST_BODY`.
+    """
     if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
         return None
     return replace(node, members=(*before.members, *node.members))
@@ -144,7 +147,9 @@ def _with_operand(node: Node, body: Expr | None, before: Node, position: int) ->
 
 
 def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
-    """Two element-wise nodes as one; None if the expression exceeds `LARGEST_BODY`."""
+    """One element-wise node that computes both: the expression of `before` replaces the operands `positions` of `node`.
+    None if the resulting expression exceeds `LARGEST_BODY`.
+    """
     first, second = before.operator, node.operator
     assert isinstance(first, Elementwise) and isinstance(second, Elementwise)
     rest = (name for i, name in enumerate(node.inputs) if i not in positions)
@@ -175,7 +180,9 @@ def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
 def _extended(
     graph: Graph, node: Node, body: Expr | None, names: list[str]
 ) -> tuple[tuple[str, ...], dict[str, Expr]]:
-    """A node's inputs followed by `names`, and the argument of each name; inputs that `body` reads are not repeated."""
+    """Extends a node's inputs by the tensors `names`, without repeating inputs that `body` already reads. Returns the
+    inputs, and for each of `names` the argument (expression) that stands for it in the node's expression.
+    """
     inputs = list(node.inputs)
     known: dict[str, Expr] = {
         inputs[i]: argument(i, graph.tensors[inputs[i]].dtype) for i in node.operands(body)

@@ -19,7 +19,7 @@ def move_views(graph: Graph) -> Graph:
     """The graph with contiguous slices that start on a cache line as views, and view(f(x)) in place of f(view(x)).
 
     An operator and the element-wise operators after it become neighbours, whatever reshapes the model has between them.
-    The other inputs of f are viewed in x's shape; f stays after the view if an input has no form in that shape, or
+    The other inputs of f are viewed in x's shape. f stays after the view if an input cannot be viewed in that shape, or
     needs a view and is computed after x. (If f reads two tensors in different shapes, it moves only to the later one;
     else it would move back and forth.)
     """

@@ -81,7 +81,9 @@ def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bo
 def _matrix_product(
     s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]
 ) -> str:
-    """MatMul between transpositions: [batch, rows, depth] by [batch, depth, columns], where depth is summed over."""
+    """Adds a MatMul between transpositions: [batch, rows, depth] by [batch, depth, columns], where depth is summed
+    over. Returns the result's name.
+    """
     a, b = terms
     for k, (own, other) in enumerate(((a, b), (b, a))):
         alone = [d for d, letter in enumerate(own) if letter not in other and letter not in result]
@@ -109,7 +111,9 @@ def _matrix_product(
 
 
 def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
-    """Product of all tensors, broadcast to all letters, then summed over the letters that the result lacks."""
+    """Adds nodes that multiply all tensors, broadcast to all letters, and then sum over the letters that the result
+    lacks. Returns the result's name.
+    """
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):
         s.fail(f"multiplies tensors whose product {problem}", "write it as several Einsums of two tensors")

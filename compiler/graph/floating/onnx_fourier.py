@@ -92,7 +92,9 @@ def _transformed(s: FloatSteps, parts: list[str], angles: np.ndarray) -> list[st
 
 
 def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
-    """Sum of the products of real and imaginary part with one matrix each; real data have no imaginary part."""
+    """Name of the sum of two products: the real part times the first of `matrices`, and the imaginary part times the
+    second one. Real data have no imaginary part and no second product.
+    """
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))
         for part, matrix in zip(parts, matrices, strict=False)
@@ -101,6 +103,6 @@ def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray
 
 
 def _joined(s: FloatSteps, parts: list[str]) -> str:
-    """Stacks the parts along a new last axis."""
+    """Name of the tensor that stacks `parts` (the real and the imaginary part) along a new last axis."""
     wide = [s.add("Unsqueeze", part, s.axes(-1)) for part in parts]
     return wide[0] if len(wide) == 1 else s.add("Concat", *wide, axis=-1)

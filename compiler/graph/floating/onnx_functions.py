@@ -70,7 +70,9 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    """The function of the newest opset up to the model's; None if an operator of its body changed between the two."""
+    """ONNX's function body for an operator, of the newest opset up to the model's opset. None if ONNX has no such body,
+    or if an operator in it changed its meaning between these two opsets.
+    """
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
     if plain:

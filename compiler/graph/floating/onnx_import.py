@@ -1,4 +1,6 @@
-"""ONNX import of float networks: one walk over the nodes, which evaluates nodes of constants."""
+"""ONNX import of float networks: one walk over the nodes. A node all of whose inputs are constants is evaluated at
+import.
+"""
 
 from __future__ import annotations
 

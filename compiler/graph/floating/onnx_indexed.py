@@ -157,7 +157,7 @@ def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
 
 
 def _whole_index(context: GraphContext, node: OnnxNode, indices: Tensor) -> str:
-    """Indices as int64; floats are truncated toward zero, as ONNX defines OneHot."""
+    """Name of the tensor of `indices` as int64; floats are truncated toward zero, as ONNX defines OneHot."""
     return as_type(context, node, indices, DType.INT64)
 
 

@@ -200,8 +200,9 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
 
 
 def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """Ranges (first, last) of the depth such that float32 sums over one range are exact: no sum of `size` * `sizes`,
-    [sums, depth], exceeds `EXACT`.
+    """Cuts the depth of a product into ranges (first, last) such that float32 sums over one range are exact: the sum of
+    `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data. `sizes` [sums, depth]:
+    bounds on the magnitudes of the weights.
     """
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]

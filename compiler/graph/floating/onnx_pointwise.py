@@ -176,7 +176,9 @@ def _add(context: GraphContext, node: OnnxNode, body: Expr, count: int) -> None:
 
 
 def add_elementwise(context: GraphContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
-    """Adds a node that computes `body` of broadcast operands; returns its output. Refuses shapes that do not match."""
+    """Adds a node that computes `body` of broadcast operands; returns the name of its output. Refuses shapes that do
+    not match.
+    """
     try:
         shape = broadcast([context.tensors[name].shape for name in operands])
     except ValueError as error:

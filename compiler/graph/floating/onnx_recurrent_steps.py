@@ -76,7 +76,7 @@ def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None
 
 
 def kind_of(node: OnnxNode) -> str:
-    """RNN, GRU or LSTM."""
+    """The kind of cell of a recurrent node: "RNN", "GRU" or "LSTM"."""
     return "LSTM" if node.op_type == DYNAMIC else node.op_type
 
 
@@ -169,7 +169,9 @@ class _Direction:
         return own
 
     def apply(self, index: int, *terms: str) -> str:
-        """Name of the activation of the sum of `terms`, which is clipped if the node has the attribute `clip`."""
+        """Name of the result of the activation function numbered `index` on the sum of `terms`. If the node has the
+        attribute `clip`, the sum is clipped first.
+        """
         s = self.s
         terms = tuple(term for term in terms if term)
         total = terms[0]
@@ -181,7 +183,9 @@ class _Direction:
         return s.add(self.activations[index], total)
 
     def run(self, x: str, steps: int, back: bool) -> tuple[list[str], list[str]]:
-        """Names of the hidden state after each step, and of the final states."""
+        """Adds the nodes of all steps, with `back` from the last step to the first. Returns the names of the hidden
+        state after each step, and the names of the final states.
+        """
         s = self.s
         listed = [""] * steps
         lengths = s.input(4)

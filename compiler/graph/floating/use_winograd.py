@@ -15,8 +15,9 @@ from ..graph import Graph, Node
 from ..operators import Convolution
 
 Tiling = Callable[[Sizes, int], int | None]
-"""A function of a convolution that `suits_winograd` accepts and its block size; returns the outputs along a side of a
-tile, one of `te.ops.winograd.OUTPUTS`, or None if the method does not pay.
+"""A function that decides on Winograd's method for a convolution, given the sizes of a convolution that
+`suits_winograd` accepts, and its block size. Returns the number of outputs along a side of a tile, one of
+`te.ops.winograd.OUTPUTS`, or None if the method does not pay.
 """
 
 

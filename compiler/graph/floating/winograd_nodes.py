@@ -30,7 +30,9 @@ class WinogradNodes:
     tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """Adds the three nodes of a convolution; the last one has its name, members and output."""
+        """Adds the three nodes that replace the convolution `node`; the last of them has the convolution's name,
+        members and output.
+        """
         block = self.tensors[node.output].block
         matrices = (m + WINOGRAD_TAPS - 1) ** 2
         count = sizes.batch * prod(tile_counts(m, sizes))

@@ -99,7 +99,9 @@ class Calibrated:
         )
 
     def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Names of the layers without weights among `floats` all of whose producers and readers compute on integers."""
+        """Names of those layers in `floats` that have no weights, and all of whose producers and readers compute on
+        integers.
+        """
         rounded, kept = set(self.model.constants), set(self.model.outputs)
         for node in reversed(self.model.nodes):
             if plan.computes(node):

@@ -76,8 +76,8 @@ class _Matcher:
         return node.op_type == "Pow" and self._number(node.input[1]) == 2
 
     def _root(self, name: str, nodes: list[onnx.NodeProto]) -> tuple[str, bool] | None:
-        """The root of the mean of squares `name`: the name of the tensor, and whether it is 1 / root; None if there is
-        no root.
+        """Matches the square root of the mean of squares `name`. Returns the name of the tensor that holds the root or
+        its inverse, and whether it is the inverse; None if there is no root.
 
         Appends the matched nodes to `nodes`.
         """
@@ -122,7 +122,9 @@ class _Matcher:
         return sub.input[0]
 
     def _gain_and_offset(self, nodes: list[onnx.NodeProto]) -> None:
-        """Appends the Mul and the Add that follow, if their constants have one number per column or one for all."""
+        """Appends the Mul and the Add that follow the last of `nodes`, if their constants have one number per column or
+        one for all.
+        """
         for kind in ("Mul", "Add"):
             name = nodes[-1].output[0]
             node = self._only_reader(name)

@@ -37,8 +37,8 @@ POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
 LOOK_UPS = frozenset(["Gather", "GatherElements"])
 HIDDEN = 1e4
-"""Least magnitude of a negative constant for an added tensor to count as a mask of scores: 8 bits cannot represent both
-the scores and such a number.
+"""A tensor added to scores counts as a mask if its least element is at most the negative of this number: 8 bits cannot
+represent both the scores and such an element.
 """
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
@@ -207,7 +207,7 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
     """Names of the float tensors that are computed from integer inputs alone, without any product: for example, the
     sines of positions in a rotary embedding.
 
-    Only an Add or Mul with a quantized tensor quantizes them.
+    They are quantized only if an Add or Mul combines them with a quantized tensor.
     """
     integers = {info.name for info in model.inputs if not model.is_float(info.name)}
     for node in model.nodes:

@@ -34,7 +34,7 @@ class FloatSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedSums:
-    """A convolution with sums in int32, followed by the store pipeline's `post`.
+    """A convolution with sums in int32, followed by the requantization and combination `post` of the store pipeline.
 
     Positions outside the input read as `pad_value` (a uint8 activation). Weights are int8[groups, filters, blocks of
     channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y, 2, lanes] (row 0 the biases, row 1 the bits
@@ -64,11 +64,11 @@ def blocked_convolution(
     of `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co]. If ci or co does not
     divide a group's channels or filters, X, W and all other parameters are zero beyond them. A block of 1 is plain
     NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement "conv", loops conv.n,
-    conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around "post"
-    follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all names ("conv.0.1",
-    "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as [channels, filters
-    * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window does not fit, or
-    nothing is left between the pads.
+    conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around the
+    statement "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all names
+    ("conv.0.1", "conv.0.1.n", "n.0.1"). For an input of one position without pads, the `product` with ONNX's W as
+    [channels, filters * KH * KW] is the better program: it computes no useless taps. Raises ValueError if the window
+    does not fit, or nothing is left between the pads.
     """
     ci, co, groups = block_in, block_out, shape.groups
     cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
@@ -136,8 +136,8 @@ def blocked_depthwise(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Place:
-    """Indices of one product of X and W: loops outside of the output's position, lane of the output, block and lane of
-    the input channel, row and column in X, row and column of the weight.
+    """Indices of one product of X and W: `outer`, the loops outside of the output's position; lane of the output; block
+    and lane of the input channel; row and column in X; row and column of the weight.
     """
 
     outer: tuple[Expr, ...]

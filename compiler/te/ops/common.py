@@ -66,11 +66,12 @@ class Placement:
     """Memory and layout of an operator's tensors, and the computed part of the output; default: whole tensors in DRAM.
 
     `area`: the only rows and columns of the output that are computed. `spread`: strides between the area's outputs in Y
-    (requires `area`). `resident`: X is in the chain memory, with its pads. `margins`: Y is in the chain memory,
-    surrounded by (top, left, bottom, right) positions; with an operand all must be 0, since R and Y have the same
-    layout. `apart`: vectors from one position to the next in X, Y and R. `planes`: R has a single position for each
-    plane of Y. `turned`: parameters and operand differ between columns but not between filters; P is int32[columns, 2,
-    co], and R has a single block of filters. Raises ValueError for margins around an area.
+    (requires `area`). `resident`: X is in the chain memory (on-chip memory that keeps a layer's output for later
+    layers), with its pads. `margins`: Y is in the chain memory, surrounded by (top, left, bottom, right) positions;
+    with an operand all must be 0, since R and Y have the same layout. `apart`: vectors from one position to the next in
+    X, Y and R. `planes`: R has a single position for each plane of Y. `turned`: parameters and operand differ between
+    columns but not between filters; P is int32[columns, 2, co], and R has a single block of filters. Raises ValueError
+    for margins around an area.
     """
 
     area: Area | None = None
@@ -90,7 +91,9 @@ WHOLE = Placement()
 """The default placement: whole tensors in DRAM, with adjacent vectors."""
 
 CHAIN = "chain"
-"""The scope of tensors in the chain memory, which the store unit writes and the array reads."""
+"""The scope of tensors in the chain memory (on-chip memory that keeps a layer's output for later layers). The store
+unit writes it and the array reads it.
+"""
 
 
 def activation(
@@ -116,7 +119,8 @@ def padded_input(
     """The parameter X, the buffer that windows read, and the statement "pad" that fills the buffer.
 
     X has `shape` (batch blocks, channel blocks, rows, columns). The buffer is `padded`, the `part` of X with its pads;
-    for a `resident` X it is X itself, which is in the chain memory with its pads.
+    for a `resident` X it is X itself, which is in the chain memory (on-chip memory for tensors between layers) with its
+    pads.
     """
     blocks, (rows, columns) = shape[:2], part.inputs
     if resident:
@@ -131,7 +135,7 @@ def padded_input(
 
 
 _LOOPS = tuple(Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
-"""The loops of `Outputs.finish`."""
+"""Variables of the loops that `Outputs.finish` makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -139,8 +143,9 @@ class Outputs:
     """The output of an operator with the tensors that its post-processing `post` reads.
 
     `parameters` is P int32[OB, 2, co], `out` is Y int8[images, OB, rows, columns, B, co] in output vectors, `operand`
-    is R like Y if `post` combines with an operand, `table` is T int8[256] if `post` has a table. The `blocks.outputs`
-    vectors of a position of a block are adjacent columns of Y. `placement` says how P, Y and R differ from this.
+    is R like Y if `post` combines with an operand, `table` is T int8[256] if `post` has a table. If a block of channels
+    is `blocks.outputs` output vectors, those of one position are adjacent columns of Y. `placement` says how P, Y and R
+    differ from this.
     """
 
     blocks: Blocks
@@ -270,14 +275,16 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """(number of output vectors of a position that hold a filter, number of output vectors of all its blocks)."""
+    """Numbers of output vectors at one position (row, column): of those that contain a filter, and of all that the
+    blocks of activations have room for.
+    """
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 
 
 def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
-    """Number of output vectors of a position in block number `block`: `vectors`, fewer in a last block, so that all
-    blocks together have `count`.
+    """Number of output vectors at one position (row, column) in block number `block`: `vectors`, or fewer in the last
+    block, so that all blocks together have `count`.
     """
     if count % vectors == 0:
         return vectors
@@ -303,7 +310,9 @@ class Ring:
 
     @staticmethod
     def of(pool: Window | None, rows: int, columns: int) -> Ring:
-        """The ring for a pool (None: no pads) over `rows` x `columns` results, without results that no window reads."""
+        """The area of results and pads that a pool reads (None: results without pads), for `rows` x `columns`
+        convolution results, without results that no window reads.
+        """
         if pool is None:
             return Ring(shape=(rows, columns), top=0, left=0, rows=rows, columns=columns)
         if pool.dilations != (1, 1):

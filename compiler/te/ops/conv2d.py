@@ -65,8 +65,8 @@ def conv2d(
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
 
     `placement` and `factors` change this as their fields say. A part of Y (`placement.area`) cannot have a pool; with
-    `placement.spread` the size of Y is `spread.plane`. A resident X is read in the chain memory: there is no `padded`.
-    Raises ValueError if a window does not fit.
+    `placement.spread` the size of Y is `spread.plane`. A resident X is read in the chain memory (on-chip memory for
+    tensors between layers): there is no `padded`. Raises ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window

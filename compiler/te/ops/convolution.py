@@ -38,7 +38,7 @@ class Phase:
         return t * self.every + self.rest
 
     def weight(self, m: Expr) -> Expr:
-        """The weight of tap m."""
+        """The index along the axis of the weight that tap m multiplies."""
         return m * self.step + self.first
 
     def read(self, t: Expr, m: Expr, pads: int = 0) -> Expr:

@@ -28,8 +28,8 @@ class Filters:
     With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
     group: row (kh * count + g) * TAPS + t holds the weight of column g * step + t. If `shared`, W has only kh = 0.
 
-    With a `sweep` too, rows of weights are groups of `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co),
-    min(ci, co)], shared or not.
+    With a `sweep` too (operations that multiply several rows of the window at once), rows of weights are groups of
+    `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co), min(ci, co)], shared or not.
     """
 
     shared: bool = False
@@ -38,12 +38,14 @@ class Filters:
     sweep_rows: int = 0
 
     def rows_apart(self, rows: int) -> int:
-        """Number of rows that are packed for `rows` rows of equal weights: 1, except in the groups of a sweep."""
+        """Number of rows that are packed for `rows` kernel rows of equal weights: 1, since they share one row, but
+        `rows` with a sweep (operations that multiply several kernel rows at once).
+        """
         return 1 if self.sweep is None else rows
 
 
 ALONE = Filters()
-"""A filter for each channel, whose positions are multiplied one by one."""
+"""A filter for each channel, with one operation for each position of the kernel."""
 
 
 def depthwise_conv2d(
@@ -60,9 +62,9 @@ def depthwise_conv2d(
 
     Parameters as in `conv2d` but for W, which `filters` describe; `placement` as in `conv2d`.
 
-    If co is r times ci, r rows belong to one position. If co is a part of ci, the sums have a further dimension (loop
-    q) behind the blocks, for the parts. Raises ValueError if there is not one filter a channel, or if a window does not
-    fit.
+    If co is r times ci, r rows of weights belong to one position of the window. If co is a part of ci, the sums have a
+    further dimension (loop q) behind the blocks, for the parts. Raises ValueError if there is not one filter a channel,
+    or if a window does not fit.
     """
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")
@@ -149,8 +151,8 @@ def depthwise_conv2d(
 
 
 def _in_vectors(blocks: Blocks, window: Window) -> Window:
-    """The window with its columns counted in input vectors, of which a position has `blocks.inputs`; if these are
-    several, the kernel is widened to include the gaps of its dilated columns.
+    """The window with its columns counted in input vectors, `blocks.inputs` to a column of pixels. If that is more than
+    one, the kernel is widened to include the gaps of its dilated columns.
     """
     wide, (top, left, bottom, right) = blocks.inputs, window.pads
     if wide == 1:

@@ -21,9 +21,9 @@ def direct_conv2d(
     Parameters X [batch, channels, height, width], W [channels, KH * KW, filters], B [filters] with a bias, R like Y
     with an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W in its layout, and `b` [batch, channels, (OH -
     1) * SY + (KH - 1) * DY + 1, …] of X with its pads, without elements that no window reads; `sum` like Y (statement
-    "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow.
-    Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the window does not
-    fit, for several groups or a transposed convolution.
+    "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around the statement
+    "post" follow. Sizes are not rounded up: `schedule.pad` makes them multiples of tiles. Raises ValueError if the
+    window does not fit, for several groups or a transposed convolution.
     """
     if shape.groups > 1:
         raise ValueError(f"a direct convolution has one group, not {shape.groups}")

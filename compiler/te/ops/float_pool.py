@@ -63,7 +63,8 @@ def float_pool(
     divide by the number of the window's positions inside X enlarged by `counted` (top, left, bottom, right): the
     model's pads for ONNX's count_include_pad, else zeros. If there are none, the average is NaN. Intermediates:
     `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,
-    pool.kh, pool.kw); loops n, y, x, j around "post" follow. Raises ValueError if the window does not fit.
+    pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if the window does not
+    fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)
 

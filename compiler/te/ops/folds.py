@@ -21,8 +21,8 @@ def fold(
     """Y = the sum, product, maximum or minimum of X over `axes`; integers wrap, and any NaN makes the result NaN.
 
     Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
-    d1, … of the kept axes around "begin", then begin.d0, … with the reduced ones inside around "fold". Raises
-    ValueError for an invalid axis.
+    d1, … of the kept axes around the statement "begin", then begin.d0, … with the reduced ones inside around the
+    statement "fold". Raises ValueError for an invalid axis.
     """
     merged = merge_axes(shape, axes) or ((1, False),)
     sizes = [size for size, _ in merged]
@@ -57,8 +57,9 @@ def running_product(
     """Y[n, k, i] = the product (with `product` False: the sum) of X[n, m, i] over all m <= k, in any type.
 
     With `exclusive` X[n, k, i] itself is not included; `reverse` begins at the end. Parameters X and Y [outer, size of
-    axis, inner]. Loops n, i around "first", then n.next, i.next, k around "next". Rounding errors grow with k, since
-    elements are combined in this order. Raises ValueError for an axis that the shape does not have.
+    axis, inner]. Loops n, i around the statement "first", then n.next, i.next, k around the statement "next". Rounding
+    errors grow with k, since elements are combined in this order. Raises ValueError for an axis that the shape does not
+    have.
     """
     outer, size, inner = around_axis(shape, axis)
     x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))

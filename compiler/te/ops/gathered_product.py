@@ -1,4 +1,6 @@
-"""Matrix products with the stages of `te.ops.product`, whose right-hand matrices are gathered from a tensor."""
+"""Matrix products with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), whose
+right-hand matrices are gathered from a tensor.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ class GatheredProduct:
 
     `matrices`: number of matrices along each index of a matrix. `source` maps (matrix indices, k, j) to indices of X;
     an element outside X is zero. `target` maps (matrix indices, i, j) to indices of Y, and `bias` (matrix indices, i)
-    to indices of B. With `plain` the source is X[..., k, j], all other indices 0, and X is copied as a box. Names of
-    all buffers, statements and loops end with `tag`.
+    to indices of B. With `plain` the source is X[..., k, j], all other indices 0, and X is copied as a box (rectangle
+    of elements). Names of all buffers, statements and loops end with `tag`.
     """
 
     matrices: tuple[int, ...]
@@ -84,8 +86,8 @@ class GatheredProduct:
         """The statements of the product: copies of W to `a` and of X to `b`, the sum "gemm", and the epilogue "post".
 
         "gemm" (loops gemm.b0, ..., gemm.i, gemm.j, gemm.k) computes the buffer `sum`. Loops b0, ..., i, j are around
-        "post", loops b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The loops b0, ...
-        and the buffers' first dimensions are over the indices of a matrix that take more than one value.
+        the statement "post", loops b.b0, ..., b.k, b.j around the copy of an element to `b` (none with `plain`). The
+        loops b0, ... and the buffers' first dimensions are over the indices of a matrix that take more than one value.
         """
         several = [d for d, size in enumerate(self.matrices) if size > 1]
         batch = tuple([self.matrices[d] for d in several])

@@ -43,7 +43,7 @@ class PhaseGroup:
         return self.members[0]
 
     def base(self, m: Expr) -> Expr:
-        """`Phase.base` of phase m of the group."""
+        """`Phase.base` of the group's phase number m: the input position of the first tap of its first output."""
         return (m + self.offset) // self.stride + self.first.base
 
 
@@ -135,16 +135,15 @@ def gemm_convolution(
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
 
-    Parameters, in this order, with C and M the channels and filters of a group:
-    X [batch, groups, C, height, width], or [batch, groups, C, height * width] if pointwise and not transposed;
-    W{tag} for each of `phase_products` that has taps: the result of its `pack` for weights [groups, M, C, KH, KW];
-    B [groups, M] if the epilogue has a bias; R, of Y's shape, if it has an operand;
-    Y [batch, groups, M, OH * OW], or [batch, groups, M, OH, OW] if transposed.
+    Parameters, in this order, with C and M the channels and filters of a group: X [batch, groups, C, height, width], or
+    [batch, groups, C, height * width] if pointwise and not transposed; W{tag} for each of `phase_products` that has
+    taps: the result of its `pack` for weights [groups, M, C, KH, KW]; B [groups, M] if the epilogue has a bias; R, of
+    Y's shape, if it has an operand; Y [batch, groups, M, OH * OW], or [batch, groups, M, OH, OW] if transposed.
 
     Each product has the stages of `GatheredProduct.stages`, with matrices (groups, row phases, column phases) and
     columns j = (n * OH + y) * OW + x of a phase's outputs. A product without taps is a nest of loops b0{tag}, b1{tag},
-    b2{tag}, i{tag}, j{tag} around "post{tag}". Raises ValueError if the window does not fit, or if the pads of a
-    transposed convolution leave no outputs.
+    b2{tag}, i{tag}, j{tag} around the statement "post{tag}". Raises ValueError if the window does not fit, or if the
+    pads of a transposed convolution leave no outputs.
     """
     epilogue = epilogue or Epilogue()
     batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters

@@ -18,7 +18,7 @@ from .movement import clamped
 
 
 def int8_table(*, size: int, name: str = "int8_table") -> Program:
-    """Y[i] = T[X[i]]: parameters uint8 X [size], T [256], Y [size]; loop i around "map"."""
+    """Y[i] = T[X[i]]: parameters uint8 X [size], T [256], Y [size]; loop i around the statement "map"."""
     x, t, y = (
         Buffer(name=n, shape=(s,), dtype=DType.UINT8) for n, s in (("X", size), ("T", 256), ("Y", size))
     )
@@ -81,7 +81,7 @@ def int8_blocks(
     """Y = the blocks of the parts that `runs` name, for images of `plane` positions.
 
     Parameters uint8 X0, X1, … [batch, blocks of the part, plane * block] and Y [batch, blocks of all runs, plane *
-    block]. Loops n.i, o.i, d.i around "move.i" for run i.
+    block]. Loops n.i, o.i, d.i around the statement "move.i" for run i.
     """
     width = plane * parts[0].block
     inputs = [
@@ -110,8 +110,8 @@ def int8_channels(
     """Y[n, Ii[0, c], p] = Xi[n, Ii[1, c], p] for each part i and all c < `counts`[i]: joins channels of the parts.
 
     Parameters for each part i uint8 Xi [batch, blocks, plane, block] and int64 Ii [2, counts[i]] (`channel_places`),
-    then uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i, c.i, p.i around
-    "move.i" for each part, and n, p, j around "fill".
+    then uint8 Y [batch, ceil(channels / block), plane, block], zero beyond the channels. Loops n.i, c.i, p.i around the
+    statement "move.i" for each part, and n, p, j around the statement "fill".
     """
     blocks = ceil_div(channels, block)
     y = Buffer(name="Y", shape=(batch, blocks, plane, block), dtype=DType.UINT8)
@@ -146,7 +146,7 @@ def int8_interleave(
 
     (sy, sx) are the `factors`, (top, left) is `before`, and phase is (y + top) % sy * sx + (x + left) % sx. Parameters
     uint8 X of shape `data` and Y of shape `result`, both [batch, blocks, height, width, block]. For each phase a nest
-    of loops n, o, y, x, j around "move", all with ".phase" appended to their names.
+    of loops n, o, y, x, j around the statement "move", all with ".phase" appended to their names.
     """
     (sy, sx), (top, left) = factors, before
     x_in, y_out = (

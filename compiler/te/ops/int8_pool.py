@@ -19,7 +19,8 @@ def int8_max_pool(shape: Storage, window: Window, name: str = "int8_max_pool") -
 
     Parameters uint8, each the int8 value plus 128: X [outer, height, width, lanes] and Y [outer, OH, OW, lanes].
     Statements: "pad" fills `padded` if there are pads; "pool" (loops pool.n, pool.y, pool.x, pool.j, pool.kh, pool.kw)
-    computes `window`; loops n, y, x, j around "post" store Y. Raises ValueError if the window does not fit.
+    computes `window`; loops n, y, x, j around the statement "post" store Y. Raises ValueError if the window does not
+    fit.
     """
     x_in = Buffer(name="X", shape=shape, dtype=DType.UINT8)
     return pooled(name, x_in, window, "max", DType.UINT8, lambda value, *_: value, outside=0)

@@ -1,4 +1,6 @@
-"""Moves of positions of quantized tensors on processors, and interpolation along an axis with constant weights."""
+"""Operators that move positions (pixels) of quantized tensors on processors, and interpolation along an axis with
+constant weights.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def int8_positions(
 
     `parts` and `result` are shapes [batch, blocks, height, width, block]. Parameters uint8 X0, X1, ... and Y, all with
     height and width merged, and before Y int64 I [batch * positions of Y]: an index into the positions of all images of
-    all parts, one part after the other, or -1 for `fill`. Loops n, o, p, j around "move".
+    all parts, one part after the other, or -1 for `fill`. Loops n, o, p, j around the statement "move".
     """
     batch, blocks, oh, ow, block = result
     places = oh * ow
@@ -46,7 +48,8 @@ def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
     """Y[n, p, c] = X[n, c, p]: exchanges channels and positions.
 
     `data` and `result` are shapes [batch, blocks, height, width, block] of the parameters uint8 X and Y, which have
-    height and width merged. Loops n, o, c, j around "move"."""
+    height and width merged. Loops n, o, c, j around the statement "move".
+    """
     images, blocks, height, width, block = data
     batch, others, oh, ow, lanes = result
     plane, channels = height * width, oh * ow
@@ -72,7 +75,7 @@ def int8_resample(
 
     Parameters uint8 X of `shape` [outer, size, inner], int64 F [outputs], int32 W of shape `weights` [outputs, taps],
     uint8 Y [outer, outputs, inner]. Indices of X are clamped to 0 .. size - 1. `bias` is int32, for uint8 activations.
-    Loops n, p, j around "resample".
+    Loops n, p, j around the statement "resample".
     """
     (outer, size, inner), (outputs, taps) = shape, weights
     x_in = Buffer(name="X", shape=(outer, size, inner), dtype=DType.UINT8)

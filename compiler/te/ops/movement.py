@@ -27,7 +27,7 @@ def permute(
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
     Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
-    dimensions around "move". Raises ValueError if `axes` is no permutation.
+    dimensions around the statement "move". Raises ValueError if `axes` is no permutation.
     """
     if sorted(axes) != list(range(len(shape))):
         raise ValueError(f"{tuple(axes)} is no permutation of the axes of shape {shape}")
@@ -146,8 +146,8 @@ def remap(
     """Y is made of the elements `runs`[d] of X along each axis d: slices, pads, tiles, or several of these together.
 
     Parameters X and Y, with neighbouring axes merged if the inner one is copied whole. There is one loop nest for each
-    combination of runs, with the numbers of the runs in all names: loops d0.…, d1.… around "move.…" or "fill.…". Raises
-    ValueError for runs that go outside X or are empty, and for more than MOST_RUNS nests.
+    combination of runs, with the numbers of the runs in all names: loops d0.…, d1.… around the statement "move.…" or
+    "fill.…". Raises ValueError for runs that go outside X or are empty, and for more than MOST_RUNS nests.
     """
     for size, of_axis in zip(shape, runs, strict=True):
         ends = [
@@ -210,8 +210,8 @@ def concat(
 ) -> Program:
     """Y = the concatenation of the inputs along `axis`.
 
-    Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around "move.i" for each input.
-    Raises ValueError if the shapes differ in other axes, or have no such axis.
+    Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around the statement "move.i"
+    for each input. Raises ValueError if the shapes differ in other axes, or have no such axis.
     """
     rank = len(shapes[0])
     if not -rank <= axis < rank:
@@ -242,8 +242,8 @@ def gather(
     """Y = the elements of X at the indices I along `axis`; negative indices count from the end.
 
     Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; without the last dimension if inner is
-    1. An index outside the axis gives the element at the nearer end. Loops o, i, d around "move". Raises ValueError for
-    an axis that the shape does not have.
+    1. An index outside the axis gives the element at the nearer end. Loops o, i, d around the statement "move". Raises
+    ValueError for an axis that the shape does not have.
     """
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"shape {shape} has no axis {axis}")

@@ -1,4 +1,6 @@
-"""Normalization of float32 rows by their own mean and variance."""
+"""LayerNormalization and InstanceNormalization of float32 tensors: each row is normalized by its own mean and
+variance.
+"""
 
 from __future__ import annotations
 

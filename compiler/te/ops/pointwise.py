@@ -48,8 +48,9 @@ def average_pool(
 ) -> Program:
     """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; else as `max_pool`.
 
-    The average itself is in P: bias -(window size) * zero point, scale with the divisor. Where divisors differ along
-    the border, one program for each area of equal divisors (`placement.area`) computes its part of Y.
+    The parameters P turn the sum into an average: the bias is -(window size) * zero point, the scale includes the
+    divisor. Where divisors differ along the border, one program for each area of equal divisors (`placement.area`)
+    computes its part of Y.
     """
     return _widened(
         name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", placement=placement

@@ -48,7 +48,7 @@ def store_activation(
 
     Parameters X of `dtype` [batch, channels, plane], Y uint8[batch, ceil(channels / block), plane, block], Y zero
     beyond the channels; `zero_point` is that of the stored int8 tensor. The result for NaN is undefined. Loops n, o, p,
-    j around "map".
+    j around the statement "map".
     """
     x = Buffer(name="X", shape=(batch, channels, plane), dtype=dtype)
     y = Buffer(name="Y", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
@@ -80,7 +80,7 @@ def load_activation(
     """Y = the activations X in the type that the model declares: float32 dequantized, uint8 unchanged, int8 minus 128.
 
     Parameters X uint8[batch, ceil(channels / block), plane, block], Y of `dtype` [batch, channels, plane]. Loops n, o,
-    p around "map".
+    p around the statement "map".
     """
     x = Buffer(name="X", shape=(batch, ceil_div(channels, block), plane, block), dtype=DType.UINT8)
     y = Buffer(name="Y", shape=(batch, channels, plane), dtype=dtype)

@@ -31,8 +31,8 @@ def reduction(
     merged if both are reduced or both kept, and Y has the kept ones (one of size 1 if there are none). Raises
     ValueError for an invalid axis. If the last axis is reduced, its elements go to `width` (a power of two) partial
     results in turn: loops d0, d1, … of the kept axes are around `te.rows.fold_row` "reduce" and the statement "post".
-    Otherwise loops reduce.d0, … of all axes are around "reduce", which adds to `sum`, and loops d0, … are around
-    "post".
+    Otherwise loops reduce.d0, … of all axes are around the statement "reduce", which adds to `sum`, and loops d0, … are
+    around the statement "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]
@@ -74,7 +74,9 @@ def reduction(
 
 
 def reduced_value(kind: Kind, element: Expr) -> Expr:
-    """The function of an element whose sum or maximum the reduction computes."""
+    """The term that a reduction of `kind` adds up, or takes the maximum of, for one `element`: its square, its absolute
+    value, its negative (for a minimum) or the element itself.
+    """
     match kind:
         case "min":
             return negative(element)
@@ -86,7 +88,9 @@ def reduced_value(kind: Kind, element: Expr) -> Expr:
 
 
 def reduction_result(kind: Kind, total: Expr, count: int) -> Expr:
-    """The result of the reduction, from the sum or maximum of `count` elements."""
+    """The result of a reduction of `kind`, from `total`, the sum or maximum of the terms (`reduced_value`) of `count`
+    elements.
+    """
     match kind:
         case "mean":
             return divide(total, float(count))

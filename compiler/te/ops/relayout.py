@@ -21,7 +21,8 @@ def relayout(
     """Y = X in other blocks of channels; Y is zero beyond the channels.
 
     Parameters of type `dtype`, for a block b of 1 [batch, channels, plane], else [batch, ceil(channels / b), plane, b]:
-    X with b = block_in, Y with b = block_out. Loops n, o, p, j around "map" (without j if block_out is 1).
+    X with b = block_in, Y with b = block_out. Loops n, o, p, j around the statement "map" (without j if block_out is
+    1).
     """
     x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=dtype)
     y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=dtype)

@@ -102,7 +102,7 @@ def resize(
 
     Parameters X [outer, height, width, lanes] (as in `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
     int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. Indices outside X are clamped
-    to its border. Loops n, y, x, j around "resize".
+    to its border. Loops n, y, x, j around the statement "resize".
     """
     oh, ow = outputs
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)

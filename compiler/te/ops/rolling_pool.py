@@ -19,7 +19,9 @@ from .patches import Patches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """The accumulator ring: `rows` rows of `pitch` vectors, of which `filters` blocks of `width` vectors are used."""
+    """The accumulator ring: `rows` rows of `pitch` vectors. In each row, `filters` blocks of filters have `width`
+    vectors (columns) each; vectors beyond these are unused.
+    """
 
     rows: int
     pitch: int
@@ -156,7 +158,7 @@ def patch_conv2d_pool(
 
 
 def _members(group: Var, blocks: int, most: int) -> Expr:
-    """Number of blocks in a group: `most`, or the remaining ones in the last group."""
+    """Number of filter blocks in a group of at most `most`: fewer in the last group."""
     return Const(most) if blocks % most == 0 else minimum(most, blocks - group * most)
 
 

@@ -1,4 +1,6 @@
-"""Shares of rows: softmax and normalization over all channels of each position, in tiles of positions."""
+"""Softmax and normalization over all channels of each position (a row), in tiles of positions. The result for an
+element is its share of the row.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from ..post import Post, post_value
 from .common import CHAIN
 
 LEAST = -1 << (DIFFERENCE_BITS - 1)
-"""The least element of a row."""
+"""Value of padding elements in the maximum of a row, which no element is below: the least signed number of
+DIFFERENCE_BITS bits.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Shares:
     """The kind of row operator: softmax by a table of exponentials (`look_up`), or normalization; see
     `graph.int8_operators.Rows`.
 
-    `length`: number of elements of a row; the padding behind them in the last block is ignored and has a share of 0.
+    `length`: number of elements of a row; the padding behind them in the last block is ignored, and its results are 0.
     With `own` each channel has its own parameters, else all channels have the same.
     """
 
@@ -52,9 +56,10 @@ def rows_declaration(
     blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, kept: bool = False
 ) -> IntrinsicDeclaration:
     """The intrinsic for a tile: out int8[count, positions, 1, co] computed from acc (int32, same shape), par
-    int32[count or 1, 2, co] and, if shares look up, table int8[768].
+    int32[count or 1, 2, co] and, for softmax (`shares.look_up`), a table of exponentials, int8[768].
 
-    With `kept`, out is in the chain memory, and par in the parameter table.
+    With `kept`, out is in the chain memory (on-chip memory that keeps results for later operations), and par in the
+    parameter table.
     """
     lanes = (count, positions, blocks.batch, blocks.block_out)
     entries = (count if shares.own else 1, 2, blocks.block_out)
@@ -147,12 +152,12 @@ def rows(
     plane: int | None = None,
     name: str = "rows",
 ) -> Program:
-    """Y = post(bias + share of X), where a row is all channels of a position; in tiles of `tile` positions (the last
-    may be smaller).
+    """Y = post(bias + share of X), where the share of an element is its softmax or normalized value within the row, and
+    a row is all channels of a position. Computed in tiles of `tile` positions (the last may be smaller).
 
     Parameters X int8[images, count, positions, 1, co] with count = ceil(shares.length / co), P int32[count or 1, 2,
-    co], T int8[768] if shares look up, and Y like X, but with `plane` positions if that is given. The statement "widen"
-    copies a whole tile to the accumulators.
+    co], for softmax T int8[768], a table of exponentials, and Y like X, but with `plane` positions if that is given.
+    The statement "widen" copies a whole tile to the accumulators.
     """
     lanes, count = (blocks.batch, blocks.block_out), ceil_div(shares.length, blocks.block_out)
     x_in, y_out = (

@@ -23,7 +23,7 @@ def gather_elements(
 
     Parameters X of `shape`, I int64 and Y, both of shape `indices`, which is at most X's in every dimension but `axis`.
     A negative index counts from the end; an index outside the axis reads the element at the nearer end. Loops d0, d1, …
-    around "move". Raises ValueError for shapes that do not match.
+    around the statement "move". Raises ValueError for shapes that do not match.
     """
     _check_elements(shape, indices, axis)
     x = Buffer(name="X", shape=shape, dtype=dtype)

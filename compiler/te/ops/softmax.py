@@ -13,10 +13,11 @@ from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, exp, log
 
 LEAST = -87.0
-"""exp of a smaller argument is set to 0 here.
+"""Least argument of exp: for smaller arguments the result is set to 0.
 
-Not far below, powers are subnormal, which makes exp and every product that reads them many times slower on processors.
-Masks that add -100, as in shifted windows, lead to subnormal powers. The error is below 2e-38 of the greatest power.
+The results for somewhat smaller arguments are subnormal, which makes exp and every product that reads them many times
+slower on processors. Masks that add -100, as in shifted windows, lead to subnormal results. The error is below 2e-38 of
+the greatest result.
 """
 
 

@@ -22,8 +22,9 @@ from .reduction import Kind, reduced_value, reduction_result
 class _Rows:
     """Rows of X distributed over blocks of threads, with a result for each element.
 
-    `place` gives the indices in X for (outer index, row, position). Each of the `outer` indices has its own rows (None:
-    there are no outer indices). With `kept` each thread reads its elements once and keeps them in registers.
+    `place` gives the indices in X for (outer index, row, position in the row). The rows are repeated for each of the
+    `outer` indices (None: X has no outer dimension). With `kept` each thread reads its elements once and keeps them in
+    registers.
     """
 
     x: Buffer
@@ -43,7 +44,7 @@ class _Rows:
         return (y, x) if self.threads.blocks >= self.outer else (x, y)
 
     def at(self, e: Element) -> tuple[Expr, ...]:
-        """The indices of an element."""
+        """The indices of an element in X."""
         outer, block = self.grid
         return self.place(outer, block * self.threads.group + e.row, e.position)
 

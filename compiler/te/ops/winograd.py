@@ -32,11 +32,11 @@ POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
 }
-"""Points at which polynomials are evaluated, besides infinity.
+"""Points at which polynomials are evaluated, besides infinity, by the size m of a tile's outputs.
 
-The points of 4 amplify rounding errors less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances` (Barabasz, Anderson,
-Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", ACM
-TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
+The points for m = 4 amplify rounding errors less than 0, 1, -1, 2, -2, see `codegen.cuda.tolerances` (Barabasz,
+Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
+Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
 """
 ALIGNED = 4
 """float32 values of the widest memory access: the number of tiles in a row is rounded up to a multiple of it."""
@@ -46,7 +46,7 @@ PART = 1 << 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transforms:
-    """The matrices of F(m, taps): `outputs` A^T [m, n], `weights` G [n, taps], `inputs` B^T [n, n]."""
+    """The matrices of Winograd's F(m, taps): `outputs` A^T [m, n], `weights` G [n, taps], `inputs` B^T [n, n]."""
 
     outputs: Matrix
     weights: Matrix
@@ -54,7 +54,7 @@ class Transforms:
 
 
 def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
-    """The exact matrices of F(m, taps) at m + taps - 2 different `points` and infinity.
+    """The exact matrices of Winograd's F(m, taps) at m + taps - 2 different `points` and infinity.
 
     The transpose of Toom and Cook's product of polynomials of `taps` and m coefficients (Blahut, "Fast Algorithms for
     Signal Processing", chapter 5): G evaluates the polynomial of the taps at the points, A that of the outputs, and B^T
@@ -81,7 +81,7 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
 
 @cache
 def transforms(m: int) -> Transforms:
-    """The matrices of F(m, 3). Raises ValueError unless m is one of `OUTPUTS`."""
+    """The matrices of Winograd's F(m, 3). Raises ValueError unless m is one of `OUTPUTS`."""
     if m not in POINTS:
         raise ValueError(f"there are tiles of {' and '.join(map(str, OUTPUTS))} outputs, not of {m}")
     return toom_cook(m, WINOGRAD_TAPS, POINTS[m])
@@ -111,8 +111,8 @@ def winograd_conv2d(
     multiple of `ALIGNED`. Stages: loops input.c, input.p transform a tile of the input (copy "tile", statements
     "input.rows", "input.columns") into `transformed` [n * n, channels, P]; the stages of `GatheredProduct` compute
     `products` [n * n, filters, P]; loops output.f, output.p transform a tile's products ("output.load", "output.rows",
-    "output.columns"), and loops y, x around "store" write Y. Raises ValueError for another m than in `OUTPUTS`, unless
-    `suits_winograd`, or if the window does not fit.
+    "output.columns"), and loops y, x around the statement "store" write Y. Raises ValueError for another m than in
+    `OUTPUTS`, unless `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -139,7 +139,7 @@ def winograd_conv2d(
     )
 
     def place(p: Expr) -> tuple[Expr, Expr, Expr]:
-        """Image, and row and column of the first output of a tile."""
+        """For tile number `p`: its image, and row and column of its first output."""
         return p // (high * wide), p // wide % high * m, p % wide * m
 
     def input_stage() -> Stmt:

@@ -26,9 +26,11 @@ from .partial_sums import PREFETCH_BYTES, named, ordered_terms, sum_in_memory, s
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.blocked_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.blocked_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed ahead into tiles
+    (`schedule.pack`).
 
-    `parallel`: tiles run on the threads of the kernel's pool."""
+    `parallel`: tiles run on the threads of the kernel's pool.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     batch, groups, blocks, oh, ow, co = shapes["Y"]
     ci = shapes["X"][5]
@@ -134,8 +136,8 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The innermost loops of sums of products, among the loops into which splits and partial sums cut the reduction
-    loop `term`.
+    """The loops, among those into which splits and partial sums cut the reduction loop `term`, that are the innermost
+    reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):

@@ -30,8 +30,9 @@ NEAR_VECTOR_COST = 0.5
 for the second-level cache).
 """
 STREAM_SHARE = 0.5
-"""Share of input bytes from beyond the second-level cache that is exposed with sums in memory: the channel blocks of a
-part are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than eighths).
+"""With sums in memory, the share of input bytes from beyond the second-level cache whose latency is not hidden: the
+channel blocks of a part are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9%
+faster than eighths).
 """
 FEW_LIVE = 0.75
 """Largest share of products that read the input, not its pads, at which the model counts a gain from skipping the other
@@ -159,12 +160,12 @@ class Cycles:
 
     @property
     def total(self) -> np.ndarray:
-        """The sum of all four kinds of cycles."""
+        """The sum of the cycles of all four causes: busy, paging, waiting and copying."""
         return self.busy + self.paging + self.waiting + self.copying
 
 
 def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
-    """Cycles, at each point, of the products and of adding partial sums to sums in memory."""
+    """Cycles, at each point (setting of the knobs), of the products and of adding partial sums to sums in memory."""
     split, stored = shape.co // e["lanes"], e["strips"] > 0
     live: float | np.ndarray = 1.0
     if shape.few_taps:
@@ -185,7 +186,7 @@ def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
 
 
 def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
-    """Cycles of one thread at the points with effective values `e`."""
+    """Cycles of one thread at the points (settings of the knobs) with effective values `e`."""
     rows, columns, stored = e["rows"], e["columns"], e["strips"] > 0
     outside, between = (e["panels"] == PANELS.index(name) for name in ("outside", "between"))
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
@@ -275,8 +276,8 @@ def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """`Taps.live` for many points: the share of products that is computed with tiles of `tile` outputs in blocks of
-    `block`.
+    """`Taps.live` for many points (settings of the knobs): the share of products that is computed with tiles of `tile`
+    outputs in blocks of `block`.
     """
     pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
     return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]

@@ -25,7 +25,7 @@ from .loops import even_part, team_times
 from .partial_sums import most_steps, waits_for_weights
 
 MOST_BLOCKS = 64
-"""Most blocks into which a row of outputs is cut: enough for any cache, and for the threads of a pool."""
+"""Largest number of blocks into which a row of outputs is cut: enough for any cache, and for the threads of a pool."""
 NEAR_SHARE = 2 / 3
 """Share of the first-level cache for the weights of a partial sum; the rest is for the input."""
 NEAR_TERMS = 128
@@ -35,15 +35,15 @@ EQUAL = 0.001
 smallest block is taken: any number of threads can share small blocks evenly.
 """
 MOST_TRIED = 4
-"""Number of candidate counts of blocks of positions that are tried for sums in memory; more blocks are easier to share
-among threads.
+"""Number of block sizes, among those whose data fit the second-level cache, that are tried for sums in memory; more
+blocks are easier to share among threads.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Knobs and their estimated cost: cycles `alone` on one thread, `cycles` including the mean over teams of threads,
-    and `Cycles.paging`.
+    """Knobs, their cycles `alone` on one thread, their cost `cycles`, and `Cycles.paging`. The cost is the cycles on
+    one thread plus, for parallel kernels, the mean cycles of teams of several threads.
     """
 
     knobs: Knobs
@@ -137,15 +137,15 @@ def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None
 
 
 _Best = tuple[int, float, float, float]
-"""Index of a point, its cycles on one thread, its cycles including the mean over teams of threads, and its
-`Cycles.paging`.
+"""Index of a point (setting of the knobs), its cycles on one thread, its cost, and its `Cycles.paging`. The cost is the
+cycles on one thread plus, for parallel kernels, the mean cycles of teams of several threads.
 """
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
-    """The first point whose cost is at most the least cost times 1 + `equal`.
+    """The first point (setting of the knobs) whose cost is at most the least cost times 1 + `equal`.
 
-    `parallel`: the cost is the sum of the cycles on one thread and of teams of threads.
+    The cost is the cycles on one thread; with `parallel`, plus the mean cycles of teams of several threads.
     """
     cost = cycles(target, shape, e)
     alone = cost.total
@@ -159,8 +159,8 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
-    """For each point, cycles of all threads if they share the loop that is best for this point; see
-    `loops.team_times`.
+    """For each point (setting of the knobs), the cycles of all threads together (a mean over team sizes) if they share
+    the loop that is best for this point; see `loops.team_times`.
     """
     found: list[float] = []
     # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become

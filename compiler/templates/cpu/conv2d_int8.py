@@ -62,9 +62,11 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
 
 
 def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Schedule:
-    """`te.ops.blocked_convolution` of `QuantizedSums` with the knobs of `choose_knobs`; W is packed.
+    """`te.ops.blocked_convolution` of `QuantizedSums` scheduled with the knobs of `choose_knobs`; W is packed ahead
+    into tiles (`schedule.pack`).
 
-    `parallel`: tiles run on the threads of the kernel's pool."""
+    `parallel`: tiles run on the threads of the kernel's pool.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, _, co = shapes["Y"]
     knobs = choose_knobs(target, program, window)

@@ -111,7 +111,7 @@ def default_values(target: CpuTarget, program: Program, window: Window) -> dict[
 
 
 def _words(shape: Shape) -> dict[str, Sequence[Any]]:
-    """For each axis whose values are indices, the values of the knob that they index."""
+    """For each axis of the space whose values are indices into a list: the list of the knob's values."""
     of_shape: dict[str, Sequence[Any]] = {"copy": shape.copies, "reduction": shape.orders}
     return {"panels": PANELS, "tiles": TILES, "inner": INNER, **of_shape}
 
@@ -190,7 +190,9 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 
 
 def _bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
-    """Lower bounds, in seconds (float64), on the time of the programs at points with effective values `e`."""
+    """Lower bounds, in seconds (float64), on the time of the programs at points (settings of the knobs) with effective
+    values `e`.
+    """
     cycles = shape.outer * least_cycles(
         target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
@@ -210,8 +212,8 @@ def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> flo
 
 
 def _statements(shape: Shape, e: Columns) -> np.ndarray:
-    """Code size of each point: vectors of sums times unrolled steps, added up over all kernels into which peeling cuts
-    the loops.
+    """Code size of each point (setting of the knobs): vectors of sums times unrolled steps, added up over all kernels
+    into which peeling cuts the loops.
     """
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])
@@ -222,8 +224,8 @@ def _statements(shape: Shape, e: Columns) -> np.ndarray:
 
 
 def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """The cost model's result for many points: legality limits, lower bounds and estimates. `most`: limit of the number
-    of statements.
+    """The cost model's result for many points (settings of the knobs): legality limits, lower bounds and estimates.
+    `most`: limit of the number of statements.
     """
     e = _effective(shape, points)
     cost = cycles(target, shape, e)

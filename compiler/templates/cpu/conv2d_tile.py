@@ -12,8 +12,9 @@ from .conv2d_cost import Shape, cycles
 from .register_tile import VECTOR_COST, choose_tile
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
-"""Most rows, positions and blocks of filters of a tile: more positions with few filters wait for their loads (28
-positions of one block are 20% slower than 16)."""
+"""Largest number of rows, positions and blocks of filters of a tile: more positions with few filters wait for their
+loads (28 positions of one block are 20% slower than 16).
+"""
 
 
 def choose_positions(

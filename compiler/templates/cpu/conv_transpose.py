@@ -54,7 +54,8 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
 def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Schedule:
     """Schedules a transposed `te.ops.blocked_convolution` of any shape; `window`: the window it was built with.
 
-    W is packed, see `schedule.pack`. `parallel`: tiles of each phase run on the threads of the kernel's pool.
+    W is packed ahead into tiles (`schedule.pack`). `parallel`: tiles of each phase run on the threads of the kernel's
+    pool.
     """
     knobs = choose_knobs(target, program)
     shapes = {b.name: b.shape for b in program.parameters}

@@ -79,8 +79,8 @@ def parallel_loop(
 def team_times(
     counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """For each loop in `counts`, the cycles that all threads spend if it runs in parallel: the mean over teams of
-    `TEAMS` threads.
+    """For each loop in `counts`, the cycles that all threads spend together if this loop runs in parallel: the mean
+    over teams of `TEAMS` threads.
 
     `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
     one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles

@@ -67,8 +67,8 @@ _SKETCHED: Mapping[type, SketchedOperator | None] = MappingProxyType(
         **dict.fromkeys((Permute, Concatenate, Remap, Gather, Relayout, Resize)),
     }
 )
-"""For operators whose knobs come from sketch rules: their name in a workload (None: they are not tuned). All other
-operators that have an expression are "generic".
+"""For operators whose knobs come from sketch rules (rules that generate schedules): their name in a workload (None:
+they are not tuned). All other operators that have an expression are "generic".
 """
 
 

@@ -64,7 +64,9 @@ def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Lowere
 
 
 def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> LoweredCpuNode:
-    """The kernel of an element-wise addition or multiplication of two quantized tensors (stage B), on whole blocks."""
+    """The kernel of an element-wise addition or multiplication of two quantized tensors, on whole blocks of
+    channels.
+    """
     values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
     body = held(combined(values[0], values[1] if len(values) > 1 else None, operator.combination))
     batch, blocks, height, width, block = graph.tensors[node.output].storage
@@ -81,8 +83,8 @@ def _numbered(node: Node) -> dict[str, str]:
 
 
 def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
-    """The kernel of a table look-up, on whole blocks. It also computes lanes without a channel, whose results nothing
-    reads.
+    """The kernel of a table look-up, on whole blocks of channels. It also computes the elements of a last block beyond
+    the last channel, whose results nothing reads.
     """
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (operator.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
@@ -131,7 +133,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
 
 
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
-    """The kernel that moves positions, for all channels alike."""
+    """The kernel that moves positions (pixels) of a tensor, for all channels alike."""
     parts = [graph.tensors[name].storage for name in node.inputs]
     fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
@@ -140,7 +142,7 @@ def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
 
 
 def _swap(graph: Graph, node: Node, _operator: Swap) -> LoweredCpuNode:
-    """The kernel that exchanges positions and channels."""
+    """The kernel that exchanges the positions (pixels) and the channels of a tensor."""
     program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
     return lowered_int8(node, program, graph, {"X": node.inputs[0]})
 

@@ -17,8 +17,8 @@ LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None = None) -> LoweredCpuNode:
-    """`lowered` with a workload whose knobs come from sketch rules on the node's program; `lowered` itself if these
-    rules do not apply to that program.
+    """`lowered` with a workload whose knobs come from sketch rules (rules that generate schedules) on the node's
+    program; `lowered` itself if these rules do not apply to that program.
 
     `window`: the window of a transposed convolution.
     """
@@ -38,8 +38,8 @@ def scheduled(
     *,
     parallel: bool = False,
 ) -> Schedule:
-    """The default schedule that the sketch rules generate for a program. `parallel`: loops run on the threads of the
-    kernel's pool.
+    """The default schedule that the sketch rules (rules that generate schedules) generate for a program. `parallel`:
+    loops run on the threads of the kernel's pool.
 
     `constants`: parameters that may be packed before any call (weights).
     """

@@ -21,8 +21,8 @@ from .workload import CpuWorkload, SketchCpu
 SLOWER = 1.04
 """Largest estimated slowdown of a product that uses existing panels."""
 LEAST_SUMS = 8
-"""Least vectors of sums of a tile that hide a multiplication's latency (4 cycles) on two units: with fewer, a single
-row took 1.7 times as long, which the estimate does not model.
+"""Least number of vectors of sums in a tile that hides a multiplication's latency (4 cycles) on two units: with fewer,
+a single row took 1.7 times as long, which the estimate does not model.
 """
 Panels = dict[tuple[int, int], list[int]]
 """Panel widths in vectors, by (depth, columns) of the weights, in order of first use."""

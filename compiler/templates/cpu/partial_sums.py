@@ -126,8 +126,8 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """The loops over a part's terms that have one iteration. No condition contains their variables, so both nests have
-    them.
+    """The loops over a part's terms that have one iteration. No condition contains their variables, so both the nest
+    that starts sums and the nest that adds terms have them.
     """
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 
@@ -175,14 +175,14 @@ def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles
 
 
 def most_steps(target: CpuTarget) -> int:
-    """Most unrolled steps of a sum: STEPS, or one with vectors of 128 bits (SSE, NEON), where the loads of several
-    steps would spill sums.
+    """Largest number of unrolled steps of a sum: STEPS, or one with vectors of 128 bits (SSE, NEON), where the loads of
+    several steps would spill sums.
     """
     return STEPS if target.vector_bits >= WIDE else 1
 
 
 def written_steps(target: CpuTarget, depth: int) -> int:
-    """The greatest divisor of `depth` up to `most_steps`."""
+    """Number of steps to unroll of a sum of `depth` terms: the greatest divisor of `depth` up to `most_steps`."""
     return max(steps for steps in range(1, most_steps(target) + 1) if depth % steps == 0)
 
 

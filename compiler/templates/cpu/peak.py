@@ -11,12 +11,14 @@ CLOCK_HERTZ = 6.0e9
 times.
 """
 MEMORY_BYTES_CYCLE = 64.0
-"""Most bytes per cycle that a core loads from the memory level that holds a tensor at the start of a kernel."""
+"""Largest number of bytes per cycle that a core loads from the memory level that holds a tensor at the start of a
+kernel.
+"""
 LOOK_AHEAD = 640
-"""Most instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
+"""Largest number of instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5
-"""Points whose lower bound exceeds the least bound by more than this factor are not searched: they use less than 0.4 of
-the multipliers.
+"""Points (settings of the knobs) whose lower bound on time exceeds the least bound by more than this factor are not
+searched: they use less than 0.4 of the multipliers.
 """
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
 """Candidate numbers of unrolled steps of a sum."""
@@ -27,8 +29,8 @@ stored.
 PART_SIZES = (64, 96, 128, 192, 256, 384, 512)
 """Candidate numbers of terms of a partial sum, approximate."""
 MOST_STATEMENTS = 448
-"""Most vectors of sums times unrolled steps, over all kernels of a program, unless the default knobs have more. LLVM
-takes half a millisecond to compile each, and long code exceeds a processor's cache of decoded operations.
+"""Largest number of vectors of sums times unrolled steps, over all kernels of a program, unless the default knobs have
+more. LLVM takes half a millisecond to compile each, and long code exceeds a processor's cache of decoded operations.
 """
 
 Sides = tuple[tuple[int | np.ndarray, np.ndarray], ...]
@@ -65,7 +67,7 @@ def least_cycles(
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
     """The kinds of tiles that cover a box: whole tiles, and smaller ones at the ends of one or more dimensions. For
-    each kind (elements of a tile, 0 if it is empty; number of tiles).
+    each kind, a pair: elements of one tile (0 if there is no such tile), and number of tiles.
     """
     kinds = [(np.int64(1), np.int64(1))]
     for size, tile in sides:
@@ -97,8 +99,10 @@ def rounded_block(wanted: np.ndarray, tile: np.ndarray, size: int) -> np.ndarray
 
 
 def block_sizes(size: int, *more: int) -> tuple[int, ...]:
-    """Candidate sizes of blocks when `size` positions are cut into blocks: all sizes up to 64; beyond, for each number
-    of blocks the least size, some hundred sizes in equal steps, and the sizes `more`.
+    """Candidate sizes of blocks when `size` positions are cut into blocks, ascending.
+
+    They are all sizes up to 64; for each number of blocks, the least size above 64 that gives this number; some hundred
+    sizes at equal distances up to `size`; and the sizes `more`.
     """
     if size <= 64:
         return tuple(range(1, size + 1))

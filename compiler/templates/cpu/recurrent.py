@@ -64,7 +64,7 @@ def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knob
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """Schedules `te.ops.recurrent.recurrent_steps` for any size; weights are packed, see `schedule.pack`.
+    """Schedules `te.ops.recurrent.recurrent_steps` for any size; weights are packed ahead into tiles (`schedule.pack`).
 
     `parallel`: the tiles of a stage run on the threads of the kernel's pool.
     """

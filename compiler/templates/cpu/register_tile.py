@@ -18,7 +18,9 @@ multiplication. Loads overlap with multiplications, except for the share LOAD_SH
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
-"""Most rows of a matrix in a tile: each row is a memory stream, and a set of the first-level cache has few lines."""
+"""Largest number of rows of a matrix in a tile: each row is a memory stream, and a set of the first-level cache has few
+lines.
+"""
 TILE_OVERHEAD = 12.0
 """Cycles to initialize and store a tile, for each row."""
 

@@ -1,4 +1,6 @@
-"""Programs whose knobs come from sketch rules: their workloads, search spaces and default schedules."""
+"""Programs whose knobs come from sketch rules (rules that generate schedules): their workloads, search spaces and
+default schedules.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ LEAST_RUNS = 4096
 two.
 """
 MOST_TEXT = 1 << 15
-"""Most characters of a program as JSON: each tuning record contains it, and the length of a record's line is
-limited.
+"""Largest number of characters of a program as JSON: each tuning record contains it, and the length of a record's line
+is limited.
 """
 
 

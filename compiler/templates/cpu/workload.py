@@ -3,7 +3,8 @@ operators.
 
 Schedules are tuned and recorded for a workload. If its template has knobs, its tensor expression is the plain operator:
 operators that a network fuses beyond the parts of an `Epilogue` change neither loops nor good knobs. If sketch rules
-make the space (`SketchCpu`), the workload is the whole program, with all fused operators.
+(rules that generate schedules) make the space (`SketchCpu`), the workload is the whole program, with all fused
+operators.
 """
 
 from __future__ import annotations
@@ -99,13 +100,15 @@ Operator: TypeAlias = Literal[
     "elementwise",
     "generic",
 ]
-"""Operators whose knobs come from sketch rules; "generic": all operators without a name of their own."""
+"""Operators whose knobs come from sketch rules (rules that generate schedules); "generic": all operators without a name
+of their own.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
-    """A workload for any tensor expression, scheduled by sketch rules. (Without knob values, a transposed convolution
-    is scheduled by its template.)
+    """A workload for any tensor expression, scheduled by sketch rules (rules that generate schedules). (Without knob
+    values, a transposed convolution is scheduled by its template.)
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
     ahead, in the order of the parameters. `window`: the window of a transposed convolution.
@@ -144,11 +147,13 @@ class SketchCpu(_Described):
 
 CpuWorkload: TypeAlias = Conv2dCpu | SketchCpu
 MOST_RUNS = 1 << 36
-"""Most statement executions of a program that can be measured: about a minute at a nanosecond each."""
+"""Largest number of statement executions of a program that can be measured: about a minute at a nanosecond each."""
 
 
 def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
-    """The reason why a program with these constants (see `SketchCpu`) cannot be measured; None if it can."""
+    """The reason why a program cannot be measured, given the parameters `constants` that may be packed ahead; None if
+    it can.
+    """
     names = [p.name for p in program.parameters]
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
         return f"parameter {wrong.name} is {wrong.dtype}; candidates are timed on random values, which must be float32"

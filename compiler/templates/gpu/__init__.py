@@ -1,1 +1,3 @@
-"""Templates of GPUs: tensor expressions put into kernel form, with knobs and defaults for any shape."""
+"""Templates of GPUs: tensor expressions put into kernel form (all work inside loops over GPU blocks), with knobs and
+defaults for any shape.
+"""

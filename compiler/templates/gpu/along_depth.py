@@ -18,7 +18,8 @@ THREADS = 128
 
 
 def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
-    """Makes the stage of each factor of a staged `te.ops.product` one copy of a box whose last dimension is the depth.
+    """Makes the stage of each factor of a staged `te.ops.product` one copy of a box (rectangle of elements) whose last
+    dimension is the depth.
 
     A factor in the other order is packed ahead if it is one of the `constants`; otherwise a separate kernel, scheduled
     here, transposes it first. Returns the names of these transposing stages. Stages that are no copies stay unchanged.

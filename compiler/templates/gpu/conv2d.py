@@ -16,7 +16,7 @@ from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""Most channels in a block of the summation order: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
+"""Largest number of channels in a block of the summation order: the depth of the deepest tile (`gemm_cost.DEPTHS`)."""
 
 Knobs = Tile
 
@@ -37,7 +37,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Tile:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Tile | None = None) -> Schedule:
-    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed ahead into tiles
+    (`schedule.pack`).
 
     Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, with the default knobs of `gemm_mma`.
     """

@@ -34,7 +34,9 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def is_faster(target: GpuTarget, program: Program) -> bool:
-    """Whether the cost models expect the direct method to be faster than the gathered product of `conv2d`."""
+    """Whether the cost models expect the direct method to be faster than `conv2d`, a matrix product on gathered inputs
+    (implicit GEMM).
+    """
     if (seconds := seconds_of(target, program)) == inf:
         return False
     layer = layer_of(program)
@@ -63,8 +65,8 @@ def seconds_of(target: GpuTarget, program: Program) -> float:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form, tiled by `knobs` (default: `choose_knobs`). W is packed, see
-    `schedule.pack`.
+    """`te.ops.direct_conv2d` in kernel form (all work inside loops over GPU blocks), tiled by `knobs` (default:
+    `choose_knobs`). W is packed ahead into tiles (`schedule.pack`).
 
     Loops whose extent is no multiple of the tile's are padded (`schedule.pad`), and stores guarded. Raises ValueError
     for knobs below 1, or for another program.
@@ -140,7 +142,7 @@ def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
     """Moves statement "post" into the loops over threads, after the tile of sums in registers that "post" reads.
-    Returns the loops over threads around "post", and the loops inside these.
+    Returns the loops over threads around the statement "post", and the loops inside these.
     """
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]

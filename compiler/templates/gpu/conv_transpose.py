@@ -44,7 +44,7 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`).
 
-    The parameters W, one for each product, are packed, see `schedule.pack`.
+    The parameters W, one for each product, are packed ahead into tiles (`schedule.pack`).
     """
     knobs = knobs or choose_knobs(target, program)
     s = Schedule(program)
@@ -79,7 +79,9 @@ def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
 
 
 def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
-    """The point of the default tile for the product with the most work; the defaults of other products may differ."""
+    """The values of the tile that is the default for the product with the most work, as a point of the search space;
+    the defaults of other products may differ.
+    """
     problems = _problems(workload.expression).values()
     longest = max(problems, key=lambda p: p.batch * p.rows * p.columns * p.depth)
     return gemm.values_of(choose_tile(target, longest))

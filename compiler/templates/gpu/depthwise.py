@@ -31,8 +31,8 @@ ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 THREADS = 128
 """Threads of a block. Threads share no data, so blocks are small and there are many of them."""
 MOST_TAPS = 128
-"""Most taps of a window whose inputs are kept in registers. For larger windows, `generic` kernels read the input for
-each tap.
+"""Largest number of taps of a window whose inputs are kept in registers. For larger windows, `generic` kernels read the
+input for each tap.
 """
 
 LOAD_INSTRUCTIONS = 3
@@ -101,7 +101,7 @@ def schedule(target: GpuTarget, program: Program, window: Window, knobs: Knobs |
     """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, scheduled; `window`: the window it was
     built with.
 
-    W is packed, see `schedule.pack`, if the window is small enough for registers.
+    W is packed ahead into tiles (`schedule.pack`), if the window is small enough for registers.
     """
     if prod(window.kernel) > MOST_TAPS:
         return generic.schedule(target, program)
@@ -135,8 +135,8 @@ AXES = (
     Axis(name="threads", values=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)),
 )
 MOST_INPUTS = 160
-"""Most elements of the input in a thread's registers: a thread has at most 255, and needs some for sums and
-addresses.
+"""Largest number of elements of the input in a thread's registers: a thread has at most 255, and needs some for sums
+and addresses.
 """
 
 

@@ -39,9 +39,11 @@ early. The total is then 80, as with NVRTC 13.0 for sm_90, for 4 x 2 x 2 sums of
 fewer.
 """
 MOST_COPIES = 64
-"""Most copies into shared memory by a thread in one step; all are unrolled."""
+"""Largest number of copies into shared memory by a thread in one step; all are unrolled."""
 THREADS_ALONG_Z = 64
-"""Most threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Largest number of threads of a block along z (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability").
+"""
 
 THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
@@ -64,8 +66,8 @@ OWN = (
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
 LAYERS = 256
-"""Most layers in the cache of best knobs. Both the choice of a method and its schedule use the knobs, and many layers
-are equal.
+"""Largest number of layers in the cache of best knobs. Both the choice of a method and its schedule use the knobs, and
+many layers are equal.
 """
 
 

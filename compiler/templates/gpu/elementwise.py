@@ -100,7 +100,9 @@ AXES = (
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The cost model's results at many points, for a program of one nest of loops (flattened by `flat.flattened`)."""
+    """The cost model's results at many points (settings of the knobs), for a program of one nest of loops (flattened by
+    `flat.flattened`).
+    """
     (outermost,) = nests(program)
     chain = perfect_nest(outermost)
     sizes = [int(loop.extent.value) for loop in chain if isinstance(loop.extent, Const)]

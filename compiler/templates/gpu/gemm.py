@@ -27,7 +27,9 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 
 
 def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """Default knobs for any program with the stages of `te.ops.product`; `constants` as in `schedule`."""
+    """Default knobs for any program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue
+    "post"). `constants`: parameters that are packed ahead.
+    """
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
     if is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma")):
@@ -114,7 +116,7 @@ def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The fields of `Tile`, an array for each, at the points with effective values `e`."""
+    """The fields of `Tile`, an array for each, at the points (settings of the knobs) with effective values `e`."""
     one = np.ones_like(e["depth"])
     apart = e["strided"] == 1
     return {
@@ -137,7 +139,9 @@ def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
 
 
 HELD = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
-"""Knob values at which tiles have the smallest lower bound on their cost; see `Tuned.held`."""
+"""Knob values at which tiles have their smallest lower bound on cost: the space's lower bound is computed at these
+values (`Tuned.held`).
+"""
 
 
 def _in_tiles(target: GpuTarget, workload: CudaWorkload, tile: Tile) -> Schedule:

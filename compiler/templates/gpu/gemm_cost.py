@@ -74,7 +74,7 @@ BLOCK_CYCLES = 2700
 KERNEL_CYCLES = 2650
 """Cycles of an additional kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
-"""Most multiply-adds of a thread in one step, all unrolled; more would exceed the instruction cache."""
+"""Largest number of multiply-adds of a thread in one step, all unrolled; more would exceed the instruction cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +237,9 @@ def tile_account(
 
 
 def cheapest(target: GpuTarget, found: Account) -> int:
-    """The index of the legal point with the least estimated seconds; among equal estimates, with the least bound."""
+    """The index of the legal point (setting of the knobs) with the least estimated seconds; among equal estimates, with
+    the least bound.
+    """
     legal = np.logical_and.reduce(list(found.limits.values()))
     cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
     return int(np.lexsort((found.bound, cycles))[0])
@@ -306,8 +308,8 @@ DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PROBLEMS = 256
-"""Most problems in the cache of best tiles. Both the choice of a method and its schedule use the tile, and many
-problems are equal.
+"""Largest number of problems in the cache of best tiles. Both the choice of a method and its schedule use the tile, and
+many problems are equal.
 """
 
 
@@ -375,7 +377,8 @@ def ceil_divided(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
-    """The sizes of a program with the stages of `te.ops.product` and loops of constant extents.
+    """The sizes of a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post")
+    and loops of constant extents.
 
     `tag`: suffix of the stages' names.
     """

@@ -80,12 +80,13 @@ class Factor:
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `choose_knobs`).
+    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), scheduled
+    with `knobs` (default: `choose_knobs`).
 
     Statement "gemm" multiplies types that an `mma` multiplies: 16-bit floats, 8-bit integers, or float32 rounded to
-    tf32 (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one
-    element. `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). Raises LegalityError
-    for other programs, or if the knobs do not fit together.
+    tf32 (`te.ops.product.round_factors`). A stage is one copy of a box (rectangle of elements), or a nest of loops
+    around a copy of one element. `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`).
+    Raises LegalityError for other programs, or if the knobs do not fit together.
     """
     a, b = factors(program)
     knobs = knobs or choose_knobs(target, described(program))
@@ -311,8 +312,8 @@ def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
 
 
 def widen_rows(s: Schedule, buffer: str, *, matrix: bool) -> None:
-    """Pads the rows of a tile in shared memory so that accesses have no bank conflicts; `matrix` as in
-    `gemm_mma_knobs.room`.
+    """Pads the rows of a tile in shared memory so that accesses have no bank conflicts. `matrix`: `ldmatrix` loads the
+    tile.
     """
     held = allocated(s, buffer)
     s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))

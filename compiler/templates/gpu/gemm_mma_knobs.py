@@ -17,7 +17,9 @@ from ..space import Account
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255
-"""Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Largest number of registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability").
+"""
 SHARED_BYTES_A_CYCLE = 128
 """Bytes of shared memory that a multiprocessor accesses in a cycle: 32 banks of 4 (CUDA C++ Programming Guide, "Shared
 Memory").
@@ -302,5 +304,5 @@ def product_account(
 
 
 def slices_of(factors: Factors, knobs: Any) -> Any:
-    """Number of slices of `knobs.depth` in the depth of each split."""
+    """Number of slices, each `knobs.depth` deep, in the part of the depth that each of `knobs.splits` blocks sums."""
     return -(-factors.depth // (knobs.depth * knobs.splits))

@@ -87,7 +87,8 @@ def applies(target: GpuTarget, program: Program, constants: Sequence[str] = ()) 
 def schedule(
     target: GpuTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """A program with the stages of `te.ops.product`, scheduled with `knobs` (default: `default_knobs`).
+    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post"), scheduled
+    with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies types of `codegen.cuda.wgmma.wgmma`. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are legal, but copied element by element (`applies` excludes them). `constants`: parameters
@@ -200,8 +201,8 @@ def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
 
 
 def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
-    """Arranges the slice of `factor` as boxes of swizzled rows, which one bulk copy each fetches. The length of rows
-    across the depth divides `size`, the factor's rows or columns in a product.
+    """Arranges the slice of `factor` as boxes of swizzled rows, each of which one bulk copy fetches. If rows run across
+    the depth, their length divides `size`, the number of the factor's rows or columns in a product.
     """
     if factor.along_depth:
         return

@@ -30,8 +30,8 @@ from .gemm_mma_knobs import (
 )
 
 MOST_GROUPS = 4
-"""Most warpgroups of a block. Each has a warp on every quarter of a multiprocessor; with more warpgroups, a thread
-would have too few registers for its sums.
+"""Largest number of warpgroups of a block. Each has a warp on every quarter of a multiprocessor; with more warpgroups,
+a thread would have too few registers for its sums.
 """
 CORE_LINES = CORE + 1
 """Distance of core matrices in lines: one more than a core matrix has, so that copies of 16 bytes have no bank
@@ -42,7 +42,7 @@ OVERLAPPED = 2
 next begin.
 """
 MOST_SUMS = 128
-"""Most sums of a thread in default knobs with bulk copies; larger numbers were not measured."""
+"""Largest number of sums of a thread in default knobs with bulk copies; larger numbers were not measured."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
@@ -137,7 +137,7 @@ class Knobs:
 
 
 def _registers(knobs: Knobs) -> np.ndarray:
-    """Estimated registers of a thread."""
+    """Estimated number of registers that a thread needs."""
     return np.asarray(knobs.group_rows * knobs.group_columns // WARPGROUP + OTHER_REGISTERS)
 
 

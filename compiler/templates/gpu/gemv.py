@@ -27,8 +27,8 @@ from .traffic import moved_bytes, moving_account, moving_seconds
 from .tuned import Tuned, by_name, fields_of, own_program
 
 MOST_ROWS = 8
-"""Most rows for which the matrix is read directly instead of in tiles; with more, each element has enough products to
-hide its load.
+"""Largest number of rows for which the matrix is read directly instead of in tiles; with more, each element has enough
+products to hide its load.
 """
 THREADS = 256
 """Threads of a block, if the matrix is large enough."""
@@ -85,9 +85,11 @@ def choose_knobs(target: GpuTarget, problem: Problem) -> Knobs:
 
 
 def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
-    """A program with the stages of `te.ops.product` in kernel form, in which each thread computes all rows.
+    """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post") so
+    that each thread computes all rows of a vector of columns; all work is inside loops over GPU blocks.
 
-    `constants` as in `tile.schedule_tile`. All rows are in one thread, so there should be at most `MOST_ROWS`.
+    `constants`: parameters whose arrays are packed ahead. All rows are in one thread, so there should be at most
+    `MOST_ROWS`.
     """
     s = Schedule(program)
     s.pad("gemm.j", knobs.columns)

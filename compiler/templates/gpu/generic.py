@@ -34,7 +34,7 @@ class Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """Puts a program, after `flat.flattened`, into kernel form.
+    """Puts a program, after `flat.flattened`, into kernel form (all work inside loops over GPU blocks).
 
     Loops with independent iterations move outside in each nest and become the grid. A loop without independent
     iterations launches the nests inside it in each iteration, if there are any; otherwise it is a kernel of one thread.
@@ -121,7 +121,9 @@ def _own_memory(s: Schedule, loop: str) -> None:
 
 
 def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
-    """The cost model's results for any program (flattened by `flat.flattened`) at many points."""
+    """The cost model's results for any program (flattened by `flat.flattened`) at many points (settings of
+    the knobs).
+    """
     moved, threads = moved_bytes(program), points["threads"]
     elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
     blocks = -(-elements // threads)

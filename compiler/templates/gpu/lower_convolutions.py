@@ -79,7 +79,7 @@ def lower_conv2d(
     operator: Convolution,
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A convolution as a matrix product, on tensor cores if `target` allows it (`tensor_float`)."""
+    """The kernel of a convolution as a matrix product, on tensor cores if `target` allows it (`tensor_float`)."""
     shape = convolution_of(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
     program = for_target(target, gemm_convolution(shape, block=block, epilogue=operator.epilogue))
@@ -93,8 +93,8 @@ def lower_conv2d(
 def lower_direct_conv2d(
     graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError for several
-    groups.
+    """The kernel of a convolution by the direct method, whose input keeps its shape in shared memory. Raises ValueError
+    for several groups.
     """
     shape = convolution_of(graph, node, operator)
     program = direct_conv2d(shape, epilogue=operator.epilogue)
@@ -105,8 +105,8 @@ def lower_direct_conv2d(
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
-    """A convolution by Winograd's method, with weights that are transformed ahead. Raises TypeError for windows other
-    than 3 x 3.
+    """The kernels of a convolution by Winograd's method, with weights that are transformed ahead. Raises TypeError for
+    windows other than 3 x 3.
     """
     shape = convolution_of(graph, node, operator)
     if not suits_winograd(shape):
@@ -122,7 +122,7 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
 def lower_conv_transpose(
     graph: Graph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A transposed convolution as products of matrices."""
+    """The kernels of a transposed convolution, computed as products of matrices."""
     shape = convolution_of(graph, node, operator)
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
@@ -138,7 +138,7 @@ def lower_conv_transpose(
 def lower_depthwise(
     graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
-    """A depthwise convolution."""
+    """The kernel of a depthwise convolution."""
     window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
     program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
@@ -168,8 +168,8 @@ def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
 def _lowered(
     graph: Graph, node: Node, expression: Expression, kernel: Kernel, knobs: object | None
 ) -> LoweredCudaNode:
-    """The lowered node of an expression with the parameters X, the expression's own arrays, B and R if the
-    convolution's epilogue has them, and Y.
+    """The lowered node of a convolution with this `expression`. Its parameters are X, the expression's own arrays, B
+    and R if the epilogue has a bias and a second operand, and Y.
     """
     data, _, *rest = node.own_inputs
     return lower_expression(graph, node, expression, replace(kernel, flat=False), knobs, (data, *rest))

@@ -15,8 +15,8 @@ from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 MOST_JOINED = 8
-"""Most tensors that one kernel concatenates, because a thread compares its position with each of them. With more
-tensors, each gets its own kernel.
+"""Largest number of tensors that one kernel concatenates, because a thread compares its position with each of them.
+With more tensors, each gets its own kernel.
 """
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 """The kernel for programs that the template `elementwise` computes element by element."""

@@ -96,7 +96,9 @@ def _of_rows(
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
     """The kernels of a row operator: scheduled with threads for each row according to `knobs`, or from the plain
-    expression if the grid would be too large; `beside` as in `RowOperator.choose_knobs`.
+    expression if the grid would be too large.
+
+    `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """
     program = operator.program(knobs or operator.choose_knobs(target, beside), beside)
     if not operator.is_reduction and not _fits(program):

@@ -19,16 +19,19 @@ from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
 LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
-"""A lowered node for a GPU; its schedule yields a program in kernel form (see `codegen.cuda.prepare`)."""
+"""A lowered node for a GPU. Its schedule yields a program in kernel form: all work is inside loops over GPU blocks (see
+`codegen.cuda.prepare`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """How an expression is scheduled. `schedule`: a function of target, program and knobs (None: its defaults), called
-    `name`.
+    """The schedule of a GPU kernel. `schedule`: the function that schedules an expression, given target, program and
+    knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
 
-    `tuned`: the template of the node's workload, or a function of the program that returns it. `flat`: arrays are
-    flattened to one dimension first (`intermediates`: see `flat.flattened`). `constants`, `window`: see `CudaWorkload`.
+    `tuned`: the template of the node's workload, or a function that returns it for a program (None: no template with
+    knobs). `flat`: arrays are flattened to one dimension first, allocated arrays only with `intermediates`.
+    `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise convolution.
     """
 
     name: str = "generic"
@@ -52,7 +55,9 @@ def lower_expression(
     knobs: Any = None,
     own: Sequence[str] | None = None,
 ) -> LoweredCudaNode:
-    """The lowered node of an expression, with fused operators; `own` as in `fused_expression`."""
+    """The lowered node of an expression, with fused operators. `own`: the tensors of the expression's own parameters
+    (None: `node.own_inputs`).
+    """
     ends, bound = fused_expression(graph, node, expression, own)
     if kernel.flat:
         ends = replace(ends, program=flattened(ends.program, intermediates=kernel.intermediates))

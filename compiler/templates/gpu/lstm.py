@@ -22,10 +22,10 @@ from .split_axes import extent_of
 
 MOST_THREADS = 512
 MOST_CELLS = 8
-"""Most cells of a block: with their four gates, the 32 threads of a warp."""
+"""Largest number of cells of a block: with their four gates, the 32 threads of a warp."""
 MOST_ROWS = 4
-"""Most samples of the batch whose sums a thread accumulates: each loaded element of R is used for this many
-products.
+"""Largest number of samples of the batch whose sums a thread accumulates: each loaded element of R is used for this
+many products.
 """
 
 
@@ -76,7 +76,7 @@ def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequ
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
-    """Schedules `te.ops.thread_lstm`, built with these knobs; R is packed, see `schedule.pack`."""
+    """Schedules `te.ops.thread_lstm`, built with these knobs; R is packed ahead into tiles (`schedule.pack`)."""
     s = bind_by_name.schedule(target, program)
     shape = next(p.shape for p in program.parameters if p.name == "H0")
     for nest in ("start", "end"):

@@ -23,7 +23,7 @@ from .flat import perfect_nest
 ROWS = 8
 """Rows of a tile that a block's threads move at once; each thread moves four elements of a tile."""
 MOST_OTHERS = 2
-"""Most axes in addition to the two of a tile, so that the three axes of a grid suffice."""
+"""Largest number of axes in addition to the two of a tile, so that the three axes of a grid suffice."""
 NARROW = 8
 """Length of an axis below which a tile would be mostly empty: moving element by element is then faster."""
 

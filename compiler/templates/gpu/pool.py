@@ -82,7 +82,7 @@ AXES = (
     Axis(name="unroll", values=(0, 1)),
 )
 MOST_STATEMENTS = 512
-"""Most unrolled load instructions in a thread's code, unless the default knobs have more."""
+"""Largest number of unrolled load instructions in a thread's code, unless the default knobs have more."""
 LOADS_CYCLE = 16
 """Loads per cycle of all threads of a multiprocessor: a quarter of its lanes. An estimate."""
 

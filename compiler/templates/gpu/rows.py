@@ -17,7 +17,7 @@ STEPS = 4
 barriers of the threads' reduction cost more.
 """
 KEPT_STEPS = 16
-"""Most elements that a thread keeps in registers; if it has more, it reads them again for every stage."""
+"""Largest number of elements that a thread keeps in registers; if it has more, it reads them again for every stage."""
 LONG = 1 << 15
 """Least number of elements of a row for which a single block would leave the rest of the GPU idle for long."""
 

@@ -24,7 +24,7 @@ LANES = Axis(name="lanes", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
 KEPT = Axis(name="kept", values=(0, 1))
 CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
-"""Most elements of a row that a thread keeps in registers, besides other values."""
+"""Largest number of elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
 """Memory loads of a thread that are in flight together, in a loop of consecutive loads. An estimate."""
 

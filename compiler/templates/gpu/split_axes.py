@@ -54,7 +54,7 @@ def shape_of(s: Schedule, buffer: str) -> tuple[int, ...]:
 
 
 def allocated(s: Schedule, buffer: str) -> Buffer:
-    """An allocated buffer."""
+    """The buffer named `buffer`, which the program allocates."""
     return next(n.buffer for n in walk(s.program) if isinstance(n, Alloc) and n.buffer.name == buffer)
 
 

@@ -14,7 +14,8 @@ LEAST = 8
 
 
 def for_target(target: GpuTarget, program: Program) -> Program:
-    """A program with the stages of `te.ops.product` in float32, with factors rounded to tf32 for tensor cores.
+    """A program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post") in float32,
+    with factors rounded to tf32 for tensor cores.
 
     Unchanged (the same object) unless `target.tensor_float` allows rounding and fragments are not mostly padding.
     """

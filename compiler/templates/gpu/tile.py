@@ -85,11 +85,13 @@ class Tile:
 
 
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
-    """A program with the stages of `te.ops.product`, tiled by `tile`, in kernel form.
+    """Schedules a program with the stages of `te.ops.product` (copies of the operands, sum "gemm", epilogue "post") for
+    a GPU, tiled by `tile`.
 
     `constants`: parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that each of their tiles is
     contiguous. Loops whose extent is no multiple of the tile's are padded (`schedule.pad`). A stage is one copy of a
-    box, or a nest of loops around a copy of one element. Raises ValueError if the sizes of `tile` are illegal.
+    box (rectangle of elements), or a nest of loops around a copy of one element. Raises ValueError if the sizes of
+    `tile` are illegal.
     """
     s = Schedule(program)
     tile_sum(s, tile, constants)
@@ -119,8 +121,8 @@ def whole_tiles(
 
 
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
-    """Schedules one of a program's sums with `tile`, in the way of `schedule_tile`; the names of the sum's stages end
-    with `tag`.
+    """Schedules one of a program's sums, with its operand copies and its epilogue, by `tile`. The names of the sum's
+    stages end with `tag`. `constants`: parameters whose arrays are packed ahead.
     """
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
@@ -264,7 +266,9 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
 
 
 def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
-    """Packs the source of a copy so that each copied box is contiguous, and boxes along `k0` follow one another."""
+    """Packs the source of a copy so that each copied box (rectangle of elements) is contiguous, and boxes along `k0`
+    follow one another.
+    """
     box = copy.source
     sizes = [int(e.value) if isinstance(e, Const) else 1 for e in box.extents]
     rank = len(sizes)

@@ -21,7 +21,9 @@ LATENCY_CYCLES = 800
 BLOCK_CYCLES = 1000
 """Cycles before a block's first load and after its last store, which other blocks hide in part. An estimate."""
 LARGEST_BLOCK = 1024
-"""Most threads of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Largest number of threads of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability").
+"""
 
 
 def moved_bytes(program: Program) -> int:
@@ -58,7 +60,9 @@ def moving_account(
     effective: Columns,
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Account:
-    """The cost model's results for points whose kernels take estimated `seconds` and move at least `moved` bytes."""
+    """The cost model's results for points (settings of the knobs) whose kernels take estimated `seconds` and move at
+    least `moved` bytes.
+    """
     return Account(
         limits=limits,
         bound=np.full(seconds.shape, moved / target.memory_bandwidth),

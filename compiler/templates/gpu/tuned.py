@@ -23,8 +23,8 @@ GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
 operators.
 """
 SLACK = 4.0
-"""Largest ratio of a point's bound to the least bound, for products in tiles: points with a larger bound are not
-searched. Bounds differ only by work outside of the result.
+"""For products in tiles: largest ratio of a point's lower bound to the least lower bound in the space; points (settings
+of the knobs) with a larger bound are not searched. Bounds differ only by work on elements outside of the result.
 """
 
 
@@ -64,7 +64,7 @@ class Tuned(Generic[SizesT, KnobsT]):
         return Space(template=self.name, axes=axes, account=account, floor=floor, slack=1.0)
 
     def default(self, target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
-        """The values of the point that the default knobs are."""
+        """The knob values of the template's default, as a point of the search space."""
         sizes = self.sizes(workload)
         return self.values(sizes, self.choose(target, sizes))
 
@@ -92,12 +92,14 @@ def own_program(workload: CudaWorkload) -> Program:
 
 
 def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
-    """The function `Tuned.knobs` of a template whose axes have the names of the fields of its knobs, a dataclass
-    `kind`.
+    """Makes the function `Tuned.knobs`, which converts a point's values to knobs, for a template whose axes are named
+    like the fields of its knobs, the dataclass `kind`.
     """
     return lambda _, values: kind(**values)
 
 
 def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
-    """The function `Tuned.values` of a template whose axes have the names of the fields of its knobs."""
+    """Makes the function `Tuned.values`, which converts knobs to a point's values, for a template whose `axes` are
+    named like the fields of its knobs.
+    """
     return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}

@@ -32,15 +32,15 @@ class Knobs:
 
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs if Winograd's method is expected to be faster than the gathered product and than other methods, which take
-    `others` seconds (`winograd_cost.choose`); otherwise None.
+    """Knobs if Winograd's method is expected to be faster than `conv2d`, a matrix product on gathered inputs (implicit
+    GEMM), and than other methods, which take `others` seconds (`winograd_cost.choose`); otherwise None.
     """
     chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed, see `schedule.pack`."""
+    """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed ahead into tiles (`schedule.pack`)."""
     tile = None if knobs is None else knobs.tile
     return _in_tiles(program, tile or choose_tile(target, problem_of(program)))
 
@@ -64,5 +64,5 @@ TUNED = replace(
     schedule=lambda _, workload, tile: _in_tiles(workload.expression, tile),
 )
 """The template for the tile of Winograd's matrix products, for given output tiles. Only products are estimated, since
-the transforms take equally long at every point.
+the transforms take equally long at every point (setting of the knobs).
 """

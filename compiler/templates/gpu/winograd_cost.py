@@ -1,4 +1,6 @@
-"""The cost model of Winograd's method on a GPU: its transforms, and the comparison with the gathered product."""
+"""The cost model of Winograd's method on a GPU: its transforms, and the comparison with a matrix product on gathered
+inputs (implicit GEMM, `conv2d`).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ GAIN = 0.95
 margin for the model's error, and for the transforms' memory.
 """
 MOST_BYTES = 1 << 29
-"""Most bytes of the tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's tensors."""
+"""Largest number of bytes of the tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's
+tensors.
+"""
 
 
 def products_of(shape: Convolution, m: int) -> Problem:
@@ -55,7 +59,7 @@ def products_of(shape: Convolution, m: int) -> Problem:
 
 
 def gathered(shape: Convolution) -> Problem:
-    """The matrix product of a convolution by `conv2d`."""
+    """The matrix product as which `conv2d` computes a convolution, on gathered inputs (implicit GEMM)."""
     return gathered_problem(
         filters=shape.filters,
         positions=shape.batch * prod(shape.outputs),
@@ -114,8 +118,9 @@ def choose(
     """The size m of output tiles with the least estimated seconds, and the tiling of the matrix products; None if
     another method is faster.
 
-    The other methods are the gathered product (`conv2d`), and methods whose estimated seconds are in `others`. Only
-    sizes of `exact_outputs` are considered. None if the target allows tensor cores, which are faster.
+    The other methods are `conv2d`, a matrix product on gathered inputs (implicit GEMM), and methods whose estimated
+    seconds are in `others`. Only sizes of `exact_outputs` are considered. None if the target allows tensor cores, which
+    are faster.
     """
     if target.tensor_float:
         return None
@@ -131,8 +136,8 @@ def choose(
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
-    """The sizes m of output tiles whose tensors fit `MOST_BYTES` and whose rounding errors are within a model's
-    tolerance, or within the tolerance of the gathered sums.
+    """The sizes m of output tiles whose tensors fit `MOST_BYTES` and whose rounding errors are within the tolerance of
+    models or, if that is larger, the tolerance of `conv2d`'s sums of the same convolution.
     """
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [
@@ -144,7 +149,9 @@ def exact_outputs(convolution: Convolution) -> list[int]:
 
 
 def rounding(channels: int, m: int) -> float:
-    """Tolerance for rounding errors of F(m x m, 3 x 3) over `channels`, see `tolerances.winograd_tolerance`."""
+    """Tolerance for rounding errors of Winograd's method F(m x m, 3 x 3), with output tiles of m x m, over `channels`;
+    see `tolerances.winograd_tolerance`.
+    """
     found = transforms(m)
     factor = winograd_amplification(found.outputs, found.weights, found.inputs)
     return winograd_tolerance(channels, m + WINOGRAD_TAPS - 1, factor)

@@ -64,8 +64,8 @@ def array_space(
 
 
 def window_tiles(shape: LayerShape, values: Columns, chunks: np.ndarray | int = 1) -> Tiles:
-    """The tiles of points whose axes cut the kernel window into parts; `chunks`: number of chunks into which the
-    reduction over channels is cut.
+    """The tiles of points (settings of the knobs) whose axes cut the kernel window into parts; `chunks`: number of
+    chunks into which the reduction over channels is cut.
     """
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, chunks * cuts)
@@ -84,7 +84,8 @@ def window_fill(
     """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
     only the inputs of the chunk's part of the window.
 
-    `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the inputs are in the chain memory.
+    `blocks`: input blocks of a fill. `alike`: every tile of output blocks reads all input blocks. Size and traffic are
+    0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
     """
     if workload.resident:
         return resident(tiles)
@@ -128,7 +129,7 @@ def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A schedule of the array under construction: its loops over tiles, buffers and intrinsics.
+    """The schedule of a layer on the array, under construction: its loops over tiles, buffers and intrinsics.
 
     `chunk`: names of the loops over the chunks of a tile's reduction, outermost first.
     """
@@ -151,7 +152,7 @@ class Frame:
 
     def pad(self, workload: Workload) -> None:
         """Schedules the copy of the padded images into the input scratchpad, unless they are already in the chain
-        memory.
+        memory (on-chip memory for tensors between layers).
         """
         if not workload.resident:
             chunk = self.chunk[-1] if self.chunk else None
@@ -166,8 +167,8 @@ class Frame:
         self.schedule.cache_read("P", parameters, "par")
 
     def finish(self, config: Config, expression: Expression, *, chained: bool = False) -> Schedule:
-        """Schedules the stores of the sums by STORE.POST (to the chain memory if `chained`), and interleaves iterations
-        of tiles and chunks whose buffers have several copies.
+        """Schedules the stores of the sums by STORE.POST (with `chained` to the chain memory, on-chip memory for
+        tensors between layers), and interleaves iterations of tiles and chunks whose buffers have several copies.
         """
         store = intrinsics.post(config, expression.post, chained=chained)
         self.schedule.tensorize("b", store, intrinsics.post_attributes(expression.post))
@@ -177,5 +178,7 @@ class Frame:
 
 
 def inputs_scope(workload: Workload) -> str:
-    """The memory from which the array reads its input vectors: the chain memory or the input scratchpad."""
+    """The memory from which the array reads its input vectors: the chain memory (on-chip memory for tensors between
+    layers) or the input scratchpad.
+    """
     return CHAIN if workload.resident else "inp"

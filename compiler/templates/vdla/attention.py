@@ -87,7 +87,7 @@ class Turn:
 
     The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
     to accumulators (`widened`). The store unit computes the softmax of t - 1 (`shared`), writes the scores of t to the
-    chain memory (`kept`) and stores the context of t - 2 (`stored`).
+    on-chip chain memory (`kept`) and stores the context of t - 2 (`stored`).
     """
 
     scored: np.ndarray
@@ -99,7 +99,7 @@ class Turn:
 
     @staticmethod
     def of(config: Config, workload: Workload, tile: np.ndarray) -> Turn:
-        """The cycles of a turn for tiles of `tile` queries."""
+        """The cycles of a turn (iteration of the pipelined loop) for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
         # Empty parts of weight tiles are not left out here. The estimate for three separate kernels is too
@@ -122,7 +122,7 @@ class Turn:
 
     @property
     def cycles(self) -> np.ndarray:
-        """Cycles of a turn in the steady state."""
+        """Cycles of a turn (iteration of the pipelined loop) in the steady state."""
         widened = np.maximum(self.summed, self.kept) + self.widened
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 

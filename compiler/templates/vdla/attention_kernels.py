@@ -42,7 +42,8 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
     """The graph with each chain (products, softmax, products) replaced by one Attention node, if that node's kernel
     fits the machine and the cost model expects it to take fewer cycles.
 
-    Unchanged unless the machine has the extension `rows`, a chain memory and square tiles of one image.
+    Unchanged unless the machine has the extension `rows`, a chain memory (on-chip memory for tensors between layers)
+    and square tiles of one image.
     """
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
@@ -180,8 +181,8 @@ def attention_kernels(config: Config, legalized: Legalized, node: Node, operator
 
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:
-    """Places in the chain memory of an attention node's scores and softmax outputs, by tensor name; each has one half
-    of the chain memory.
+    """Places in the chain memory (on-chip memory for tensors between layers) of an attention node's scores and softmax
+    outputs, by tensor name; each has one half of the chain memory.
     """
     half = config.chain_buffer_bytes // 2 // config.chain_word_bytes * config.chain_word_bytes
     return {name: ChainBuffer(half * number) for number, name in enumerate(_kept(node))}
@@ -199,7 +200,9 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Sizes of the attention and places of its matrices; None if three nested loops cannot reach all matrices."""
+    """Sizes of the attention, and addresses of its matrices by loops; None if three nested loops cannot visit all
+    matrices.
+    """
     scores, context = operator.scores, operator.context
 
     def places(groups: Sequence[Group], side: str) -> Places:
@@ -258,8 +261,8 @@ def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) ->
 
 
 def _loops(places: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-    """Loops that visit the rows of int64 `places` in order, starting at the first: at most three, outermost first, as
-    (extent, steps); None if three loops do not suffice.
+    """Loops that visit the rows of int64 `places` (starts of matrices) in order, beginning at the first: at most three,
+    outermost first, as (extent, steps); None if three loops do not suffice.
     """
     found: list[tuple[int, np.ndarray]] = []
     while len(places) > 1:

@@ -1,10 +1,11 @@
 """Attention as one program: for one tile of queries after the other it computes scores, softmax and context, without
 partial results in DRAM.
 
-A tile's scores are summed in the accumulators, requantized into the chain memory, and multiplied from there by the unit
-matrix into accumulators: row statistics must read the stored int8 values, not the sums. The softmax's results (shares)
-are written to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a
-time: while the array sums the scores of one, the store unit computes the softmax of the other.
+A tile's scores are summed in the accumulators, requantized into the chain memory (on-chip memory for tensors between
+layers), and multiplied from there by the unit matrix into accumulators: row statistics must read the stored int8
+values, not the sums. The softmax's results (shares) are written to the chain memory, where the context's product reads
+them. Array and store unit work on two tiles at a time: while the array sums the scores of one, the store unit computes
+the softmax of the other.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """(block, position) at which the matrix with loop indices `digits` begins."""
+        """(block, position) at which the matrix begins that the loops over matrices visit at the loop indices
+        `digits`.
+        """
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -56,7 +59,7 @@ class AttentionShape:
 
     A matrix of queries has `rows` queries of `depth` channels; there are `keys` keys and values; a value and the
     context have `width` channels. In memory `depth`, `keys` and `width` are padded to whole blocks. Fields ending in
-    `_in`: places of the matrices.
+    `_in`: addresses of the matrices in their tensors.
     """
 
     loops: tuple[int, ...]
@@ -89,7 +92,8 @@ def attention_program(
 
     Parameters: Q, K, V and Y int8, tensors in their memory layout (K and V as weight tiles); P int32[3, 2, co],
     post-processing of scores, shares and context; U int8[1, co, ci], the unit matrix; T int8[768], the softmax's table;
-    L int8[256] if scores pass a table; S (scores) and H (shares) int8[1, key blocks, 1, tile, 1, co], chain memory.
+    L int8[256] if scores pass a table; S (scores) and H (shares) int8[1, key blocks, 1, tile, 1, co], chain memory
+    (on-chip memory for tensors between layers).
     """
     return _Attention(config, shape, arithmetic, tile, name).program()
 

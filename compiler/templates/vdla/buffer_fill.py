@@ -16,7 +16,7 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """One dimension of the boxes that fill a buffer, whose extent in DRAM is `size` elements.
+    """One dimension of the boxes (rectangles of elements) that fill a buffer, whose extent in DRAM is `size` elements.
 
     `most`, `mean`: largest and mean extent of a box. `whole`: each box covers the dimension from end to end, without
     pads. `ragged`: share of boxes smaller than `most`.
@@ -115,8 +115,8 @@ def _least_seen(shape: LayerShape, axis: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageBuffer:
-    """The input buffer at many points of a search space: filled at loop `level`, in `copies` copies, with boxes of
-    `blocks` input blocks for the part `window` (rows, columns) of the kernel.
+    """The input buffer at many points of a search space: filled at loop `level`, in `copies` copies, with boxes
+    (rectangles of elements) of `blocks` input blocks for the part `window` (rows, columns) of the kernel.
 
     `alike`: every tile of output blocks reads all input blocks (else only its own, as in depthwise convolution).
     `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
@@ -165,15 +165,15 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
 
 
 def innermost(workload: Workload) -> int:
-    """The innermost loop level at which inputs may be loaded; OUTERMOST if they are in the chain memory
-    (`resident`).
+    """The innermost loop level at which inputs may be loaded. OUTERMOST if they are in the chain memory, on-chip memory
+    for tensors between layers: then nothing is loaded.
     """
     return OUTERMOST if workload.resident else CHUNK
 
 
 def resident(tiles: Tiles) -> BufferFill:
-    """The `BufferFill` of the input buffer when the array reads its inputs from the chain memory instead: no size, no
-    traffic.
+    """The `BufferFill` of the input buffer when the array reads its inputs from the chain memory (on-chip memory for
+    tensors between layers) instead: no size, no traffic.
     """
     nothing = np.zeros_like(tiles.count, dtype=np.float64)
     once = np.ones_like(tiles.count)
@@ -187,8 +187,8 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """Rows or columns of the input as a side of the boxes that fill the input buffer: the last tile along `loop` and
-    the last part of the kernel may need fewer than the others.
+    """The rows or columns of the input as one dimension (`Side`) of the boxes that fill the input buffer. The last tile
+    along `loop`, and the last part of the kernel, may need fewer rows or columns than the others.
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

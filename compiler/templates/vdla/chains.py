@@ -31,8 +31,8 @@ UNPADDED: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A tensor that may be placed in the chain memory: its pads (`margins`) and their value, its bytes there (`size`),
-    and the bytes of bus traffic that this placement saves.
+    """A tensor that may be placed in the chain memory (on-chip memory for tensors between layers): its pads (`margins`)
+    and their value, its bytes there (`size`), and the bytes of bus traffic that this placement saves.
     """
 
     margins: Pads
@@ -42,8 +42,8 @@ class _Candidate:
 
 
 def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernels, Mapping[str, ChainBuffer]]:
-    """Chooses the tensors that are placed in the chain memory. Returns the kernels, changed to read and write these
-    tensors there, and the tensors' places.
+    """Chooses the tensors that are placed in the chain memory (on-chip memory for tensors between layers). Returns the
+    kernels, changed to read and write these tensors there, and the tensors' places.
     """
     places = _places(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
@@ -53,7 +53,9 @@ def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernel
 
 
 def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
-    """The kernel, changed to read its input and write its output in the chain memory if `places` has them."""
+    """The kernel, changed to read its input and write its output in the chain memory (on-chip memory for tensors
+    between layers) if `places` has them.
+    """
     read, written = (places.get(kernel.tensors.get(name, "")) for name in ("X", "Y"))
     if (read is None and written is None) or not isinstance(kernel.source, Source):
         return kernel
@@ -78,7 +80,9 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
 
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
-    """The only kernel of a node, if it can write to the chain memory; else None."""
+    """The only kernel of a node, if it can write to the chain memory (on-chip memory for tensors between layers); else
+    None.
+    """
     if not kernels:
         return None
     kernel, source = kernels[0], kernels[0].source
@@ -124,8 +128,8 @@ def _candidate(
 
 
 def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Places of tensors in the chain memory: candidates are taken greedily, by saved traffic, while all chosen tensors
-    fit.
+    """Places of tensors in the chain memory (on-chip memory for tensors between layers): candidates are taken greedily,
+    by saved traffic, while all chosen tensors fit.
     """
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
     # An attention kernel uses the whole chain memory: tensors that live during it cannot be placed.
@@ -157,6 +161,6 @@ def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) 
 
 
 RESIDING = frozenset({CONV2D.name, DEPTHWISE_CONV2D.name})
-"""Templates that can read their input in the chain memory."""
+"""Templates that can read their input in the chain memory (on-chip memory for tensors between layers)."""
 KEEPING = RESIDING
-"""Templates that can write their output to the chain memory."""
+"""Templates that can write their output to the chain memory (on-chip memory for tensors between layers)."""

@@ -1,7 +1,7 @@
 """Kernels that move channels of tensors: concatenations, splits, shuffles.
 
-Output blocks that are a whole block of an input are copied by the store unit. Other blocks, whose lanes come from
-several places, are computed as products with a selection matrix of ones and zeros, one product for each source tensor;
+Output blocks that are a whole block of an input are copied by the store unit. Other blocks, whose channels come from
+several blocks, are computed as products with a selection matrix of ones and zeros, one product for each source tensor;
 each adds to the stored result of the product before it. Both methods are exact.
 """
 
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
     from .legalize import Legalized
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
-"""Post-processing that adds a second tensor. In each lane one of the two tensors is 0, so the sum is the value of the
-other.
+"""Post-processing that adds a second tensor. For each channel one of the two tensors is 0, so the sum is the value of
+the other.
 """
 ALONE = Window(kernel=(1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Blocks `first` to `last` (exclusive) of the output, whose lanes come from the inputs `parts`.
+    """Blocks `first` to `last` (exclusive) of the output, whose channels come from the inputs `parts`.
 
-    `copied`: (input, its first block) if whole blocks of one input are copied; None if channels change their lanes.
+    `copied`: (input, its first block) if whole blocks of one input are copied; None if channels change their place in a
+    block.
     """
 
     first: int
@@ -110,8 +111,8 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
     """
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The inputs from which a block's lanes come. If the block is one whole block of an input, also (that input,
-        the distance from the block to its source block), else None.
+        """The inputs from which the channels of an output block come. If the block is one whole block of an input, also
+        (that input, the distance from the block to its source block), else None.
         """
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
@@ -163,8 +164,8 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
 def _selection(
     image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
 ) -> Kernel:
-    """The kernel that selects the run's lanes from input `part`, with 0 in all other lanes; `added`: adds them to the
-    stored output.
+    """The kernel that selects, from input `part`, the channels that the run's blocks take from this input, with 0 in
+    all other channels. `added`: adds them to the stored output.
     """
     config, lanes = image.config, Blocks.of(image.config).block
     source, target = image.node.inputs[part], image.node.output

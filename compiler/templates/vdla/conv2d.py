@@ -73,14 +73,15 @@ def _whole_products(workload: Workload, shape: LayerShape) -> float:
 
 def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
     """Number of array operations of the layer: products of an input vector and a weight tile, times the average number
-    of operations for a tile.
+    of operations for a tile (above 1 if the array is narrower than a tile, extension `fold`).
     """
     return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Average and largest number of array operations that multiply a vector by a weight tile; more than one on machines
-    that fold tiles. If the weights are activations, every part of a tile takes an operation.
+    """Average and largest number of array operations that multiply a vector by a weight tile. It is more than one on
+    machines that fold, whose array has fewer columns than a tile. If the weights are activations, every part of a tile
+    takes an operation.
     """
     if workload.own_weights or config.tile_parts == 1:
         return float(config.tile_parts), config.tile_parts
@@ -88,7 +89,9 @@ def _parts(config: Config, workload: Workload) -> tuple[float, int]:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of convolutions: legality limits, lower bounds, features and estimated cycles at many points."""
+    """The cost model of convolutions: legality limits, lower bounds, features and estimated cycles at many points
+    (settings of the knobs).
+    """
     shape = LayerShape.of(config, workload)
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])

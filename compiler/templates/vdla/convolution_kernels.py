@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def convolution_kernels(
     config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
 ) -> Sequence[Kernel]:
-    """The kernels of a convolution, in order; several if it has groups, or if its positions are strided in memory
-    (fields `phases`, `spaced`, `taken`).
+    """The kernels of a convolution, in order. There are several if it has groups, or if its positions (pixels) are
+    strided in memory (fields `phases`, `spaced`, `taken` of the operator).
     """
     graph, layout = legalized.graph, legalized.layouts[node.inputs[0]]
     if operator.phases is not None:

@@ -94,8 +94,8 @@ class _Array:
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
-        """Numbers of input rows for sweeps over tiles of `rows` output rows: pads "above" and "below" the image, and
-        "rows", all rows that windows read, pads included.
+        """Numbers of input rows for sweeps (runs of operations that multiply several rows at once) over tiles of `rows`
+        output rows: pads "above" and "below" the image, and "rows", all rows that windows read, pads included.
 
         Empty without sweeps, for kernels cut into several groups of rows, for tiles of less than full height, and for
         images without pads above or below.
@@ -141,7 +141,7 @@ class _Array:
         return np.maximum(operations, store_reads(config, vectors)).astype(np.float64)
 
     def micro_ops(self, tiles: Tiles) -> np.ndarray:
-        """Number of micro-ops in all sequences of the kernel."""
+        """Number of micro-ops in all micro-op sequences of the kernel."""
         if self.sweep is None:
             return unrolled_micro_ops(tiles, self.operations)
         whole, rest = self.sweep.operations(tiles.sizes["y"]), self.sweep.operations(tiles.ragged("y"))
@@ -189,7 +189,7 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model of depthwise convolutions: legality limits, lower bounds, features and estimated cycles at many
-    points.
+    points (settings of the knobs).
     """
     array = _Array.of(config, workload)
     shape, weight_tiles = array.shape, array.weight_tiles(config)

@@ -41,9 +41,9 @@ from .workload import LayerShape
 class Fitted:
     """Constants of the estimate that no rule determines, fitted to simulated cycles.
 
-    `benchmarks/cost_model_vdla.py` fits them to random legal points of the layers of published networks on several
-    machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. `traffic` decides between tiles
-    that are equally fast alone: in a network they share the bus with neighbouring layers.
+    `benchmarks/cost_model_vdla.py` fits them to random legal points (settings of the knobs) of the layers of published
+    networks on several machines, each layer alone; benchmarks/results/cost_model_vdla.json has the errors. `traffic`
+    decides between tiles that are equally fast alone: in a network they share the bus with neighbouring layers.
     """
 
     sharpness: float = 12.0
@@ -51,14 +51,18 @@ class Fitted:
     step: float = 4.0
     """Cycles that the array's instructions add to each step of a reduction, beyond its products."""
     restart: float = 0.5
-    """Share of the memory's latency that each further load of a fill exposes; loads overlap."""
+    """Share of the memory's latency that is not hidden for each load of a buffer fill after the first; loads overlap in
+    part.
+    """
     last_store: float = 0.5
     """Share of a tile's stores that stays exposed at the end of a layer."""
     head_start: float = 0.5
     """Share of a reduction step by which a fill is late if another buffer, filled more often, occupies the load unit.
     """
     first_inputs: float = 0.3
-    """Additional exposed share of the first input fill: in a network the preceding layer has yet to store the input."""
+    """Fraction by which the exposed (not hidden) cycles of the first input fill are increased: in a network the
+    preceding layer has yet to store the input.
+    """
     traffic: float = 0.01
     """Cycles added for each bus beat, whether or not other work hides it."""
 
@@ -93,7 +97,8 @@ class BufferFill:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TiledWork:
-    """Work of the units at many points: cycles of each unit alone, instructions, and the buffers between units.
+    """Work of the units at many points (settings of the knobs): cycles of each unit alone, instructions, and the
+    buffers between units.
 
     `compute`: lower bound on the computing unit's cycles. `traffic`: bus beats. `loading`, `storing`: cycles of load
     and store unit. Array and store unit share `sums_copies` copies of the sums; the array may overwrite a copy
@@ -112,7 +117,9 @@ class TiledWork:
     last_beats: np.ndarray
 
     def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
-        """Features of the points for a learned cost model, `more` included; ESTIMATE maps to this estimate's cycles."""
+        """Features of the points (settings of the knobs) for a learned cost model, `more` included; ESTIMATE maps to
+        this estimate's cycles.
+        """
         return Deferred(lambda: features(self, more), {ESTIMATE: self.cycles(config, fitted)})
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
@@ -223,7 +230,7 @@ def way_of_a_vector(config: Config, shape: LayerShape) -> int:
     """Latency in cycles from the read of a vector to the end of its store: pipeline, FIFO, request and response of its
     burst.
 
-    A vector stored in the chain memory passes through neither FIFO nor bus.
+    A vector stored in the chain memory (on-chip memory for tensors between layers) passes through neither FIFO nor bus.
     """
     kept = 0 if shape.kept else FIFO_LATENCY + WRITE_DELAY + config.memory.write_latency
     return post_latency(config) + kept
@@ -246,13 +253,15 @@ def array_instructions(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayLayer:
-    """A template's description of a layer on the array at many points, the argument of `array_cost`.
+    """A template's description of a layer on the array at many points (settings of the knobs), the argument of
+    `array_cost`.
 
     `data`, `weights`: fills of the input and weight buffers. `compute`: lower bound on the computing unit's cycles.
-    `micro_ops`: number of micro-ops in all sequences. `least_fills`: scratchpad fills that every program needs.
-    `limits`: the template's own legality limits. `overwriting`: see `array_instructions`. `innermost`: innermost legal
-    level of the data. `storing`: cycles of the store unit in addition to its stores, for modes in which the store unit
-    may be the busiest unit (None: not counted).
+    `micro_ops`: number of micro-ops in all micro-op sequences. `least_fills`: scratchpad fills that every program
+    needs. `limits`: the template's own legality limits. `overwriting`: the first step of a tile takes an additional
+    instruction, which overwrites the accumulators. `innermost`: innermost loop level at which data may be filled.
+    `storing`: cycles of the store unit in addition to its stores, for modes in which the store unit may be the busiest
+    unit (None: not counted).
     """
 
     shape: LayerShape

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def features(work: TiledWork, more: Columns) -> Columns:
-    """Features, for a learned cost model, of the points that `work` describes: float64 arrays of one length by name,
-    `more` included.
+    """Features, for a learned cost model, of the points (settings of the knobs) that `work` describes: float64 arrays
+    of one length by name, `more` included.
     """
     tiles = work.tiles
     found: dict[str, np.ndarray | float] = {

@@ -21,7 +21,7 @@ from .workload import Workload
 @lru_cache(maxsize=1024)
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
     """Mean and largest number of parts of a weight tile that contain weights, over the tiles of a dense (filters,
-    channels) matrix; (1, 1) on machines that do not fold.
+    channels) matrix. (1, 1) on machines that do not fold, i.e. multiply a whole tile in one operation.
     """
     if config.tile_parts == 1:
         return 1.0, 1
@@ -40,7 +40,9 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
 
 @lru_cache(maxsize=256)
 def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
-    """Which parts of weight tiles contain weights in a convolution on patches; None on machines that do not fold."""
+    """The parts of weight tiles that contain weights, for a convolution on patches; None on machines that do not fold,
+    i.e. multiply a whole tile in one operation.
+    """
     if config.tile_parts == 1:
         return None
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)

@@ -150,8 +150,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
 def network_kernels(
     config: Config, legalized: Legalized
 ) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
-    """The kernels of each node by name, and the places of tensors in the chain memory (empty if the machine has
-    none).
+    """The kernels of each node by name, and the places of tensors in the chain memory, on-chip memory for tensors
+    between layers (no places if the machine has none).
     """
     kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
     if not config.chain_depth:
@@ -162,8 +162,8 @@ def network_kernels(
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
-    """By node name, the workload of each node that has a `recorded` kernel: a kernel whose knobs may come from tuning
-    records.
+    """The workloads of nodes whose knobs may come from tuning records (nodes with a `recorded` kernel), by
+    node name.
     """
     return {
         name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
@@ -179,8 +179,8 @@ def choose_points(
 ) -> dict[str, tuple[Values, ...]]:
     """The knob values of every kernel, by node.
 
-    Recorded kernels use the node's `settings` (from tuning records). Other kernels use the values of the same node in
-    `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
+    Kernels whose knobs may come from tuning records use the node's `settings`. Other kernels use the values of the same
+    node in `measured` (`node_points`), else the template's default, computed once for equal workloads, with at most
     `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
 

@@ -35,7 +35,7 @@ from .tile_space import balanced_sizes, up_to
 from .workload import Workload
 
 EXPOSED = 0.75
-"""Share of the cycles to load the first weights that is exposed."""
+"""Share of the cycles to load the first weights that is exposed, i.e. not hidden by other work."""
 NORMALIZATION = "normalization of a tile"
 """Name of a cost quantity: cycles of the store unit for one tile's normalization."""
 

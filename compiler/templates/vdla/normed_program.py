@@ -88,8 +88,8 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """Number of a tile's `chunks` whose inputs are loaded before the previous turn's stored sums are loaded back,
-    because these take time to arrive in DRAM.
+    """Number of a tile's `chunks` whose inputs are loaded before the stored sums of the previous turn (iteration of the
+    pipelined loop) are loaded back, because these take time to arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 
@@ -275,7 +275,7 @@ class _Normed:
         return found
 
     def _place(self, t: Expr) -> tuple[tuple[Expr, int], tuple[Expr, int]]:
-        """The box of tile `t` in an output: blocks and positions, each as (first, count)."""
+        """The box of tile `t` in an output tensor: blocks and positions, each as (first, count)."""
         return (self._image(t) * self._outputs, self._outputs), (self._row(t), self._tiles.rows)
 
     def _slot(self, t: Expr) -> Expr:

@@ -1,5 +1,6 @@
-"""Which parts of weight tiles are used, on machines with the extension `fold`, for kernels that are measured without
-their weights.
+"""Assumed use of weight tiles for kernels that are measured alone, without the network's weights. It matters on
+machines with the extension `fold`, whose array multiplies a weight tile in several parts and skips parts without
+weights.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
-    """Which parts of weight tiles are used, assuming that a workload's weights are a dense matrix (filters x channels)
-    without zeros.
+    """The parts of weight tiles that hold weights, assuming that a workload's weights are a dense matrix (filters x
+    channels) without zeros.
 
-    None for templates without GEMM weights, for activations as weights, and on machines that do not fold.
+    None for templates without GEMM weights, for activations as weights, and on machines that do not fold (multiply a
+    weight tile in parts).
     """
     if config.tile_parts == 1 or workload.own_weights:
         return None

@@ -1,5 +1,6 @@
-"""Padding to whole blocks. Tensors whose positions become weights or channels get whole blocks of positions; sums over
-a partly used block of channels get lanes that add 0.
+"""Pads tensors of a graph to whole blocks (a block is as many channels or positions as the accelerator's vectors have
+lanes). A tensor whose positions become weights or channels of a product gets whole blocks of positions. If a product
+sums over a partly used block of channels, the spare lanes of one factor get its zero point, so that they add 0.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class _Rewrite:
     def copy(
         self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
     ) -> str:
-        """Applies `operator` to `source` in a new node, made for the node `reader`; returns the name of the result, of
-        shape `shape`. Calls with equal `source`, `what` and `taken` (channels) share one result.
+        """Adds a node that applies `operator` to the channels `taken` of tensor `source`; returns the name of the
+        result, of shape `shape`. The node is derived from `reader`, with `what` as suffix of its names. Calls with
+        equal `source`, `what` and `taken` share one result.
         """
         key = (source, what, taken)
         if key not in self._made:
@@ -55,8 +57,9 @@ class _Rewrite:
 
 
 def pad_to_blocks(graph: Graph, config: Config) -> Graph:
-    """The graph with whole blocks of positions in tensors whose positions become weights or channels, and with the
-    spare lanes of a product's last block of channels at the zero point in one of the factors.
+    """The graph with padded tensors: a tensor whose positions become weights or channels gets whole blocks of
+    positions. If a product sums over a partly used block of channels, the spare lanes of this block in one factor hold
+    the factor's zero point, so that they add 0.
 
     Raises NodeError for products whose last block of channels also holds channels of other products.
     """
@@ -76,8 +79,8 @@ def pad_to_blocks(graph: Graph, config: Config) -> Graph:
 
 
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """Copies the channels `taken` of tensor `source`, with each plane padded with positions to a whole block; returns
-    the copy's name.
+    """Copies the channels `taken` of tensor `source` and pads each plane with positions to a whole number of blocks;
+    returns the copy's name.
 
     The added values have no effect: they become unused columns of products, or channels of a sum for which the other
     factor equals its zero point.
@@ -152,9 +155,10 @@ def _channel(group: Group, side: int) -> int:
 
 
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
-    """The int8 value in the spare lanes (lanes without a channel) of a tensor's last block; None if unknown.
+    """The int8 value in the spare lanes (lanes without a channel) of the last block of tensor `name`; None if unknown.
 
-    Weights, biases and shares are 0 in spare lanes.
+    It follows from the node that produces the tensor: weights, biases and the row terms of softmax and normalizations
+    are 0 in spare lanes.
     """
     maker = rewrite.makers.get(name)
     match None if maker is None else maker.operator:

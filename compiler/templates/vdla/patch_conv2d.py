@@ -31,7 +31,9 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShape:
-    """The layer with patches as positions: output columns that share a patch become vectors of one position."""
+    """The layer's sizes with each patch counted as one position: the output columns that share a patch become vectors
+    of that position.
+    """
     shape, columns = LayerShape.of(config, workload), layout.columns
     return replace(
         shape,
@@ -78,7 +80,9 @@ def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: n
 
 
 def _block(shape: LayerShape, layout: PatchLayout) -> int:
-    """Number of weight tiles for a block of outputs."""
+    """Number of weight tiles that a block of output channels needs: its vectors times the array operations of
+    a patch.
+    """
     return shape.vectors * layout.products
 
 

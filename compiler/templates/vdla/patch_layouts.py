@@ -71,8 +71,9 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters; and the
-    number of rows in the ring buffer of patches (None: no ring; each window is a patch, loaded for a piece of a row).
+    """The patch layout for computing the output row by row, `columns` outputs at a time and `filters` blocks of filters
+    at a time; and the number of rows in the ring buffer of patches. None instead of a number: there is no ring, each
+    window is a patch of its own, and the patches of a piece of a row are loaded when it is computed.
 
     Patches that several outputs share need a ring of whole rows.
     """
@@ -105,8 +106,8 @@ def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
 
 @lru_cache(maxsize=256)
 def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
-    """int64 [outputs + 1]: entry k > 0 is the number of image rows (without pads) that the patches of tiles of k output
-    rows read, summed over all tiles of `outputs` rows.
+    """Number of image rows that patches read if the output is computed in tiles of k rows, for each k: int64 [outputs +
+    1]. Entry k > 0 is the sum over all tiles of an output of `outputs` rows; pads are not counted.
     """
     first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
     read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)
@@ -122,8 +123,8 @@ def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np
 def _cycles(
     config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout, again: float
 ) -> float:
-    """Cycles of array and load unit running concurrently if each patch is gathered `again` times, plus the loads of all
-    weights, which no earlier layer hides.
+    """Estimated cycles with array and load unit running concurrently, if each patch is gathered `again` times. The
+    loads of all weights are added, because no earlier layer hides them.
     """
     busy = together(
         FITTED.sharpness,

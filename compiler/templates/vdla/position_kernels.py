@@ -1,7 +1,8 @@
-"""Kernels that move positions of a tensor (slices, pads, repeated rows) or interpolate between neighbours.
+"""Kernels that move positions (row, column) of a tensor, such as slices, pads and repeated rows, or interpolate between
+neighbouring positions.
 
-The store unit copies a box of positions with equal steps in source and output. Interpolation is a depthwise convolution
-for each set of weights.
+One store copies a rectangle of positions with equal steps in source and output. Interpolation is a depthwise
+convolution for each set of weights.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
 
 
 def position_kernels(config: Config, legalized: Legalized, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box of the output in each image; channels begin at a block boundary. Raises NodeError for
-    batch > 1.
+    """Kernels that copy rectangles of positions with equal steps, until each image's output is covered; the first
+    channel copied begins a block.
+
+    Raises NodeError for several images on a machine with `batch` > 1, where the vectors of images alternate in memory,
+    and for too many kernels.
     """
     graph = legalized.graph
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
@@ -112,8 +116,10 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """Converts a box of positions into one copy, or into one copy for each row if its steps are no strides of rows and
-    columns in a plane.
+    """Converts a rectangle of positions into one copy. If its steps are no strides of rows and columns in a plane, each
+    of its rows becomes a copy.
+
+    `start`: first source position in the source's plane; `planes`: positions of an output and of a source plane.
     """
     size, of = planes
     count = (box.rows, box.columns)
@@ -138,8 +144,8 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
-    """The steps of `count` rows and columns as strides in a plane of `plane` positions; None if no choice of the
-    plane's row length gives these steps.
+    """The row and column strides, in a plane of `plane` positions, with which `count` rows and columns are `steps`
+    apart; None if no choice of the plane's row length gives these steps.
     """
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1
@@ -157,8 +163,8 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 def _copies(
     config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """Kernels that copy `part`, one for each output vector of a block. `ends`: first position of the image in the
-    output and in `source`.
+    """Kernels that copy `part`, one for each output vector of a block. `ends`: index of the image's first position in
+    the output tensor, and in tensor `source`. `post`: post-processing of the copied values.
     """
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
@@ -199,7 +205,9 @@ def _copies(
 
 
 def resample_kernels(config: Config, legalized: Legalized, node: Node, operator: Resample) -> list[Kernel]:
-    """One kernel for each run of outputs in equal steps with the same weights."""
+    """The kernels of a linear interpolation along rows or columns: one for each run of outputs that have the same
+    weights and are equal steps apart.
+    """
     graph = legalized.graph
     channels, plane = graph.tensors[node.inputs[0]].nchw[1], graph.tensors[node.output].nchw[2:]
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
@@ -229,9 +237,10 @@ def resample_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Groups outputs into runs with equal steps: (first place, count, step of places, first source, step of sources).
+    """Groups outputs into runs with equal steps. Yields (first output, number of outputs, step of outputs, first
+    source, step of sources) of each run.
 
-    Steps of sources are above 0.
+    `places`: indexes of outputs; `sources`: index of each output's source. Steps of sources are above 0.
     """
     start = 0
     while start < len(places):

@@ -52,7 +52,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
 
 
 def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The optional fields resident, last_vectors and margins of a described workload. Raises WorkloadError if
+    """The optional fields `resident`, `last_vectors` and `margins` of a workload's JSON object. Raises WorkloadError if
     malformed.
     """
     resident, margins = value.get("resident", False), value.get("margins")

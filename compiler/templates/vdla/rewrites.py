@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def combine_planes(graph: Graph, machine: Machine) -> Graph:
-    """Fuses element-wise nodes into the stores of 1x1 convolutions, where their second operand has one value for each
-    plane.
+    """Fuses element-wise nodes into the stores of 1x1 convolutions, where the second operand of the element-wise node
+    has one value for each plane (all positions of one channel).
     """
     return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
 
@@ -32,7 +32,10 @@ def cut_products(graph: Graph, machine: Machine) -> Graph:
 
 
 def exchange(graph: Graph, machine: Machine) -> Graph:
-    """Fuses each Swap into the product before it, which is then computed transposed (`fuse_swaps`), in padded rows."""
+    """Fuses each Swap (exchange of channels and positions) into the product before it, which is then computed
+    transposed (`fuse_swaps`). Before that, the input of such a product gets padding to whole blocks of positions, if
+    its producer can leave padding (`leave_room`).
+    """
     from ...graph.row_padding import leave_room
 
     block = Blocks.of(machine.config).block
@@ -68,7 +71,9 @@ def norms(graph: Graph, machine: Machine) -> Graph:
 
 
 def join_phases(graph: Graph, machine: Machine) -> Graph:
-    """Fuses each Interleave into the convolution that computes its phases (`fuse_phases`)."""
+    """Fuses each Interleave into the convolution before it (`fuse_phases`). An Interleave is the last step of a
+    transposed convolution: it puts the outputs of the convolution's phases side by side.
+    """
     return fuse_phases(graph)
 
 
@@ -85,11 +90,11 @@ def room_behind_positions(graph: Graph, machine: Machine) -> Graph:
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether the store of a convolution may combine with an operand that has one value for each plane: true for 1x1
-    kernels with whole blocks of channels.
+    """Whether the store of a convolution may combine its output with an operand that has one value for each plane (all
+    positions of one channel): true for 1x1 kernels with whole blocks of channels.
 
-    False if the convolution's output fits in the chain memory: there it may get pads, which such an operand does not
-    have.
+    False if the output fits in the chain memory (on-chip memory that keeps a layer's output for the next layer). The
+    output may get pads there, for which such an operand has no values.
     """
     operator = node.operator
     return (

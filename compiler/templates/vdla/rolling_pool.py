@@ -1,5 +1,6 @@
-"""Template of a first convolution with its max-pool on the accelerator: rows of the pool are computed one after the
-other, from a ring buffer with rows of sums.
+"""Template of a network's first convolution with its max-pool on the accelerator: rows of the pool are computed one
+after the other. A ring buffer in the accumulators holds the rows of convolution outputs (sums) that a row of the pool
+needs.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """Sizes of a convolution with its max-pool: `rows` x `columns` sums, pooled to `pooled` rows.
+    """Sizes of a convolution with its max-pool: `rows` x `columns` sums (convolution outputs before the pool), pooled
+    to `pooled` rows.
 
     A sum takes `vectors` products of `parts` array operations each (average). Sums are in a ring buffer of `ring` rows
-    of `width` sums, patches of the `layout` in a ring buffer of `patch_rows` rows (None: no ring).
+    of `width` sums. Patches (image parts that the load unit gathers) follow `layout`, in a ring buffer of `patch_rows`
+    rows (None: no ring).
     """
 
     images: int
@@ -58,9 +61,10 @@ class RollingShape:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(config: Config, workload: Workload) -> RollingShape:
-        """The shape of a workload on one machine, with the ring of sums that has the fewest estimated cycles.
+        """The sizes of a workload on one machine, with the ring buffer of convolution outputs that has the fewest
+        estimated cycles.
 
-        Raises EmptySpaceError if no ring fits the accumulators.
+        Raises EmptySpaceError if no ring buffer fits the accumulators.
         """
         shapes = [_with_ring(config, workload, ring) for ring in _rings(config, workload)]
         if not shapes:
@@ -75,8 +79,8 @@ class RollingShape:
     def cycles(self, pool: Window) -> float:
         """Estimated cycles with loads, products and pooling running concurrently.
 
-        While the store unit reads a row of the pool, array and load unit run ahead by at most the ring's rows beyond a
-        window.
+        While the store unit reads a row of the pool, array and load unit can run ahead only by the rows that the ring
+        buffer has in addition to the rows of a pool window.
         """
         rolled = self.images * self.groups * self.pooled
         row = together(FITTED.sharpness, self.products, self.steps) / rolled / pool.strides[0]
@@ -119,7 +123,7 @@ def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
 
 
 def _filter_blocks(config: Config, workload: Workload) -> int:
-    """Number of output vectors of a position, rounded up to whole blocks."""
+    """Number of output vectors of a position when its filters are rounded up to whole blocks."""
     blocks = Blocks.of(config)
     return ceil_div(workload.filters, blocks.block) * blocks.outputs
 

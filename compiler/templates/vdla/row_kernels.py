@@ -54,7 +54,9 @@ def row_kernels(config: Config, legalized: Legalized, node: Node, operator: Rows
 
 
 def shares_of(operator: Rows, channels: int) -> Shares:
-    """The arithmetic of a softmax or normalization (`Rows`) over `channels` channels."""
+    """The parameters of the row arithmetic of a softmax or normalization (`Rows`) over `channels` channels, as the
+    tensor expression takes them.
+    """
     return Shares(
         look_up=operator.entries is not None,
         length=channels,

@@ -28,10 +28,10 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """A softmax or normalization with one tile for all positions; `shares` and `plane` are the arguments from which
-    `schedule` builds other tiles.
+    """A softmax or normalization, expressed with a single tile that has all positions. `schedule` builds other tiles
+    from `shares` (the arithmetic's parameters) and `plane`.
 
-    `plane`: positions of an output plane, if more than the input's.
+    `plane`: number of positions in an output plane, if it is larger than the input's; else None.
     """
 
     shares: Shares
@@ -39,7 +39,9 @@ class RowsExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The knob space: positions of a tile, limited by row entries and accumulators; one or two copies."""
+    """The knob space: positions of a tile, and one or two copies of the data buffer. A tile is limited by the
+    accumulators and by the store unit's row entries (one for each position whose row it reduces).
+    """
     positions = workload.height * workload.width
     most = max(1, min(positions, config.row_depth, config.acc_depth // _count(config, workload)))
     return Space(

@@ -63,10 +63,11 @@ class ScheduleCache:
 
 
 def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
-    """Cache key of a kernel's lowered program; None for kernels without a `Source`.
+    """Cache key of a kernel's lowered program; None for kernels without a `Source` (arguments from which the tensor
+    expression is built).
 
-    `config`: as `kernel_fields` returns it. The key leaves out names, and, for templates with `plain_constants`, pad
-    values and post-processing constants.
+    `config`: reduced by `kernel_fields` to the fields that kernels read. The key leaves out names, and, for templates
+    with `plain_constants`, pad values and post-processing constants.
     """
     source = kernel.source
     if not isinstance(source, Source):

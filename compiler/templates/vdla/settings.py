@@ -12,11 +12,11 @@ from .workload import LayerShape, Workload
 
 
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
-    """The effective settings of a point of a workload's space, by axis name.
+    """The settings of a point of a workload's space that have an effect, by axis name.
 
-    "order": the letters of the loops over tiles that run more than once, outermost first: o (output blocks), y (rows),
-    x (columns). "..._level": the letters of these loops, and c for the reduction's chunks, that enclose the buffer's
-    fill.
+    "order": the loops over tiles that run more than once, outermost first, a letter each: o (output blocks), y (rows),
+    x (columns). "..._level": the letters of the loops around the fill of this buffer, and c if it is also filled for
+    each chunk of the reduction.
     """
     if workload.template == PATCH_CONV2D_POOL.name:
         return dict(values)

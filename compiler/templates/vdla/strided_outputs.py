@@ -30,7 +30,8 @@ def part_kernel(
 ) -> Kernel:
     """The kernel of an `area` of a convolution's outputs, written to the node's output with the strides `spread`.
 
-    `starts`: position of the plane at which a parameter of the program begins, by the parameter's name; missing: 0.
+    `starts`: for a parameter of the program (by name), the position of the tensor's plane at which the parameter
+    begins; missing: 0.
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
     details = Details(
@@ -100,8 +101,8 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """(first row of a phase that is inside the output, the row after the last one, output row of the first); columns
-    for axis 1.
+    """The rows of `phase` (a convolution of a transposed convolution) that are inside the output: (first row, row after
+    the last one, row of the output to which the first belongs). Columns instead of rows for `axis` 1.
 
     None if the phase has no output along `axis`.
     """

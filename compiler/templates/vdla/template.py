@@ -170,7 +170,9 @@ class Kernel:
 
 
 def bound_tensors(node: Node) -> dict[str, str]:
-    """Tensor names by program parameter: X (input), Y (output), and R (operand of the store) if there is one."""
+    """Tensor names by program parameter: `X` (input), `Y` (output), and `R` (second operand that the store reads) if
+    there is one.
+    """
     tensors = {"X": node.inputs[0], "Y": node.output}
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]

@@ -32,8 +32,8 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Limits on a tile's use of memories that are monotonic: a tile of one element, with innermost fills and one copy of
-each buffer, uses least.
+"""Names of the memories whose limit on a tile is monotonic: the smallest use is that of a tile of one element, with
+fills in the innermost loop and one copy of each buffer. If that does not fit, no point of the space does.
 """
 
 
@@ -50,9 +50,9 @@ def tile_space(
 ) -> Space:
     """The search space of a layer's tiles, with all orders of the loops over tiles.
 
-    `chunks`: axes that cut the reduction. `levels`: innermost loop level at which each buffer may be filled. `copies`:
-    names of buffers that may have several copies. `cost`: the cost model. `floor`: lower bound on the cycles of any
-    program.
+    `chunks`: axes that cut the reduction. `levels`: for each buffer, the innermost loop (CHUNK to OUTERMOST) in which
+    it may be filled. `copies`: names of buffers that may have several copies. `cost`: the cost model. `floor`: lower
+    bound on the cycles of any program.
     """
     axes = (
         Axis(
@@ -144,8 +144,8 @@ def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
     """The knobs of one point, whose loops over tiles are `tiles`; levels that the template lacks default to the
     innermost.
 
-    A window equal to the `kernel` becomes None. Levels with the same effect become one, so that points of equal
-    `effective` values yield the same program.
+    A window equal to the `kernel` becomes None. Of several levels with the same effect the same one is always taken
+    (`Tiles.effective`), so that points of equal effect yield the same program.
     """
     levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
     effective = tiles.effective(levels["data_level"], levels["weights_level"])
@@ -198,8 +198,8 @@ class TileLoops:
         return self.names[-1]
 
     def at(self, level: int, chunk: str | None = None) -> str:
-        """Name of the loop of a `level` (CHUNK to OUTERMOST); level CHUNK is the loop `chunk`, or without one the
-        innermost loop.
+        """Name of the loop in which a buffer with fill `level` (CHUNK to OUTERMOST) is filled. For level CHUNK it is
+        the loop `chunk` over the reduction or, if there is none, the innermost loop over tiles.
         """
         if level == CHUNK:
             return self.innermost if chunk is None else chunk

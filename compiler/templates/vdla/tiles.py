@@ -155,7 +155,8 @@ class Tiles:
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """Canonical loop order and levels: of levels with equal effect, the innermost for data and the outermost for
+        """Canonical values of the knobs "order", "data_level" and "weights_level", equal at points that yield the same
+        program. Of several fill levels with the same effect, the innermost is taken for data and the outermost for
         weights.
         """
         letters = _ORDERS[self.order]

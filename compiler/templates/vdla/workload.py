@@ -26,9 +26,10 @@ class Workload:
 
     Sizes are in elements, not blocks; `pads` are (top, left, bottom, right). `filters`: channels of the output.
     `operand`: the store combines the output with a second tensor. `pool_*`: the max-pool after a convolution, in
-    "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory, with its
-    pads. `margins`: the output is in the chain memory, with pads (top, left, bottom, right) around it; None: in DRAM.
-    `own_weights`: each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have
+    "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory (on-chip
+    memory that keeps a layer's output for the next layer), with its pads. `margins`: the output is in the chain memory,
+    with pads (top, left, bottom, right) around it; None: in DRAM. `own_weights`: each image has its own weights and is
+    computed by its own kernel; the workload covers this series of kernels. `turned`: columns, not filters, have
     post-processing parameters. `last_vectors`: number of input vectors that are read of each position in the last block
     of channels (None: all).
     """
@@ -151,8 +152,9 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
     """The convolution in units of the array's vectors, with `computed_filters`.
 
     If a position of an input block has several vectors, these count as columns: width, kernel and stride are that many
-    times as wide. Dilated columns become zeros of the kernel (`dilated_columns`). Dense 1x1 windows end after the last
-    vector that holds channels, also in the last of several blocks.
+    times as wide. Dilated columns become zeros of the kernel (`dilated_columns`). A dense 1x1 convolution does not read
+    vectors without channels: with a single block its window ends after the last vector that holds channels; with
+    several blocks, `last_vectors` is the number of vectors read in the last one.
     """
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
@@ -198,21 +200,26 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
 
 
 UNRECORDED = ("own_weights", "turned")
-"""Fields that tuning records do not have, since only kernels of series and transposed products set them."""
+"""Workload fields that tuning records leave out: only kernels of a series (equal kernels for several images, with
+weights of their own) and transposed products set them.
+"""
 CHAINED = ("resident", "margins", "last_vectors")
-"""Fields that most workloads leave at their default: use of the chain memory, and partial reads of blocks."""
+"""Workload fields that most workloads leave at their default: use of the chain memory (on-chip memory that keeps a
+layer's output for the next layer), and partial reads of blocks.
+"""
 WIDENED = ("max_pool", "average_pool", "elementwise")
 """Templates without weights; they widen their inputs into the accumulators, in vectors of the output's size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
-    """Sizes of a layer with a window, in blocks: `images` blocks of the batch, blocks of input and output channels,
-    positions.
+    """Sizes of a layer with a window, counted in a machine's blocks: `images` blocks of the batch, blocks of input and
+    output channels, rows and columns of positions.
 
     A position of an output block has `vectors` output vectors, some of which have no filters in the last block:
     `filters` vectors of a position, over all blocks, are computed. `leading`: pads at the top and left. `operand`: the
-    store pipeline reads a second tensor shaped like the output. `kept`: the output goes to the chain memory.
+    store pipeline reads a second tensor shaped like the output. `kept`: the output goes to the chain memory (on-chip
+    memory that keeps a layer's output for the next layer).
     """
 
     images: int

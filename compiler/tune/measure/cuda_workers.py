@@ -100,7 +100,7 @@ class CudaWorkers(Backend):
 
 
 _NO_WORK = Result(cost=0.0)
-"""The result that stands for the compilation of a candidate that was compiled before."""
+"""Result of the compiling step for a candidate that an earlier call compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

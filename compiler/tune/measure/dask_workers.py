@@ -61,7 +61,9 @@ died.
 
 
 class MissingExtraError(UserError):
-    """Raised if a package of an extra is not installed."""
+    """Raised if a package is not installed that one of the toolkit's extras (groups of optional dependencies)
+    provides.
+    """
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
@@ -205,7 +207,7 @@ class DaskWorkers(Backend):
             future.add_done_callback(batch.done.put)
 
     def _wait(self, batch: _Batch) -> Future:
-        """The next future that is done: finished, failed or cancelled."""
+        """The next future of the batch that is done: finished, failed or cancelled."""
         told = time.monotonic()
         while True:
             now = time.monotonic()
@@ -283,8 +285,8 @@ class DaskWorkers(Backend):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The trials of one call: running futures with the indices of their trials, finished futures, and the time of the
-    last result.
+    """The trials of one call of `DaskWorkers.finished`: running futures with the indices of their trials, finished
+    futures, and the time of the last result.
 
     `losses`: number of times that each chunk was lost.
     """

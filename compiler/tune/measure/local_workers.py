@@ -218,8 +218,8 @@ class LocalWorkers(Backend):
 
 
 class _Batch:
-    """The trials of one call: indices that are `waiting`, the number of processes that have ended during each trial
-    (`ends`), and the number of trials without a result (`left`).
+    """The trials of one call of `LocalWorkers.finished`: indices that are `waiting`, the number of processes that have
+    ended during each trial (`ends`), and the number of trials without a result (`left`).
     """
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:

@@ -1,4 +1,5 @@
-"""Trials in place: candidates of a layer are measured within the whole network, in which neighbouring layers overlap.
+"""Trials inside a network: candidates for a layer are measured by simulating the whole network, in which neighbouring
+layers overlap.
 
 The cycles of a layer alone include the wait for its first inputs and for its last store. In a network the neighbouring
 layers hide both waits, but the layer may delay its neighbours. The candidate that is best alone is therefore only a
@@ -39,21 +40,26 @@ class NetworkTrials:
         self.workloads, self.key = network.workloads, network.key
 
     def place(self, node: str) -> dict[str, Any]:
-        """The description of the workload of `node` within this network, for tuning records of trials in place."""
+        """JSON description of the node `node` as a layer of this network: the key of its records in tuning logs of
+        trials that simulate the whole network.
+        """
         return place_of(self.workloads[node], self.key, node)
 
     @property
     def roofline_cycles(self) -> float:
-        """The sum of the nodes' rooflines, see `graph.cost.roofline_cycles`."""
+        """The sum of the nodes' roofline bounds in cycles. The bound of a node is the time of its multiplies at full
+        use of the array, or of its compulsory bytes on the bus, whichever is longer.
+        """
         graph = self._network.legalized.graph
         return sum(roofline_cycles(graph, node, self._network.config) for node in graph.nodes)
 
     @property
     def bound_cycles(self) -> float:
-        """Lower bound on the network's cycles: for each node the floor of its knob space or, if it has none, its
-        roofline.
+        """Lower bound on the network's cycles: the sum over its nodes of the floor of the node's knob space or, if it
+        has none, of its roofline.
 
-        A floor counts products of whole blocks, and bytes that any program moves.
+        A floor (lower bound of a knob space) counts array operations of whole blocks, and the bytes that every program
+        moves.
         """
         graph, config = self._network.legalized.graph, self._network.config
         return sum(
@@ -75,7 +81,8 @@ class NetworkTrials:
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """The cycles of a node's recorded kernel alone, simulated for timing only; infinite for knobs that do not work.
+        """The cycles of the kernel of `node` that tuning records apply to, run alone and simulated for timing only;
+        infinite for knobs that do not work.
 
         `values`: the knobs (None: the template's default). The lowered kernel is cached for the network.
         """

@@ -31,7 +31,8 @@ def open_cuda_backend(
 ) -> CudaWorkers:
     """The backend for GPU number `ordinal` of this machine: `workers` processes compile, one process owns the device.
 
-    `timeout` and `notify` as for `open_backend`.
+    `timeout`: seconds for one candidate (None: `backends.TIMEOUT`). `notify` receives a line when no trial has finished
+    for a while.
     """
     return CudaWorkers(
         LocalWorkers(workers, timeout=timeout, notify=notify),

@@ -46,14 +46,16 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a place in the program is executed: `factor` times the product of the groups' totals."""
+    """How often a statement or loop of the program is executed: `factor`, the product of the extents of independent
+    loops around it, times the total of each of the `groups` (loops whose extents depend on each other).
+    """
 
     factor: int = 1
     groups: tuple[_Group, ...] = ()
 
     @property
     def total(self) -> int:
-        """How often the place in the program is executed."""
+        """How often the statement or loop is executed in the whole program."""
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
@@ -86,7 +88,7 @@ class Iterations:
         return Iterations(self.factor, (*rest, _Group(values, weights)))
 
     def longest(self, extent: Expr) -> int:
-        """The largest number of iterations that a loop of this extent has at this place."""
+        """The largest number of iterations that a loop of this `extent` has inside the loops counted here."""
         if isinstance(extent, Const):
             return max(0, int(extent.value))
         used = free_vars(extent)

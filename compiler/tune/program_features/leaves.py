@@ -102,8 +102,8 @@ class Leaf:
 
 @dataclass(slots=True)
 class Counted:
-    """All leaf statements in program order, the number of executed commits and waits, and the largest number of bytes
-    allocated at a time, by scope.
+    """All leaf statements in program order, the number of executed commits and waits (of asynchronous copies), and for
+    each memory scope the largest number of bytes that are allocated at a time.
     """
 
     leaves: list[Leaf] = field(default_factory=list)
@@ -241,7 +241,7 @@ class _Walker:
 
 
 def _of_declaration(declaration: IntrinsicDeclaration) -> Arithmetic:
-    """The operations of one application of a hardware operation."""
+    """The operations of one application of a hardware intrinsic."""
     inside = count(Program(name=declaration.name, parameters=declaration.parameters, body=declaration.body))
     parts = [(leaf.executions, leaf.arithmetic) for leaf in inside.leaves]
     return Arithmetic(

@@ -173,7 +173,12 @@ def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarr
 def _register(
     words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
 ) -> np.ndarray:
-    """The value of the first field of a configuration register (`whole`: of all its bits) at the instructions `at`."""
+    """The values that the configuration register `name` has at the instructions `at` (indices): its first field, or
+    with `whole` all its bits.
+
+    `words`: the program's encoded instructions. `configs`: indices of its CONFIG instructions. A register is 0 before
+    it is first written.
+    """
     target = register(name)
     low = words[configs, 0]
     mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(target.unit)

@@ -91,7 +91,9 @@ class Dimension:
         return Dimension(steps, tuple(parts), size)
 
     def step(self, name: str) -> int:
-        """Typical change of the index in one iteration of the loop `name`; a quotient counts as mostly constant."""
+        """Typical change of the index from one iteration of the loop `name` to the next. Quotients count as constant if
+        they change in few iterations only.
+        """
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
@@ -102,8 +104,8 @@ class Dimension:
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """Number of distinct sums of one term from each of these sets: `size` consecutive numbers; and, for each (step,
-    count) in `moves`, `count` multiples of step.
+    """Number of distinct values of a + k1 s1 + k2 s2 + ... with 0 <= a < `size` and 0 <= ki < ci, where (si, ci) are
+    the (step, count) pairs of `moves`. An upper bound if values coincide without filling an interval.
     """
     if len(moves) > 1:
         moves.sort()
@@ -121,8 +123,8 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """Number of values of an opaque part of an index (a quotient or remainder): an upper bound, or the usual number
-    (tiles begin where their loops do).
+    """Number of values that a quotient, remainder or other nonlinear term of an index takes while loops of the lengths
+    `inner` run. Exact if the index is aligned to the divisor, as tile loops usually are; else an estimate.
     """
     match part:
         case Const():
@@ -169,7 +171,10 @@ def _step(part: Expr, name: str) -> int:
 def touched_elements(
     buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """The field `touched` of `leaves.AccessFeatures` for an access, with the loops `names`, outermost first."""
+    """Numbers of elements that an access to `buffer` touches. Entry k is for one run of the loops from number k of
+    `names` (outermost first) inwards, the last entry for a single execution. `dimensions`: the index in each dimension;
+    `extents`: iterations of each loop.
+    """
     users: dict[str, list[int]] = {}
     for d, dimension in enumerate(dimensions):
         for name in dimension.steps:
@@ -194,7 +199,9 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Number of elements in a contiguous run of `region` in its buffer."""
+    """Number of contiguous elements, in the memory layout of its buffer, that one run of `region` has; `extents`:
+    iterations of the loops whose variables occur in the region's sizes.
+    """
     run = 1
     sizes = _sizes(region, extents)
     for size, length in zip(reversed(sizes), reversed(region.buffer.shape), strict=True):

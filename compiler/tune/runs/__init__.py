@@ -1,1 +1,3 @@
-"""Runs of the tuner: trials distributed over tasks, then over the nodes of a network, measured in place."""
+"""Runs of the tuner: trials are distributed over the tasks of a network (its distinct layers), each measured alone;
+further trials then change one node at a time and measure the whole network.
+"""

@@ -24,8 +24,8 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A node to be tuned in place: its search space, candidates known to be good when the node runs alone (best first),
-    and the strategy that proposes more.
+    """A node to be tuned within the whole network: its search space, candidates known to be good when the node runs
+    alone (best first), and the strategy that proposes more.
 
     `alone`: cycles of the node by itself with its initial settings.
     """
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The outcome of a trial in place; the cost of `result` is the whole network's cycles with `node` set to
+    """The outcome of a trial within the whole network; the cost of `result` is the network's cycles with `node` set to
     `values`.
     """
 
@@ -70,10 +70,11 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Callbacks of a run.
+    """Callbacks of a run that tunes nodes within the whole network.
 
-    `write(number, tried)`: called for every new trial except trial 0. `settle(number, settings, cycles)`: called for
-    the initial settings and for all settings that made the network faster. `watch(move)`: called for every trial.
+    `write(number, tried)`: called for every new trial except trial 0 (the initial settings). `settle(number, settings,
+    cycles)`: called for the initial settings and for all settings that made the network faster. `watch(move)`: called
+    for every trial.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
@@ -98,8 +99,8 @@ def refine(
     their settings.
 
     Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
-    the change of the network's cycles, because the network's total would hide the effect of a single node from its
-    model. Trial 0 is `start`.
+    the change of the network's cycles: in the network's total, the effect of a single node would be too small for the
+    node's cost model to learn. Trial 0 is `start`.
 
     `known`: trials of this run by number, from before an interruption. They are not measured again; the run continues
     as if it had not stopped.
@@ -187,12 +188,12 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points [n, axes] of a batch, with the `recorded` trials' points at their indices; None if the recorded trials
-    cannot be part of this batch.
+    """The points [n, axes] of the next batch for a node, with the points of the `recorded` trials at their indices;
+    None if the recorded trials cannot be part of this batch.
 
-    Batches are always whole, so that a longer run begins like a shorter one. Only the `last` known batch may be
-    incomplete: if an earlier batch is, lines of the file were lost, and its missing trials may be recorded under other
-    numbers.
+    Batches are always whole, so that a longer run begins like a shorter one. Only the `last` batch with recorded trials
+    may be incomplete: if an earlier batch is, lines of the file of records were lost, and its missing trials may be
+    recorded under other numbers. `seed` and `turn` seed the random proposals.
     """
     known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:

@@ -28,7 +28,9 @@ class RandomSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Random new points, see `Strategy.propose`. Raises EmptySpaceError if no point is legal."""
+        """Up to `count` random legal points [n, axes] whose programs are not in the history; fewer only if the space is
+        exhausted. Raises EmptySpaceError if no point is legal.
+        """
         return random_new(space, generator, count, examine(space, history.points).programs)
 
 
@@ -43,7 +45,9 @@ class GridSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """The next new points of the grid, see `Strategy.propose`; `generator` is not used."""
+        """The next `count` legal points [n, axes] in the grid's order whose programs are not in the history; fewer only
+        if the space is exhausted. `generator` is not used.
+        """
         size = space.size
         step = next(n for n in range(max(1, int(GOLDEN * size)), 2 * size + 1) if gcd(n, size) == 1)
         taken = examine(space, history.points).programs

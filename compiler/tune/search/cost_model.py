@@ -98,7 +98,9 @@ initial score is poor (benchmarks/cost_model.py).
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """A trained model: trees, and the weight `lean` of the initial score (see `CostModel`)."""
+    """A trained model: trees, and the weight `lean` of the initial score that the trees correct (a score made from the
+    point's estimate without training).
+    """
 
     trees: xgboost.Booster
     lean: float

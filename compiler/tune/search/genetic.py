@@ -33,7 +33,9 @@ class GeneticSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Children of the best trials, see `Strategy.propose`. Raises EmptySpaceError if no point is legal."""
+        """Up to `count` legal points [n, axes], children of the best trials, whose programs are not in the history;
+        fewer only if the space is exhausted. Raises EmptySpaceError if no point is legal.
+        """
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population
         if not born:

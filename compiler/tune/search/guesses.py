@@ -1,8 +1,8 @@
-"""Proposals that follow the template's own cost estimate: alone before a cost model is trained, together with the model
-afterwards.
+"""Proposals that follow the template's own cost estimate: all of a batch before a cost model is trained, a share of
+each batch afterwards.
 
-Trees trained on few points are often confidently wrong, while the template's estimate is never far off. A share of
-every batch therefore follows the estimate alone, so that the first measured points cannot exclude a good region.
+Trees trained on few points are often confidently wrong, while the template's estimate is never far off. The share that
+follows the estimate alone ensures that the first measured points cannot exclude a good region.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ RANDOM = 2
 SHARE = 0.125
 """Share of a batch that follows the estimate once there is a model."""
 STARTS = 1024
-"""Number of starting points of the walk: many, since there may be no path of legal points from a start to a good point.
+"""Number of starting points of the walk that looks for points with low estimates. It is large, since there may be no
+path of legal points from a start to a good point.
 """
 DIVERSITY = 1.0
-"""Weight of diversity that this file passes to `select_diverse`."""
+"""Weight of the points' distances from each other, against their scores, when this file selects points with
+`select_diverse`.
+"""
 
 
 def first_points(
@@ -44,8 +47,8 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """How many points of a batch of `count` follow the template's estimate although there is a trained model; 0 if the
-    template has no estimate.
+    """Number of points in a batch of `count` that follow the template's estimate although there is a trained model; 0
+    if the template has no estimate.
     """
     if not measured.estimated:
         return 0
@@ -63,8 +66,8 @@ def best_guesses(
 ) -> Candidates:
     """Up to `count` new points with low estimates, different from each other and from the points `known`.
 
-    Once there are measurements, the new points are taken from `found`, the points that a walk guided by the model
-    visited; before, a walk from `STARTS` points finds them.
+    Once there are measurements, they are chosen from `found`, the points that a walk guided by the cost model has
+    visited. Before that, or without `found`, a walk guided by the estimate from `STARTS` points finds them.
     """
     if count == 0:
         return known.take(slice(0))
@@ -85,10 +88,10 @@ def with_guesses(
     guesses: int,
     count: int,
 ) -> np.ndarray:
-    """A batch of `count` points [count, axes]: the model's `chosen` points, `guesses` points by the estimate, and
+    """A batch of `count` points [count, axes]: points `chosen` by the model, `guesses` points with low estimates, and
     random ones.
 
-    Returns fewer only if there are no more new points. `found`: all points of the model's walk.
+    Returns fewer only if there are no more new points. `found`: all points that the walk guided by the model visited.
     """
     known = join([measured, chosen])
     guessed = best_guesses(space, history, known, generator, guesses, found)

@@ -17,17 +17,23 @@ from .point_features import GUESS, examine, program_numbers
 from .selection import select_diverse
 
 SEEDS = 8
-"""Starting points of the beam search in each group of candidates."""
+"""Number of starting points that the beam search takes from each group of the space's candidates for the default."""
 BEAM = 24
 """Number of points whose neighbours are examined in a round."""
 ROUNDS = 4
 """Rounds of the beam search. More rounds change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""The diverse selection is made from a list that is this many times as long as the selection."""
+"""`likely_points` selects its points, which must differ from one another, among this many times as many candidates with
+low estimates.
+"""
 LEAST = 64
-"""The list from which a diverse selection is made has at least this many points."""
+"""Least number of candidates with low estimates among which `likely_points` selects points that differ from one
+another.
+"""
 BEHIND = 1e15
-"""Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
+"""Penalty, added to the estimated cost, of points that a search may not try; it is larger than any cost in cycles or
+seconds.
+"""
 DIVERSITY = 0.3
 """Weight of diversity in `select_diverse`: points that are nearly alike cost nearly the same."""
 

@@ -45,8 +45,8 @@ class ModelSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """A batch of points, see `Strategy.propose`. Raises EmptySpaceError if no point is legal, MissingTunerError
-        without xgboost.
+        """Up to `count` legal points [n, axes] to measure next, whose programs are not in the history. Raises
+        EmptySpaceError if no point is legal, MissingTunerError without xgboost.
         """
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]
@@ -76,7 +76,10 @@ def _ranked(
     history: History,
     generator: np.random.Generator,
 ) -> Candidates:
-    """The candidates `listed` for lowering, sorted by the second model's score, best first."""
+    """The candidates `listed`, which were chosen for lowering, sorted by the score of the short list's model, best
+    first. This model also uses features of the lowered programs; it is trained on `measured`, the points of `history`.
+    If there are too few trials to train it, the order is kept.
+    """
     lessons = short_list.lessons(space, measured, history.costs)
     if not lessons or not len(listed):
         return listed

@@ -137,7 +137,8 @@ def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
 
 
 def program_numbers(space: Space, account: Account) -> np.ndarray:
-    """A number for each program: its effective values as the digits of one number.
+    """A number for each point, uint64 [n], equal for points with equal programs: the effective values of the axes as
+    the digits of a mixed-radix number.
 
     Exact for spaces of up to 2**64 points; for larger ones it is a hash, modulo 2**64.
     """

@@ -7,7 +7,9 @@ import numpy as np
 SHORTLIST = 512
 """Number of best-scored points among which a batch is selected."""
 FAR = 2.0
-"""Largest distance between points that counts: for example, a factor of two on each of two axes."""
+"""Largest distance between two points: larger distances count as this one. The distance is a sum over axes with at most
+1 for each axis, so it reaches 2 if two axes differ by a factor of two.
+"""
 
 
 def select_diverse(

@@ -19,14 +19,15 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""Largest number of trials of a history (the best) on which the second model is trained; after a restart all of them
-must be lowered again.
+"""Largest number of trials of a history (the best ones) on which the model that ranks lowered candidates is trained;
+after a restart all of them must be lowered again.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortList:
-    """Settings of the second stage.
+    """Settings of the second stage of a search, which lowers the best-scored candidates and ranks them by features of
+    their programs.
 
     `read`: returns program features. `times`: number of lowered candidates, as a multiple of the number to be measured.
     `prior`: samples of other workloads of the template, with features from `joined`.
@@ -42,7 +43,8 @@ class ShortList:
         return ceil(self.times * count)
 
     def lessons(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
-        """Training samples of the second model: `prior`, and the best of n `measured` points with `costs` [n].
+        """Training samples of the model that ranks lowered candidates: `prior`, and the best of n `measured` points
+        with `costs` [n].
 
         Only `prior` while fewer than two trials have succeeded.
         """

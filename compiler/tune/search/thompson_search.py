@@ -24,8 +24,9 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. The
     models agree in regions with many measurements and differ in others, so that a batch explores without random points;
-    a share follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the short list's
-    model is an ensemble too.
+    a share follows the template's estimate (`guesses`). `prior`: samples of other workloads of the template, on which
+    the models are trained as well. With a `short_list`, the models choose candidates to lower, and a second ensemble
+    ranks these by features of their programs.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -38,8 +39,8 @@ class ThompsonSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """A batch of points, see `Strategy.propose`. Raises EmptySpaceError if no point is legal, MissingTunerError
-        without xgboost.
+        """Up to `count` legal points [n, axes] to measure next, whose programs are not in the history. Raises
+        EmptySpaceError if no point is legal, MissingTunerError without xgboost.
         """
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]

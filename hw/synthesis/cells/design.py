@@ -91,7 +91,7 @@ class CellDesign:
 
 
 def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesign:
-    """Maps the RTL of `config`, the one that is co-simulated, to cells of `library`; memories become macros.
+    """Maps the RTL of `config` (the same RTL that co-simulation checks) to cells of `library`; memories become macros.
 
     Raises ToolError, NetlistError and LibertyError.
     """
@@ -100,7 +100,7 @@ def map_design(config: Config, library: Liberty, *, report: Report) -> CellDesig
 
 
 def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
-    """Maps generated Verilog with top module `top`, like `map_design`."""
+    """Maps generated Verilog with top module `top` to cells of `library`, module by module; memories become macros."""
     modules = split_modules(verilog)
     order = bottom_up(top, modules)
     texts = {name: canonical(modules[name], modules) for name in order}

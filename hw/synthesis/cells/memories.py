@@ -12,8 +12,8 @@ amplifiers of a macro would be larger than its storage cells.
 """
 
 PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
-"""Names of a macro's ports: those of Yosys' memory cell. If there are several read or write ports, their bits are
-concatenated, the first port in the lowest bits.
+"""Names of a macro's ports, equal to those of Yosys' memory cell. If there are several read or write ports, their bits
+are concatenated, the first port in the lowest bits.
 """
 OUTPUTS: Final = frozenset({"RD_DATA"})
 

@@ -54,8 +54,10 @@ AFTER_MEMORIES: Final = (
     "setundef -zero",
     "opt_clean -purge",
 )
-"""Yosys' steps for a module, whose inner modules are black boxes unless the job has `flatten`. With constraints, ABC
-adds buffers after cells that drive more than their limit."""
+"""Yosys' steps after large memories have become macros: they map a module to cells. The module's inner modules are
+black boxes unless the job has `flatten`. If the job has constraints, ABC adds buffers after cells that drive more than
+their limit.
+"""
 
 
 def main(path: str) -> None:

@@ -67,8 +67,8 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition on the value of input `place` of an operator: for example, divisors are not 0 (nor -1 if signed),
-    and shifts are shorter than the type.
+    """The condition on the value of an operator's input number `place`: for example, divisors are not 0 (nor -1 if
+    signed), and shifts are shorter than the type.
     """
 
     def divides(array: np.ndarray) -> bool:
@@ -87,8 +87,8 @@ def _fit(operator: str, place: int) -> Fit:
 
 
 def with_operands(*more: str):
-    """A drawing for operators whose first input is any tensor, and whose further inputs, named `more`, are axes of this
-    tensor.
+    """A drawing (function that adds a random node) for operators with one tensor and, as further inputs named `more`,
+    axes of this tensor.
     """
 
     def draw_node(b: Builder, operator: Operator) -> None:

@@ -30,7 +30,7 @@ EQUATIONS: Sequence[tuple[str, Sequence[tuple[int, ...]]]] = (
     ("b i j , b j -> b i", ((2, 3, 4), (2, 4))),
     ("ij,ij->ij", ((3, 4), (3, 4))),
 )
-"""Equations of Einsum with the shapes of their operands."""
+"""Equations of Einsum, each with the shapes of its operands."""
 
 
 def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -169,7 +169,7 @@ def narrow_product(b: Builder, operator: Operator) -> None:
 
 
 def mel_weights(b: Builder, operator: Operator) -> None:
-    """A MelWeightMatrix, added to another tensor."""
+    """A MelWeightMatrix; its result is added to another tensor."""
     if b.draw.chance(0.5):
         raise UnfitError("of constants alone")
     formals = {

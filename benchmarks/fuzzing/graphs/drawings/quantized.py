@@ -53,12 +53,14 @@ def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
 
 
 def grids(b: Builder) -> list[Grid]:
-    """All quantized tensors of the graph so far."""
+    """All quantized tensors that the graph has so far."""
     return [Grid(*names) for names in b.grids]
 
 
 def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
-    """Adds a tensor with its scale and zero point to the graph's quantized tensors."""
+    """Notes that the integer tensor `name`, with scale and zero point, is a quantized tensor of the graph, so that
+    later nodes may use it.
+    """
     found = Grid(name, scale, zero)
     b.grids.append(found)
     return found

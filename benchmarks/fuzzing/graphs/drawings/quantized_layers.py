@@ -51,7 +51,9 @@ def _product(b: QuantizedBuilder, operator: Operator) -> None:
 
 
 def _activated(b: QuantizedBuilder, operator: Operator, names: list[str], attributes: dict[str, Any]) -> None:
-    """Adds the layer, sometimes followed by a Relu before its result is quantized."""
+    """Adds a node of `operator` with the inputs `names` and the given attributes. Sometimes a Relu follows; the result
+    is quantized after the Relu.
+    """
     if not b.draw.chance(0.35):
         b.node(operator, names, **attributes)
         return

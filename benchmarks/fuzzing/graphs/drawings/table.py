@@ -85,9 +85,9 @@ DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
         "NhwcMaxPool": quantized.channels_last_pool,
     }
 )  # fmt: skip
-"""Drawings by operator name; operators of all domains share the names."""
+"""Drawings (functions that add a random node) by operator name; operators of all domains share the names."""
 
 
 def drawing_of(operator: Operator) -> Drawing:
-    """The drawing of an operator."""
+    """The drawing (function that adds a random node) of an operator."""
     return DRAWINGS.get(operator.name, pointwise.pointwise)

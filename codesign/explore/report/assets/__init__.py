@@ -1,1 +1,1 @@
-"""The page of a report: HTML, style and scripts."""
+"""The HTML, style sheet and scripts of a report's page."""

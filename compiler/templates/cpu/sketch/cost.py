@@ -104,8 +104,8 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Indices of points into the tables: arrays of order, part and unroll. `zero` (all 0) stands for the values of
-        absent knobs.
+        """Indices of points (settings of the knobs) into the tables: arrays of order, part and unroll. `zero` (all 0)
+        stands for the values of absent knobs.
         """
         return (
             columns.get("terms", zero),
@@ -115,8 +115,8 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Three maps from each loop of the sum's consumer to an array over points: elements of a tile, number of tiles, and
-    tiles of a block (0: all).
+    """Three maps from each loop of the sum's consumer to an array over points (settings of the knobs): elements of a
+    tile, number of tiles, and tiles of a block (0: all).
     """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
@@ -148,8 +148,8 @@ def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) ->
 
 
 def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
-    """For each point, the first of all permutations in which the `active` loops have the same order as in permutation
-    `number`.
+    """For each point (setting of the knobs), the first of all permutations in which the `active` loops have the same
+    order as in permutation `number`.
     """
     orders = list(permutations(range(len(active))))
     table = np.zeros((1 << len(active), len(orders)), np.int64)

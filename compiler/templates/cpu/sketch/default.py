@@ -1,4 +1,6 @@
-"""The default point of a sketch's space: the cheapest register tile of the main sum, from the target's sizes alone."""
+"""The default knobs of a sketch (rule-generated schedule): the cheapest register tile of the main sum, from the
+target's sizes alone.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ COPIED_ROWS = 32
 ROWS, COLUMNS = 2, 4
 """Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
 WEIGHTED = 2, 7
-"""Most rows and columns in a register tile of a window with weights: each weight that is loaded is used at all
-positions of the tile. With 16 registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
+"""Largest number of rows and columns in a register tile of a window with weights: each weight that is loaded is used at
+all positions of the tile. With 16 registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
 """
 WRITTEN_TERMS = 16
-"""Largest window, in terms, whose sum is unrolled whole; in its tiles along borders the pads are tested."""
+"""Largest window, in terms, whose sum is unrolled whole. Tiles along borders then test for each term whether it is a
+pad.
+"""
 
 
 def default_values(given: Sketches) -> dict[str, int]:

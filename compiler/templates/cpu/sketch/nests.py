@@ -17,7 +17,9 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a move is cut into squares; fewer rows are loaded with strides."""
+"""Least number of rows for which a transposing copy is cut into squares that are transposed in registers; fewer rows
+are loaded with strides.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,9 @@ class Nest:
 
 
 class NestFinder:
-    """Finds the nests of a program. `around`, `chains`: as in `Stages`."""
+    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each outermost
+    one of these loops, the loops of its perfect nest, as (name, iterations).
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -75,7 +79,9 @@ class NestFinder:
             self.visit(statement, loops)
 
     def nest(self, node: For, around: tuple[For, ...]) -> None:
-        """Adds a perfect nest, or, for a loop that contains several nests, visits these."""
+        """Adds the loop `node` to the nests found, if it is a perfect nest. If it contains several nests,
+        visits these.
+        """
         chain, leaf = chain_of(node)
         if any(isinstance(s, For) for s in walk(leaf)):
             self.around += [n.name for n in chain]
@@ -166,8 +172,10 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """For a move that transposes: the loop along which its source is contiguous, the side of squares, and whether
-    vectors run along that loop. None if the source is contiguous along `column` too, or along no loop across it.
+    """For a copying nest that transposes: the loop along which its source is contiguous, the side of the squares that
+    are transposed in registers, and whether vectors run along that loop.
+
+    None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """
     sizes = {n.name: size_of(n) for n in chain}
     bits = writer.buffer.dtype.bits
@@ -206,8 +214,8 @@ def schedule_nests(program: Program, target: CpuTarget, *, parallel: bool) -> Sc
 
 
 def schedule_around(s: Schedule, around: Iterable[str], chains: Iterable[Sequence[tuple[str, int]]]) -> None:
-    """Schedules the loops `around`, each of which contains several nests: one loop of each chain is shared among
-    threads, and ragged loops are peeled.
+    """Schedules the loops `around`, each of which contains several nests. In each chain of directly nested loops, one
+    loop is shared among threads. Loops whose last iteration has a shorter inner loop are peeled.
     """
     elements = max(prod(p.shape) for p in s.program.parameters)
     for chain in chains:
@@ -263,7 +271,9 @@ def schedule_nest(
 
 
 def _transpose(s: Schedule, nest: Nest, lanes: int, *, parallel: bool) -> None:
-    """Schedules a nest in squares: `nest.square` rows, unrolled, of as many vectorized columns."""
+    """Schedules a transposing copy in squares that are transposed in registers: `nest.square` rows, unrolled, of as
+    many vectorized columns.
+    """
     sizes = {loop.name: loop.size for loop in nest.loops}
     column, row = nest.vectors[0], nest.across
     side = min(lanes, 1 << (sizes[column] - 1).bit_length())

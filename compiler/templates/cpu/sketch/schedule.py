@@ -1,4 +1,4 @@
-"""Builds the schedule for a point of a sketch's search space from schedule primitives."""
+"""Builds the schedule for one setting of the knobs of a sketch (rule-generated schedule) from schedule primitives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .stages import Axle, Read, Sum
 PARALLEL_WORK = 16384
 """Least number of terms of a sum for which a loop is made parallel."""
 MOST_CALLS = 4
-"""Most copies of a sum's consumer in the code of a tile if the consumer calls functions."""
+"""Largest number of copies of a sum's consumer in the code of a tile if the consumer calls functions."""
 
 Values = Mapping[str, int]
 

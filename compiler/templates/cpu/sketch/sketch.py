@@ -43,7 +43,8 @@ around the sum, or inline (then the tiles along borders are separate kernels).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketches:
-    """A program to be scheduled without a template, with the analysis that sketch rules need.
+    """A program to be scheduled without a template, with the analysis that sketch rules (rules that generate schedules)
+    need.
 
     `constants`: parameters that never change and may be packed before any call (weights). `parallel`: loops run on the
     threads of the kernel's pool; the choice of these loops is no knob, because candidates are timed on one thread.
@@ -71,7 +72,7 @@ class Sketches:
         return [p.name for p in self.program.parameters].index(read.buffer)
 
     def lanes(self, bits: int) -> int:
-        """`lanes_of` for the target."""
+        """Elements of `bits` bits in one vector register of the target (`nests.lanes_of`)."""
         return lanes_of(self.target, bits)
 
 
@@ -291,7 +292,7 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """The least size of parts that cuts `size` into as many parts as parts of `piece` do, so that all parts have almost
-    equal size.
+    """The least size of parts that cuts `size` into as many parts as the size `piece` does, so that all parts are
+    almost equal.
     """
     return ceil(size / ceil(size / piece))

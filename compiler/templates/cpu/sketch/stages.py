@@ -1,4 +1,4 @@
-"""Analysis of programs for sketch rules: sums, their consumers, and other nests.
+"""Analysis of programs for sketch rules (rules that generate schedules): sums, their consumers, and other nests.
 
 A sum is a Reduce into an allocation that a single later nest, its consumer, reads element by element: it can be summed
 in registers, one tile of the consumer at a time. Any other statement is in a nest of loops, one of which may be
@@ -100,7 +100,7 @@ class Stages:
 
 def stages(program: Program) -> Stages:
     """The sums and nests of a program. Copy statements are left out: they need no schedule, since targets can copy
-    boxes.
+    boxes (rectangles of elements).
     """
     finder = _Finder(program)
     finder.visit(program.body)
