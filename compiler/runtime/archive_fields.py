@@ -133,7 +133,7 @@ class Field:
         allowed, seen = set(known), set[str]()
         for item in self.items():
             if (text := item.text()) not in allowed:
-                raise item.fail(f"names {item._shown()}, which there is not")
+                raise item.fail(f"names {item._shown()}, which does not exist")
             if text in seen:
                 raise item.fail(f"names {item._shown()} again")
             seen.add(text)

@@ -237,7 +237,7 @@ class CudaDevice(Closing):
         with contextlib.suppress(Exception):
             left, total = checked(self._driver.cuMemGetInfo())
             free = f", and {left:,} of its {total:,} are free"
-        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than there is{free}"
+        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than is free{free}"
         return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
 
 

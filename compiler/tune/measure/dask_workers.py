@@ -263,7 +263,7 @@ class DaskWorkers(Backend):
         left = sum(len(indices) for indices in batch.running.values())
         return BackendError(
             f"the scheduler at {self._address} went away, or dropped the trials, before {left or 'some'} of them were "
-            "measured; start it and its workers again and resume"
+            "measured; start the scheduler and its workers again, and resume the search"
         )
 
     def _waited_for(self, batch: _Batch) -> str:
