@@ -224,7 +224,7 @@ class GraphContext(NodeErrors):
             self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
             return output
         if any(self.tensors[given].size == 0 for given in inputs):
-            self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
+            self.fail(node, "works on an empty tensor", "remove the node from the model")
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)

@@ -79,7 +79,7 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
     data = _movable(context, node, edges.inputs[0])
     positions = [_positions(runs) for runs in operator.runs]
     if not prod(edges.shape):
-        context.fail(node, f"takes nothing of {data.shape}", "remove it")
+        context.fail(node, f"takes no element of {data.shape}", "remove the node")
     whole = _whole(positions, data.shape)
     if all(whole):
         return data
@@ -115,9 +115,11 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
     if zeros and operator.fill:
-        context.fail(node, "pads with other values than 0", "pad with zeros, or with what is there")
+        context.fail(
+            node, "pads with other values than 0", "pad with zeros, or by mode edge, reflect or wrap"
+        )
     if not prod(shape):
-        context.fail(node, f"takes nothing of {data.shape}", "remove it")
+        context.fail(node, f"leaves no element of {data.shape}", "remove the node")
     check_size(context, node, shape)
     if all(_whole(positions, data.shape)):
         return data

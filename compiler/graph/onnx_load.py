@@ -87,11 +87,12 @@ def load_model(
                 raise
     if opset > NEWEST_OPSET:
         raise InvalidModelError(
-            f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
+            f"{label}: the model is of opset {opset}, but the newest supported one is {NEWEST_OPSET}; export "
+            f"the model for opset {NEWEST_OPSET}"
         )
     if not model.graph.output:
         raise InvalidModelError(
-            f"{label}: has no outputs, so nothing of it is needed; export it with its outputs"
+            f"{label}: the model has no outputs, so there is nothing to compute; export the model with its outputs"
         )
     _name_outputs_once(model)
     if rewrite is not None:
@@ -268,8 +269,8 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: boo
                 if empty:
                     continue
                 raise InvalidModelError(
-                    f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the "
-                    "size it is for"
+                    f"{label}: input '{info.name}' is empty: dimension {axis} is 0; export the model with the "
+                    "size of its real inputs"
                 )
             if not dimension.HasField("dim_value") or dimension.dim_value < 1:
                 without.append((info.name, axis, dimension_name(info, axis)))

@@ -55,7 +55,7 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
         for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
     ]
     if min(outputs) < 1:
-        context.refuse(node, f"has outputs of {outputs} and pads {before}")
+        context.refuse(node, f"would have outputs of {outputs} with the pads {before}")
     own = (weight.shape[0] // groups, *weight.shape[1:])
     spacing = Spacing(strides=strides, dilations=dilations)
     program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
@@ -235,7 +235,9 @@ def max_unpool_steps(s: FloatSteps) -> None:
     kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
     pads = s.node.integers("pads", (0,) * (2 * rank))
     if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
-        s.refuse(f"unpools {shape} by a kernel {kernel}")
+        s.refuse(
+            f"has the kernel {kernel}, strides {strides} and pads {pads}, which do not fit an input {shape}"
+        )
     inner = [
         (n - 1) * t + k - pads[d] - pads[d + rank]
         for d, (n, k, t) in enumerate(zip(shape[2:], kernel, strides, strict=True))
@@ -262,7 +264,7 @@ def column_to_image_steps(s: FloatSteps) -> None:
     """
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
-        s.refuse(f"has columns {s.shape(0)}")
+        s.refuse(f"has columns of shape {s.shape(0)} without a fitting image shape and block shape")
     sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)
     strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
@@ -275,7 +277,7 @@ def column_to_image_steps(s: FloatSteps) -> None:
         more.append((length - span) % strides[d])
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
-        s.refuse(f"makes an image of {sizes} from {s.shape(0)}")
+        s.refuse(f"cannot make an image of {sizes} from columns of shape {s.shape(0)}")
     channels = rows // elements
     blocks = s.add("Reshape", s.input(0), s.constant([batch, rows, *counts], np.int64))
     ones = np.tile(np.eye(elements).reshape(elements, 1, *kernel), (channels, *[1] * (rank + 1)))

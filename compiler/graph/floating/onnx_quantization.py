@@ -79,11 +79,11 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     made = context.quantized.get(data.name)
     if made is None:
-        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove it")
+        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove this node")
     check_real_type(context, node)
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
-        context.refuse(node, f"reads {made} with a {dtype} zero point", "export it again")
+        context.refuse(node, f"reads {made} integers with a zero point of type {dtype}", "export it again")
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
@@ -168,7 +168,7 @@ def quantize_steps(s: FloatSteps) -> None:
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:
-            s.refuse(f"quantizes to {to}")
+            s.refuse(f"quantizes to {to}, which is not possible")
         s.done(s.add("Cast", quotient, to=kind, saturate=s.node.integer("saturate", 1)))
         return
     whole = s.add("Round", quotient)
