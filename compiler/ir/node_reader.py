@@ -74,7 +74,7 @@ class _Reader:
     def take(self, rest: list[Any], *least: str, more: bool = False) -> list[Any]:
         """The items of a node: `least` names the required ones; `more` allows further ones."""
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
-            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} behind its word")
+            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} after its word")
         return rest
 
     def word(self, value: Any, words: Sequence[str]) -> Any:

@@ -189,7 +189,7 @@ class SpanChecker:
         for a, b in combinations(events, 2):
             if (a, b) in self.successive:
                 raise RaceError(
-                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may lie in the same "
+                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may share the same "
                     f"bytes, and no barrier stands between {events[a][0].access.statement} and "
                     f"{events[b][0].access.statement}{_when(events[b][0].run)}; insert_barriers puts it there"
                 )
