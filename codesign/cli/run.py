@@ -109,7 +109,7 @@ def run(
             "that cost less there.",
         ),
     ] = Partition.support,
-    check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
+    check: Annotated[Check, typer.Option(help="The reference for the outputs.")] = Check.auto,
     repeat: Annotated[
         int, typer.Option(min=1, help="Timed runs, after one untimed run.", rich_help_panel=PROCESSOR)
     ] = 1,

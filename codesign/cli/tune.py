@@ -108,7 +108,7 @@ def tune(
     features: Annotated[
         FeatureChoice | None,
         typer.Option(
-            help="What the cost model reads of a candidate. account: quantities computed for thousands of points "
+            help="Features of a candidate for the cost model. account: quantities computed for thousands of points "
             "without lowering them. program: also the loops of a short list of lowered candidates, twice as many as "
             "are measured. Default: program where there is no template, otherwise account."
         ),

@@ -31,7 +31,7 @@ LOOPED = frozenset(
 SHAPE_ELEMENTS = 1024
 """Largest constant whose values shape inference may use."""
 
-_OUTSIDE = "fold it when exporting the model"
+_OUTSIDE = "fold the node when exporting the model"
 
 _ALWAYS = frozenset(
     ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LogSoftmax", "LpPool", "MaxPool")
@@ -201,7 +201,7 @@ def _with_unit_axes(
         return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
     except ValueError as error:
         context.refuse(
-            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export it again"
+            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export the model again"
         )
 
 

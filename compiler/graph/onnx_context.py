@@ -171,7 +171,7 @@ class GraphContext(NodeErrors):
             self.fail(
                 node,
                 f"its input '{name}' is a constant of {array.dtype}",
-                f"convert it to one of {', '.join(TYPES)}",
+                f"convert the constant to one of {', '.join(TYPES)}",
             )
         self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
         return self.tensors[name]
@@ -238,7 +238,9 @@ class GraphContext(NodeErrors):
         expected = self.static_shapes.get(output)
         if expected is not None and expected != shape:
             self.refuse(
-                node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
+                node,
+                f"its output '{output}' is declared {expected} but computes {shape}",
+                "export the model again",
             )
 
     def check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:

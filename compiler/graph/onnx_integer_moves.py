@@ -295,7 +295,7 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)
     if value.axis is not None or len(value.shape) not in (2, 3, 4):
-        context.fail(node, "joins a constant with one scale per channel", "quantize it per tensor")
+        context.fail(node, "joins a constant with one scale per channel", "quantize the constant per tensor")
     dtype = activation_type(context, node, value.integers.dtype)
     grid = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
     stored = (value.integers.astype(np.int16) - grid.offset).astype(np.int8)

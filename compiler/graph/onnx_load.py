@@ -108,7 +108,7 @@ def load_model(
             checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
         raise InvalidModelError(
-            f"{label}: is not a valid ONNX model: {first_line(error)}; export it again"
+            f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
     check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)

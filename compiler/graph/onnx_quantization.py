@@ -95,7 +95,9 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             quantization = _grid(context, node, value.shape)
             if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
                 context.refuse(
-                    node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
+                    node,
+                    f"reads {value.dtype} with a {quantization.dtype} zero point",
+                    "export the model again",
                 )
             own = Quantization(
                 scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
@@ -199,7 +201,7 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
-        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast behind it")
+        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast after it")
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:

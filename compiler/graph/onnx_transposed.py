@@ -54,7 +54,9 @@ def transposed_pads(
     counts = [len(values) for values in (strides, dilations, extra, wanted or extra)]
     if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
         context.refuse(
-            node, f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}", "export it again"
+            node,
+            f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}",
+            "export the model again",
         )
     if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
         context.fail(

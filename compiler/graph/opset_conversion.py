@@ -45,7 +45,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
         # The converter raises exceptions of many types.
         raise ModelError(
             f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {first_line(error)}; "
-            "export it again"
+            "export the model again"
         ) from None
 
 

@@ -118,7 +118,7 @@ class SpanChecker:
                 if writer.run is event.run:
                     way = (
                         "within one phase, where threads run in any order; give each thread elements of its own, or "
-                        "put what needs others' data into a loop over threads of its own"
+                        "put statements that read other threads' data into a loop over threads of their own"
                     )
                 else:
                     way = "with no barrier between them; insert_barriers puts it there"

@@ -44,7 +44,7 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
             context.refuse(
                 node,
                 f"has the term '{term}', which does not fit a tensor of shape {shape}",
-                "export it again",
+                "export the model again",
             )
         widest = max(widest, extra)
         terms[index] = term.replace("...", "".join(spare[:extra][::-1]))
@@ -116,7 +116,10 @@ def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, si
     """Product of all tensors, broadcast to all letters, then summed over the letters that the result lacks."""
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):
-        s.fail(f"multiplies tensors whose product {problem}", "write it as several Einsums of two tensors")
+        s.fail(
+            f"multiplies tensors whose product {problem}",
+            "write the product as several Einsums of two tensors",
+        )
     factors: list[str] = []
     for name, term in zip(names, terms, strict=True):
         order = sorted(range(len(term)), key=lambda d, term=term: made.index(term[d]))

@@ -133,7 +133,7 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(
             node,
             f"combines {data.dtype} and {updates.dtype} by the reduction '{node.text('reduction', 'none')}'",
-            "export it again",
+            "export the model again",
         )
     try:
         if node.op_type == "ScatterND":

@@ -67,7 +67,7 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
-        context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
+        context.refuse(node, f"pools a tensor of shape {data.shape}", "give a tensor (N, C, ...)")
     windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
@@ -153,7 +153,7 @@ def is_no_image(context: GraphContext, node: OnnxNode) -> bool:
 def global_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     if len(s.shape(0)) < 3:
-        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give a tensor (N, C, ...)")
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
@@ -167,7 +167,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute MaxPool with indices, or of integers, which are cast to float32 and back."""
     shape = s.shape(0)
     if len(shape) < 3:
-        s.refuse(f"pools a tensor of shape {shape}", "give it (N, C, ...)")
+        s.refuse(f"pools a tensor of shape {shape}", "give a tensor (N, C, ...)")
     kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))
@@ -314,8 +314,8 @@ def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
             node,
             f"samples {data.shape} at {grid.shape} by mode {node.text('mode', 'linear')} and padding_mode "
             f"{node.text('padding_mode', 'zeros')}",
-            "give it (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, cubic; and a "
-            f"padding_mode of {', '.join(outsides)}",
+            "give a tensor (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, "
+            f"cubic; and a padding_mode of {', '.join(outsides)}",
         )
     outputs = grid.shape[1:-1]
     program = grid_sample(

@@ -83,7 +83,9 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     check_real_type(context, node)
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
-        context.refuse(node, f"reads {made} integers with a zero point of type {dtype}", "export it again")
+        context.refuse(
+            node, f"reads {made} integers with a zero point of type {dtype}", "export the model again"
+        )
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
@@ -133,7 +135,7 @@ def _grid(
     fits = scale.ndim == 1 and -rank <= axis < rank and data.shape[axis] == scale.size
     if not fits or zero_point.shape != scale.shape:
         context.refuse(
-            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again"
+            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize the model again"
         )
     along = [1] * rank
     along[axis] = scale.size
@@ -196,13 +198,13 @@ def _beside(s: FloatSteps, index: int) -> str:
         return s.add("Reshape", s.input(index), s.constant([], np.int64))
     axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
     if not -len(shape) <= axis < len(shape):
-        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
+        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
     axis %= len(shape)
     if not block and len(given) == 1 and given[0] == shape[axis]:
         return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
     count = -(-shape[axis] // block) if block else 0
     if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
-        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
+        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize the model again")
     wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
     full = (*shape[:axis], count, block, *shape[axis + 1 :])
     return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))

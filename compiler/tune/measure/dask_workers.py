@@ -253,7 +253,7 @@ class DaskWorkers(Backend):
         if "results" not in answer:
             raise BackendError(
                 f"the worker on {answer['host']} (process {answer['pid']}) has {answer['package']}, here it is "
-                f"{package_identity()}; install the same there and start it again"
+                f"{package_identity()}; install the same version there and restart the worker"
             )
         results = [result_from_dict(value) for value in answer["results"]]
         self._trial_seconds = answer["seconds"] / len(results)

@@ -74,7 +74,7 @@ def test_an_opset_that_cannot_be_converted(builder):
     b = builder(1, 3, 8, 8, opset=12)
     model = b.model(convolved(b))
     model.opset_import[0].version = 0
-    refused(model, "opset 0, older than 13", "cannot be converted", "export it again")
+    refused(model, "opset 0, older than 13", "cannot be converted", "export the model again")
 
 
 def test_unsupported_operator(builder):

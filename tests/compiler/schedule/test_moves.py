@@ -138,12 +138,12 @@ REVERSE = [
     (
         activated,
         lambda s: s.reverse_compute_at("sum", "i"),
-        "sum: it is not in a loop nest of its own behind",
+        "sum: it is not in a loop nest of its own after",
     ),
     (
         activated,
         lambda s: s.reverse_compute_at("sum", "a"),
-        "sum: it is not in a loop nest of its own behind",
+        "sum: it is not in a loop nest of its own after",
     ),
     (stencil, lambda s: s.reverse_compute_at("add", "a"), "it reads T at several places"),
     (triangle, lambda s: s.reverse_compute_at("take", "i"), "make does not provably write all of a box of S"),
