@@ -146,7 +146,7 @@ class _Match:
                 self.expr(actual.value, formal.value)
                 self.predicate(actual, formal)
             case _:
-                raise _Mismatch("these differ:", actual, formal)
+                raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def target(self, actual: NamedStmt, formal: NamedStmt) -> None:
         assert isinstance(actual, Assign | Reduce) and isinstance(formal, Assign | Reduce)
@@ -231,7 +231,7 @@ class _Match:
                 return
             case _, Var(name=name) if self.variables.get(name) == actual:
                 return
-        raise _Mismatch("these differ:", actual, formal)
+        raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
         """Matches the `first` predicates of two Reduces; further conditions of the actual predicate become the `first`
