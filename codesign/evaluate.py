@@ -200,7 +200,9 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
             )
         counts.add(launches)
     if len(counts) > 1:
-        raise CheckError(f"{where}: the inputs have different numbers of images; give each the same")
+        raise CheckError(
+            f"{where}: the inputs have different numbers of images; give every input the same number"
+        )
     return counts.pop() if counts else 1
 
 

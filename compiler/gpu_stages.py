@@ -91,7 +91,8 @@ def _check(label: str, graph: Graph) -> None:
     for tensor in graph.tensors.values():
         if tensor.dtype.is_code:
             raise ModelError(
-                f"{label}: tensor '{tensor.name}' is {tensor.dtype}, which has no code for GPUs; run it on a processor"
+                f"{label}: tensor '{tensor.name}' is {tensor.dtype}, which has no code for GPUs; run the "
+                "model on a processor"
             )
 
 
@@ -128,7 +129,7 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                     return error
                 # The kernel uses functions or types that only processors have.
                 return ModelError(
-                    f"{label}: node '{node}' has no code for {language}: {error}; run it on a processor"
+                    f"{label}: node '{node}' has no code for {language}: {error}; run the model on a processor"
                 )
 
             def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> CudaNetworkCode:

@@ -163,7 +163,7 @@ def _dram(
     size, granule = len(trace.image), trace.config.out_bytes
     end = start + (rows - 1) * pitch + length
     if start < 0 or end > size:
-        place = "; the instructions lie behind it" if verb == "writes" and end > size else ""
+        place = "; the instructions follow this memory" if verb == "writes" and end > size else ""
         raise AccessError(f"{what} {verb} DRAM bytes {start}..{end} of a memory of {size}{place}")
     if rows == 1 or pitch <= length:
         yield slice(start // granule, (end - 1) // granule + 1)

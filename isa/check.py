@@ -107,7 +107,7 @@ def check(
         findings.append(_error("finish", (), "the program has no FINISH; end it with one"))
     elif end < len(instructions):
         message = (
-            f"{len(instructions) - end} instructions lie behind FINISH, instruction {end - 1}, and never run"
+            f"{len(instructions) - end} instructions follow FINISH, instruction {end - 1}, and never run"
         )
         findings.append(Finding(kind="finish", severity="warning", instructions=(end,), message=message))
     words = instructions[:end]

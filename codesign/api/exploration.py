@@ -177,7 +177,8 @@ def explore(
     named_fields = {*(axis.name for axis in searched.axes), *searched.derived}
     if "clock_mhz" in named_fields and study.components.modelled:
         study.place.notify(
-            "clock_mhz changes no latency here: clocks are predicted; by a table of components they are as given"
+            "clock_mhz does not change the latency: the technology models predict the clock of each machine; "
+            "with a table of components as technology, clock_mhz is the clock"
         )
     known = existing_records([Path(path) for path in records])
     place = None if folder is None else Path(folder)

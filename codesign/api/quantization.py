@@ -75,7 +75,9 @@ class QuantizedNetwork:
         `budget`, since there was no search.
         """
         if self.outcome is None:
-            raise UserError("there is a front only after a search: quantize(..., budget=N)")
+            raise UserError(
+                "no search was made, so there is no front to plot; search with quantize(..., budget=N)"
+            )
         return front_figure(self.outcome.found, self.outcome.chosen)
 
     def save(self, path: str | Path) -> None:
@@ -144,7 +146,9 @@ def quantize(
     }
     if budget is None:
         if held_out is not None or sqnr is not None or latency is not None:
-            raise UserError("held-out samples and goals are for a search; give a budget")
+            raise UserError(
+                "held_out, sqnr and latency apply to a search only; give a budget, or leave them out"
+            )
         made = quantize_model(
             network,
             samples,
@@ -155,9 +159,9 @@ def quantize(
         )
         return _whole(made, recipe, samples)
     if latency is not None and not 0 < latency < inf:
-        raise UserError(f"a latency of {latency:g} ms is no goal; give a number above 0")
+        raise UserError(f"latency={latency:g} is not a limit in milliseconds; give a number above 0")
     if sqnr is not None and not isfinite(sqnr):
-        raise UserError(f"an SQNR of {sqnr:g} dB is no goal; give a number")
+        raise UserError(f"sqnr={sqnr:g} is not a finite number; give a number of dB")
     if cost not in COSTS:
         raise UserError(f'no cost is called "{cost}"; there are {", ".join(COSTS)}')
     if held_out is None:

@@ -116,9 +116,7 @@ class Report:
         from ..report.plots import layers_figure, roofline_figure
 
         if self.network is None:
-            raise UserError(
-                "a program without layers has nothing to plot; `timeline` draws it instruction by instruction"
-            )
+            raise UserError("the program has no layers to plot; `timeline` draws its instructions one by one")
         if kind not in ("layers", "roofline"):
             raise UserError(f'no plot is called "{kind}"; choose "layers" or "roofline"')
         return layers_figure(self.network) if kind == "layers" else roofline_figure(self.network, self.config)

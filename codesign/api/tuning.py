@@ -71,7 +71,9 @@ def tune(
     model = Path(subject) if isinstance(subject, str | Path) else None
     names = [] if isinstance(subject, str | Path) else list(subject)
     if model is None and not names:
-        raise UserError("subject names no workload; give a model's file, or workloads, as ['conv2d:C2']")
+        raise UserError(
+            "subject is empty; give the file of a model, or a list of workloads such as ['conv2d:C2']"
+        )
     file = Path(records)
     if file.exists() and file.stat().st_size:
         raise UserError(f"{file} holds records already; name another file")

@@ -39,14 +39,20 @@ def bench(
     ] = Suite.paper,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROW,...", help="These rows, with commas between; may be given several times."),
+        typer.Option(
+            metavar="ROW,...", help="Measure only these rows, separated by commas. May be repeated."
+        ),
     ] = None,
     threads: Annotated[
         int,
-        typer.Option(min=1, max=256, help="Of both sides. One: thread CPU time; several: wall time."),
+        typer.Option(
+            min=1,
+            max=256,
+            help="Threads of both sides. 1: times are CPU times of the thread; more: wall times.",
+        ),
     ] = 1,
     rounds: Annotated[
-        int, typer.Option(min=1, help="How often both sides take turns; each round gives one ratio.")
+        int, typer.Option(min=1, help="Rounds; in each both sides run once, which gives one ratio.")
     ] = 15,
     json: JsonOption = False,
 ) -> None:

@@ -43,7 +43,7 @@ QuietOption = Annotated[
         "--quiet",
         callback=_be_quiet,
         expose_value=False,
-        help="No progress and no notes: results and errors alone.",
+        help="Print results and errors only, without progress and notes.",
     ),
 ]
 VerboseOption = Annotated[
@@ -53,11 +53,11 @@ VerboseOption = Annotated[
         "--verbose",
         callback=_be_verbose,
         expose_value=False,
-        help="Each step as a line, and all reasons.",
+        help="Print each step as a line, and all reasons.",
     ),
 ]
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
 ]
 
 

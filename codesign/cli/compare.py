@@ -23,14 +23,18 @@ MOST_LAYERS = 10
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A preset or a TOML file.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another preset or TOML file.")],
     network: Annotated[
         list[Path], typer.Option(metavar="MODEL.onnx", help="A quantized network. May be repeated.")
     ],
     technology: TechnologyOption = "models",
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also writes one page that needs no network."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write the comparison as one HTML page, which can be read offline.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

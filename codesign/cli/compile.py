@@ -48,18 +48,18 @@ def compile_model(
         typer.Option(
             metavar="TARGET",
             help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; cuda (a '
-            'GPU), or "cuda -arch=sm_80 -tf32", of which -tf32 lets tensor cores round inputs of products; opencl (any '
-            'device of OpenCL), or "opencl -threads=N -local-bytes=N", the limits of its work-groups; vdla: the '
+            'GPU), or "cuda -arch=sm_80 -tf32", where -tf32 lets tensor cores round the inputs of products; opencl '
+            '(any OpenCL device), or "opencl -threads=N -local-bytes=N" with limits of its work-groups; vdla: the '
             "accelerator.",
         ),
     ] = "llvm",
     config: ConfigOption = "vta",
-    batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Size of a dynamic first dimension.")] = 1,
     dump_passes: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The graph after each compiler pass, and every kernel before and after its schedule.",
+            help="Write the graph after each compiler pass, and every kernel before and after its schedule.",
         ),
     ] = None,
     dim: DimOption = None,
@@ -93,7 +93,8 @@ def compile_model(
         targets = Targets(llvm=target) if target.split()[:1] == ["llvm"] else parse_targets(target)
         if targets.vdla and targets.llvm:
             raise UserError(
-                f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
+                f'--target "{target}": `vdla compile` writes a file for one target; choose vdla or llvm, or '
+                "divide the model between both with `vdla run`"
             )
         if lengths is not None:
             from vdla.isa.config import load_config

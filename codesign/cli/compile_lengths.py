@@ -32,7 +32,9 @@ def compile_for_lengths(
     """
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):
-        raise UserError(f"{output}: a range of lengths is no object or library; name a FILE.tar")
+        raise UserError(
+            f"{output}: a network for a range of lengths goes into a FILE.tar only; change the suffix to .tar"
+        )
     check_destination(output, inputs=(model,))
     from vdla.compiler.backends.lengths import compile_lengths
     from vdla.compiler.backends.registry import backend_of

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def cosim(
-    programs: Annotated[int, typer.Option(help="How many programs.")] = 1000,
+    programs: Annotated[int, typer.Option(help="How many programs to run.")] = 1000,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal programs.")] = 0,
     config: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def cosim(
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Where a minimized mismatch goes.")
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the minimized mismatch.")
     ] = Path("cosim-mismatch"),
     json: JsonOption = False,
 ) -> None:
@@ -62,7 +62,7 @@ def cosim(
         _print(campaign, failure, output)
     if campaign.mismatches or campaign.holes:
         if campaign.holes:
-            print_error(f"coverage: nothing hit {'; '.join(campaign.holes)}")
+            print_error(f"coverage: no program hit {'; '.join(campaign.holes)}")
         raise typer.Exit(1)
 
 
@@ -168,7 +168,7 @@ def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
         if failure is not None:
             verdict += f"; the first, minimized, is in {printable(output)}"
     elif campaign.holes:
-        verdict += f"; but the programs hit nothing of {'; '.join(campaign.holes)}"
+        verdict += f"; but no program hit {'; '.join(campaign.holes)}"
     console.print(
         verdict, style="bold red" if campaign.mismatches or campaign.holes else "bold green", soft_wrap=True
     )

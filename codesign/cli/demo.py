@@ -17,7 +17,7 @@ from .output import print_error, print_json, steps, text_console
 
 def demo(
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the results.")
     ] = Path("build/demo"),
     config: ConfigOption = "vta",
     model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",

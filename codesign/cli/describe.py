@@ -17,8 +17,10 @@ from .output import print_json, text_console
 
 def isa(
     config: ConfigOption = "vta",
-    header: Annotated[bool, typer.Option("--header", help="A C header with every field.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The instruction reference.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="Print a C header with every field.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the instruction reference as Markdown.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """The instruction set of a configuration: a C header or a Markdown reference, from the encoder's own tables."""
@@ -38,7 +40,7 @@ def isa(
 def config(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A preset or a TOML file.")] = "vta",
     fields: Annotated[
-        bool, typer.Option("--fields", help="Every field: default, legal values, meaning.")
+        bool, typer.Option("--fields", help="Print every field: default, legal values, meaning.")
     ] = False,
     technology: TechnologyOption = "models",
     json: JsonOption = False,

@@ -25,7 +25,9 @@ PAGE_SECONDS = 60.0
 LayersOption = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Designs of the front whose layers the report has; 0: those it had before."
+        min=0,
+        metavar="N",
+        help="Designs of the front that the report shows layer by layer; 0: only designs computed before.",
     ),
 ]
 VerifyOption = Annotated[
@@ -34,7 +36,7 @@ VerifyOption = Annotated[
         "--verify-front",
         min=0,
         metavar="N",
-        help="Co-simulate N designs of the front on their RTL, which front/ then has, with their programs.",
+        help="Co-simulate N designs of the front on their RTL; their Verilog and programs go to front/.",
     ),
 ]
 SynthesizeOption = Annotated[
@@ -53,7 +55,10 @@ PicturesOption = Annotated[
 
 def explore(
     space: Annotated[
-        Path, typer.Argument(metavar="SPACE.toml", help="The space: a base and what its fields may be.")
+        Path,
+        typer.Argument(
+            metavar="SPACE.toml", help="The search space: a base configuration, and values for its fields."
+        ),
     ],
     network: Annotated[
         list[str],
@@ -63,33 +68,48 @@ def explore(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Records, report, tables and machines.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Directory for records, report, tables and machines."
+        ),
     ],
     objective: Annotated[
-        str, typer.Option(metavar="NAME,...", help="latency, energy, area, edp, cycles, dram, utilization.")
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Figures to optimize: latency, energy, area, edp, cycles, dram, utilization.",
+        ),
     ] = "latency,energy,area",
     constraint: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help='As in "area<2mm2" or "utilization>0.9". May be repeated.'),
+        typer.Option(
+            metavar="LIMIT", help='A constraint, as in "area<2mm2" or "utilization>0.9". May be repeated.'
+        ),
     ] = None,
-    budget: Annotated[int, typer.Option(min=1, help="Designs, those found in records included.")] = 100,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Designs to evaluate; designs found in records count.")
+    ] = 100,
     strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="model (ours), nsga2, tpe (Optuna's), random or exhaustive.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Search strategy: model (our own), nsga2 or tpe (both Optuna's), random, exhaustive.",
+        ),
     ] = "model",
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Designs that the search names at a time.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Designs that the search proposes at a time.")] = 20,
     trials: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="N",
-            help="Schedules of each layer that are tried on every machine; 0: the templates' own.",
+            help="Schedules to try for each layer on every machine; 0: only the template's own.",
         ),
     ] = 0,
     tune_front: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The same on the designs of the front, in the end.")
+        int, typer.Option(min=0, metavar="N", help="Like --trials, for the designs of the final front.")
     ] = FRONT_TRIALS,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate designs.")] = 1,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -103,7 +123,9 @@ def explore(
     technology: TechnologyOption = "models",
     records: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Records of other studies, to be used again. May be repeated."),
+        typer.Option(
+            metavar="FILE", help="Records of other studies whose evaluations are used again. May be repeated."
+        ),
     ] = None,
     layers: LayersOption = 24,
     pictures: PicturesOption = True,

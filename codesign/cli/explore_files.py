@@ -69,7 +69,7 @@ def write_files(
 
     left, paths = _write(found, folder, layers, pictures)
     note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
-    interrupted = f"the layers of {left} designs are not in the report" if left else ""
+    interrupted = f"the report lacks the layers of {left} designs" if left else ""
     if synthesize and not interrupted:
         found, interrupted = _synthesize(found, folder, synthesize)
         left, _ = _write(found, folder, layers, pictures)
@@ -234,12 +234,12 @@ def print_exploration(found: Exploration) -> None:
             if (value := study.value(limit.metric, near.machine, near.figures)) is not None
         )
         console.print(
-            f"no design keeps {', '.join(c.text for c in study.constraints)}; "
-            f"design {near.number} is nearest: {limits}",
+            f"no design meets {', '.join(c.text for c in study.constraints)}; design {near.number} is nearest: "
+            f"{limits}",
             soft_wrap=True,
         )
     if failed:
-        console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
+        console.print(printable(f"the first design that failed: {failed[0].figures.failed}"), soft_wrap=True)
     rungs = rungs_of(shown, (design.figures for design in found.designs))
     console.print("; ".join(f"{name}: {rung}" for name, rung in rungs.items()), soft_wrap=True)
     for line in described(study.components):

@@ -30,32 +30,32 @@ def models(
         typer.Argument(
             metavar="NAME",
             help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp; with --form float also "
-            "bert, mobilebert, gpt2, gpt2_decode, llama, llama_decode and networks of torchvision and timm, which a "
-            "wrong name lists.",
+            "bert, mobilebert, gpt2, gpt2_decode, llama, llama_decode and networks of torchvision and timm; the "
+            "error message for an unknown name lists them.",
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="The file to write.")],
     form: Annotated[
         Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ, QOperator or float32.")
     ] = Form.u8,
-    batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Images per launch.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
     size: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rows and columns of the images, of torchvision's and timm's; tokens of a transformer (128).",
+            help="For networks of torchvision and timm: rows and columns of an image; for transformers: tokens (128).",
         ),
     ] = None,
     layers: Annotated[
         int | None,
-        typer.Option(min=1, help="Layers of a transformer (2); bert and gpt2 were published with 12."),
+        typer.Option(min=1, help="For transformers: layers (2); bert and gpt2 were published with 12."),
     ] = None,
     symbolic: Annotated[
         bool,
         typer.Option(
             "--symbolic",
-            help="A transformer for any number of tokens: its inputs have the dimension 'sequence'.",
+            help="For transformers: any number of tokens; the inputs get the symbolic dimension 'sequence'.",
         ),
     ] = False,
     json: JsonOption = False,

@@ -17,8 +17,8 @@ TechnologyOption = Annotated[
     typer.Option(
         "--technology",
         metavar="NAME|FILE",
-        help="What clock, area and energy follow from: models (of syntheses and of switching), 45nm-published, "
-        "or a table of areas and energies; with a table the clock is the configuration's own.",
+        help="The source of clock, area and energy: models (fitted to syntheses and switching), 45nm-published, or "
+        "the file of a table of areas and energies; with a table the clock is the configuration's.",
     ),
 ]
 DimOption = Annotated[
@@ -35,7 +35,7 @@ LengthOption = Annotated[
         "--length",
         metavar="NAME=LEAST:MOST",
         help="A range for a symbolic dimension of the model's inputs, as in --length sequence=1:512: FILE.tar then "
-        "runs arrays of any size in it.",
+        "runs arrays of any size in this range.",
     ),
 ]
 PadOption = Annotated[
@@ -43,8 +43,8 @@ PadOption = Annotated[
     typer.Option(
         "--pad",
         metavar="NAME=VALUE",
-        help="With --length: what an input holds behind its real tokens, as in --pad mask=-1e9; 0 unless told. May be "
-        "repeated.",
+        help="With --length: the value that fills an input behind its real tokens, as in --pad mask=-1e9 "
+        "(default: 0). May be repeated.",
     ),
 ]
 ToleranceOption = Annotated[
@@ -52,8 +52,8 @@ ToleranceOption = Annotated[
     typer.Option(
         "--tolerance",
         min=0,
-        help="With --length: what a length may cost more than in a program of its own (0.03 on the accelerator, "
-        "0.025 on processors).",
+        help="With --length: the share by which a length may cost more than in a program of its own (default: 0.03 on "
+        "the accelerator, 0.025 on processors).",
     ),
 ]
 ConstantOption = Annotated[
@@ -61,8 +61,8 @@ ConstantOption = Annotated[
     typer.Option(
         "--constant",
         metavar="NAME=VALUE,...",
-        help="The values of an input that decide shapes, as in --constant axes=0,1: it is no input then. May be "
-        "repeated.",
+        help="The values of an input that decides shapes, as in --constant axes=0,1; the input becomes a "
+        "constant. May be repeated.",
     ),
 ]
 NoCacheOption = Annotated[

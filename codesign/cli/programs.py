@@ -26,7 +26,8 @@ ConfigOverride = Annotated[
     ),
 ]
 MemoryOption = Annotated[
-    Path | None, typer.Option(metavar="IN.bin", help="The memory image of a .hex file, which holds none.")
+    Path | None,
+    typer.Option(metavar="IN.bin", help="The memory image for a .hex file, which holds instructions only."),
 ]
 ZIP_MAGIC = b"PK\x03\x04"
 
@@ -56,7 +57,7 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(
-            f"{path}: neither a program file nor text; give what `vdla asm` reads or writes"
+            f"{path}: is neither a program file nor text; give a file that `vdla asm` reads or writes"
         ) from None
     from vdla.isa.program_text import from_text
 
@@ -66,7 +67,13 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
 def asm(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="Assembler text.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="OUT", help="A binary program; .hex: bare instructions.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="The binary program to write; with the suffix .hex, bare instructions.",
+        ),
     ],
     config: ConfigOverride = None,
     json: JsonOption = False,
@@ -89,7 +96,7 @@ def asm(
 def disasm(
     source: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A binary program or a .hex file.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="OUT", help="Where to write the text.")
+        Path | None, typer.Option("-o", "--output", metavar="OUT", help="The text file to write.")
     ] = None,
     config: ConfigOverride = None,
     memory: MemoryOption = None,

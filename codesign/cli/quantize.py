@@ -39,7 +39,10 @@ def quantize(
     ],
     calibration: Annotated[
         Path,
-        typer.Option(metavar="DATA.npz", help="Arrays by input name; the first dimension are samples."),
+        typer.Option(
+            metavar="DATA.npz",
+            help="Samples for calibration: arrays by input name, whose first dimension counts samples.",
+        ),
     ],
     output: Annotated[
         Path,
@@ -56,7 +59,7 @@ def quantize(
     method: Annotated[
         CalibrationMethod,
         typer.Option(
-            help="mse: the range of least square error; minmax: all values; percentile: most of them."
+            help="Range of a tensor. mse: of least square error; minmax: of all values; percentile: of most values."
         ),
     ] = CalibrationMethod.mse,
     percentile: Annotated[
@@ -64,17 +67,20 @@ def quantize(
         typer.Option(
             min=50.0,
             max=100.0,
-            help="Percent of values inside the range, for that method; 99.99 if not given.",
+            help="For --method percentile: percent of the values inside the range (default: 99.99).",
         ),
     ] = None,
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="One scale for all weights of a layer, not one a channel.")
+        bool,
+        typer.Option(
+            "--per-tensor", help="One scale for all weights of a layer, instead of one for each channel."
+        ),
     ] = False,
     whole: Annotated[
         bool,
         typer.Option(
             "--whole",
-            help="Also functions, softmax, normalizations and products of activations: for machines with the "
+            help="Also quantize functions, softmax, normalizations and products of activations: for machines with the "
             "extensions table, rows, broadcast and zero_points.",
         ),
     ] = False,
@@ -82,48 +88,54 @@ def quantize(
         list[str] | None,
         typer.Option(
             metavar="NAME=CHOICE,...",
-            help="A layer of its own: float, or u8 or s8 and per-channel or per-tensor; with --budget also "
-            "quantized. May be repeated.",
+            help="Quantize one layer differently: float, or u8 or s8 and per-channel or per-tensor; with "
+            "--budget also quantized (not float). May be repeated.",
         ),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="Decide each layer from so many evaluations of error, latency and energy."),
+        typer.Option(
+            min=1, help="Search for decisions by layer: this many evaluations of error, latency and energy."
+        ),
     ] = None,
     held_out: Annotated[
         Path | None,
         typer.Option(
             metavar="DATA.npz",
-            help="Samples for the error, never for calibration; the last quarter of --calibration if not given.",
+            help="Samples that measure the error and never calibrate (default: the last quarter of --calibration).",
         ),
     ] = None,
     config: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="The machine that runs it; vta if not given.")
+        str | None, typer.Option(metavar="NAME|FILE", help="The machine that runs the model (default: vta).")
     ] = None,
     processor: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|GFLOPS,GB/S,WATTS",
-            help="What runs float layers: cortex-a9 (default), measured (this machine), or what it reaches.",
+            help="The processor that runs float layers: cortex-a9 (default), measured (this machine), or its speeds.",
         ),
     ] = None,
     cost: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the error is set against: latency or energy.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The cost that the search weighs against the error: latency or energy."
+        ),
     ] = None,
     technology: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE", help="What clock and energy follow from: models, 45nm-published or a table."
+            metavar="NAME|FILE", help="The source of clock and energy: models, 45nm-published or a table."
         ),
     ] = None,
     sqnr: Annotated[
-        float | None, typer.Option(metavar="DB", help="Takes the cheapest of at least so many dB.")
+        float | None, typer.Option(metavar="DB", help="Choose the cheapest decisions that reach this SQNR.")
     ] = None,
     latency: Annotated[
-        float | None, typer.Option(metavar="MS", help="Takes the least error within so many milliseconds.")
+        float | None,
+        typer.Option(metavar="MS", help="Choose the decisions of least error within this latency."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Size of a dynamic first dimension.")] = 1,
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -147,7 +159,7 @@ def quantize(
     searched = [name for name, value in (*names, *goals) if value is not None]
     if budget is None:
         if searched:
-            raise UserError(f"{searched[0]} is for a search; give --budget, too")
+            raise UserError(f"{searched[0]} is for a search; add --budget N, or leave {searched[0]} out")
         check_destination(output, inputs=(model, calibration))
         with sized_model(model, dim or ()) as path:
             _quantize_all(

@@ -94,7 +94,9 @@ def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
         soft_wrap=True,
     )
     if failed:
-        console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
+        console.print(
+            printable(f"the first decisions that failed: {failed[0].figures.failed}"), soft_wrap=True
+        )
     console.print("; ".join(f"{name}: {rung}" for name, rung in rungs(found).items()), soft_wrap=True)
     console.print(
         printable(f"float layers run on {processor.name}: {processor.source}"),

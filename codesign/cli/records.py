@@ -22,7 +22,7 @@ RecordsOption = Annotated[
     typer.Option(
         "--records",
         metavar="FILE|shipped",
-        help="What `vdla tune` recorded: its best schedules are taken; shipped: what came with the package. "
+        help="Records of `vdla tune`, whose best schedules are taken; shipped: the records of the package. "
         "May be repeated.",
     ),
 ]

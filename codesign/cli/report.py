@@ -16,7 +16,7 @@ from .output import note, steps
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `vdla explore -o` wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `vdla explore -o` wrote.")],
     layers: LayersOption = 24,
     pictures: PicturesOption = True,
     synthesize: SynthesizeOption = 0,

@@ -31,7 +31,7 @@ def rtl_extra() -> Iterator[None]:
 
 
 def rtl(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the files go.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the files.")],
     config: ConfigOption = "vta",
     json: JsonOption = False,
 ) -> None:

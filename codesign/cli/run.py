@@ -47,7 +47,7 @@ def run(
         Path,
         typer.Argument(
             metavar="MODEL.onnx|FILE.tar",
-            help="An ONNX model, quantized for the accelerator; or what `vdla compile` wrote.",
+            help="An ONNX model, quantized for the accelerator; or a file that `vdla compile` wrote.",
         ),
     ],
     device: Annotated[
@@ -55,63 +55,73 @@ def run(
         typer.Option(
             metavar="DEVICE",
             help="vdla, cpu, cuda:0 (a GPU by its number), cuda:emulated (its kernels on this processor) or opencl:0 "
-            "(an OpenCL device by its number). Left out, what the target or FILE.tar is for, otherwise vdla.",
+            "(an OpenCL device by its number). Default: the device of the target or of FILE.tar, otherwise vdla.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="What to compile for: vdla; llvm, cuda or opencl with options as of `vdla compile`; or vdla,llvm: "
-            "what the accelerator does not support runs on this processor.",
+            help="The target to compile for: vdla; llvm, cuda or opencl with the options of `vdla compile`; or "
+            "vdla,llvm: this processor runs the nodes that the accelerator does not support.",
         ),
     ] = None,
     config: ConfigOption = "vta",
     technology: TechnologyOption = "models",
     engine: Annotated[
         Engine,
-        typer.Option(help="cycle: the simulator; rtl: the Verilated RTL, which must tell the same."),
+        typer.Option(
+            help="cycle: the simulator; rtl: the Verilated RTL, whose results must equal the simulator's."
+        ),
     ] = Engine.cycle,
     inputs: Annotated[
-        Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name; seeded samples otherwise.")
+        Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name (default: seeded samples).")
     ] = None,
     outputs: Annotated[
-        Path | None, typer.Option(metavar="OUT.npz", help="Where to write the outputs by name.")
+        Path | None, typer.Option(metavar="OUT.npz", help="Write the outputs by name.")
     ] = None,
     vthreads: Annotated[
         int, typer.Option(min=1, max=2, help="Virtual threads; 1 hides no memory latency.")
     ] = VIRTUAL_THREADS,
     timing_only: Annotated[
-        bool, typer.Option("--timing-only", help="Cycles without data: faster, nothing is checked.")
+        bool,
+        typer.Option(
+            "--timing-only", help="Count cycles without computing data: faster, but nothing is checked."
+        ),
     ] = False,
     timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
+        Path | None, typer.Option(metavar="FILE", help="Write a timeline for ui.perfetto.dev.")
     ] = None,
     dump_passes: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The program after each compiler pass.")
+        Path | None, typer.Option(metavar="DIR", help="Write the program after each compiler pass.")
     ] = None,
     program_out: Annotated[
         Path | None,
         typer.Option(
-            "--program-out", metavar="FILE", help="The compiled program, for `vdla check` and others."
+            "--program-out",
+            metavar="FILE",
+            help="Write the compiled program, for `vdla check` and other commands.",
         ),
     ] = None,
     partition: Annotated[
         Partition,
         typer.Option(
-            help="For vdla,llvm: the accelerator gets what it supports, or of that what costs less there.",
+            help="For vdla,llvm. support: the accelerator runs all regions that it supports; cost: only regions "
+            "that cost less there.",
         ),
     ] = Partition.support,
-    check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
+    check: Annotated[Check, typer.Option(help="The reference for the outputs.")] = Check.auto,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Timed runs, after one that is not.", rich_help_panel=PROCESSOR)
+        int, typer.Option(min=1, help="Timed runs, after one untimed run.", rich_help_panel=PROCESSOR)
     ] = 1,
-    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads.", rich_help_panel=PROCESSOR)] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, max=256, help="Threads that run the network.", rich_help_panel=PROCESSOR)
+    ] = 1,
     profile: Annotated[
-        bool, typer.Option("--profile", help="The time of every kernel.", rich_help_panel=PROCESSOR)
+        bool, typer.Option("--profile", help="Print the time of every kernel.", rich_help_panel=PROCESSOR)
     ] = False,
     batch: Annotated[
-        int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
+        int, typer.Option(min=1, help="Size of a dynamic first dimension.", rich_help_panel=PROCESSOR)
     ] = 1,
     dim: DimOption = None,
     constant: ConstantOption = None,

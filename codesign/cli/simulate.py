@@ -69,17 +69,21 @@ def sim(
     ],
     memory: Annotated[
         Path | None,
-        typer.Option(metavar="IN.bin", help="The whole memory before the launch; a program holds its own."),
+        typer.Option(
+            metavar="IN.bin",
+            help="The whole memory before the launch, for a .hex file; a program holds its own.",
+        ),
     ] = None,
     memory_out: Annotated[
-        Path | None, typer.Option("--memory-out", metavar="OUT.bin", help="The memory after it.")
+        Path | None,
+        typer.Option("--memory-out", metavar="OUT.bin", help="Write the memory after the launch."),
     ] = None,
     scratchpads: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.npz",
             help="Scratchpads at launch, as `vdla cosim` writes them: uint8 arrays uop, inp, wgt, acc, par, chain, "
-            "each with all bytes of its memory. Those not in it are zero, as are all without the option.",
+            "each with all bytes of its memory. Memories that it lacks are zero, and without the option all are zero.",
         ),
     ] = None,
     config: ConfigOverride = None,
@@ -92,11 +96,12 @@ def sim(
     no_check: Annotated[
         bool,
         typer.Option(
-            "--no-check", help="Run a program that the checker refuses; an engine that it stops exits with 3."
+            "--no-check",
+            help="Run a program that the checker refuses; if the program stops the engine, exit with 3.",
         ),
     ] = False,
     timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
+        Path | None, typer.Option(metavar="FILE", help="Write a timeline for ui.perfetto.dev.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

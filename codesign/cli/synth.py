@@ -44,13 +44,14 @@ def synth(
         int,
         typer.Option("--seeds", help="ECP5: place and route with seeds 1 to N; the clock is their median."),
     ] = 3,
-    jobs: Annotated[int, typer.Option("--jobs", help="Seeds placed at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", help="Seeds to place at a time.")] = 1,
     paths: Annotated[
         int,
         typer.Option(
             "--paths",
             metavar="N",
-            help="ECP5: instead of placing, estimate the N longest paths as mapped. Cells: list the N longest.",
+            help="ECP5: instead of placing, estimate the N longest paths after mapping. Cells: list the N "
+            "longest paths.",
         ),
     ] = 0,
     liberty: Annotated[
@@ -64,7 +65,10 @@ def synth(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR", help="Also writes sources, script, netlist and report here."
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Also write sources, script, netlist and report to this directory.",
         ),
     ] = None,
     json: JsonOption = False,
@@ -88,7 +92,9 @@ def synth(
     if liberty is not None and family != CELLS:
         raise UserError(f"--liberty is for --for {CELLS}; {family} has cells of its own")
     if paths < 0 or (paths and family == "xc7"):
-        raise UserError(f"--paths {paths}: a number of paths of an ECP5; other families are only counted")
+        raise UserError(
+            f"--paths {paths} with --for {family}: give 0 or more paths, for ecp5 or {CELLS}; xc7 has no timing"
+        )
     if output is not None:
         check_directory(output)
     if family == CELLS:
@@ -128,7 +134,7 @@ def synth(
         for name, one in result.shortages.items():
             note(
                 f"{machine.name} does not fit {document['device']}: it needs {one.needed} {name}, "
-                f"{one.missing} more than the {one.available} there are"
+                f"{one.missing} more than its {one.available}"
             )
         for placement in result.placements:
             if placement.problem is not None:

@@ -35,9 +35,9 @@ def parse_targets(text: str) -> Targets:
     llvm = [part for part, word in zip(parts, words, strict=True) if word == ["llvm"]]
     vdla = [part for part in parts if part == "vdla"]
     if len(llvm) + len(vdla) != len(parts) or len(llvm) > 1 or len(vdla) > 1:
-        gpus = " and ".join(f"{name} ({gpu.device})" for name, gpu in GPUS.items())
+        gpus = " or ".join(f"{name} ({gpu.device})" for name, gpu in GPUS.items())
         raise UserError(
-            f'--target "{text}": there are vdla (the accelerator), llvm (this processor), vdla,llvm for both, and '
+            f'--target "{text}": choose vdla (the accelerator), llvm (this processor), vdla,llvm for both, or '
             f"{gpus}"
         )
     return Targets(vdla=bool(vdla), llvm=llvm[0] if llvm else "")

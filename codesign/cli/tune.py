@@ -51,7 +51,10 @@ def tune(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="RECORDS.jsonl", help="Where every trial is recorded as it ends."
+            "-o",
+            "--output",
+            metavar="RECORDS.jsonl",
+            help="The file in which every trial is recorded as it ends.",
         ),
     ],
     model: Annotated[
@@ -71,7 +74,7 @@ def tune(
     target: Annotated[
         str,
         typer.Option(
-            metavar="TARGET", help="vdla, or llvm, cuda or opencl with options as of `vdla compile`."
+            metavar="TARGET", help="vdla, or llvm, cuda or opencl with the options of `vdla compile`."
         ),
     ] = "vdla",
     device: Annotated[
@@ -96,7 +99,7 @@ def tune(
         ),
     ] = None,
     strategy: Annotated[
-        StrategyChoice, typer.Option(help="What proposes the next trials.")
+        StrategyChoice, typer.Option(help="The strategy that proposes the next trials.")
     ] = StrategyChoice.evolution,
     batch: Annotated[
         int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
@@ -105,7 +108,7 @@ def tune(
     features: Annotated[
         FeatureChoice | None,
         typer.Option(
-            help="What the cost model reads of a candidate. account: quantities computed for thousands of points "
+            help="Features of a candidate for the cost model. account: quantities computed for thousands of points "
             "without lowering them. program: also the loops of a short list of lowered candidates, twice as many as "
             "are measured. Default: program where there is no template, otherwise account."
         ),
@@ -113,7 +116,7 @@ def tune(
     patience: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_TRIALS, help="A layer is done after so many trials without improvement."
+            min=1, max=MOST_TRIALS, help="A layer is done after this many trials without improvement."
         ),
     ] = None,
     resume: Annotated[
@@ -145,7 +148,7 @@ def tune(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take; 30 unless told."),
+        typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take (default: 30)."),
     ] = None,
     dim: DimOption = None,
     json: JsonOption = False,

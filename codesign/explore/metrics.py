@@ -167,7 +167,7 @@ def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
     """The metrics with the given names. Raises UserError for no name, an unknown or a repeated name."""
     names = [name.strip() for name in names]
     if not names or len(set(names)) != len(names):
-        raise UserError("give at least one objective, each once, as in latency,energy,area")
+        raise UserError("name at least one objective, and none twice, as in latency,energy,area")
     return tuple(metric_of(name) for name in names)
 
 

@@ -284,7 +284,9 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
     step = "times" if "times" in item else "step"
     low, high, by = item.get("from"), item.get("to"), item.get(step)
     if set(item) - {"from", "to", step} or not all(type(value) is int for value in (low, high, by)):
-        raise SpaceError(f"{name}: a range is {{ from = A, to = B, step = C }}, or times = C for powers")
+        raise SpaceError(
+            f"{name}: write a range as {{ from = A, to = B, step = C }}; for powers write times = C instead of step"
+        )
     assert isinstance(low, int) and isinstance(high, int) and isinstance(by, int)
     if low > high or by < (2 if step == "times" else 1) or (step == "times" and low < 1):
         raise SpaceError(f"{name}: the range from {low} to {high}, {step} {by}, is empty or endless")

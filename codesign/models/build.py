@@ -97,9 +97,9 @@ def build(
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if size is not None and name in (*NAMES, *FLOAT_NAMES):
-        raise UnknownModelError(f"{name} has one size of input; leave the size out")
+        raise UnknownModelError(f"{name} has inputs of a fixed size; leave the size out")
     if layers is not None and name not in TRANSFORMERS:
-        raise UnknownModelError(f"{name} has its own layers; leave their number out")
+        raise UnknownModelError(f"{name} has a fixed number of layers; leave the number out")
     if symbolic and (name not in TRANSFORMERS or size is not None):
         other = (
             "leave the size out, as a symbol takes its place" if size is not None else "only transformers can"

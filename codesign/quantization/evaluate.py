@@ -128,7 +128,7 @@ class Evaluator:
             arrays = [values[name] for values in self._expected]
             if not all(np.isfinite(array).all() for array in arrays):
                 raise UserError(
-                    f"{model.source}: output '{name}' is not finite on some held-out samples; remove these"
+                    f"{model.source}: output '{name}' is not finite on some held-out samples; remove those samples"
                 )
             if not any(array.any() for array in arrays):
                 raise UserError(

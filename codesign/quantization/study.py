@@ -214,7 +214,7 @@ def search(
     if not labels:
         raise UserError(
             f"{study.evaluator.calibrated.model.source}: every convolution and matrix product is chosen to be float; "
-            "leave one open"
+            "leave one of them to the search"
         )
     asking = Search(
         starts=list(study.starts.values()),

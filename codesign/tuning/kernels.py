@@ -78,7 +78,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         """
         workloads = network_workloads(self.lowering, path)
         if not workloads:
-            raise UserError(f"{path}: has no layers that can be tuned on {self.tunable}")
+            raise UserError(f"{path}: has no layer that can be tuned; layers with knobs on {self.tunable}")
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
     def read(self, workload: KernelT) -> Read:

@@ -63,7 +63,7 @@ class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
     def loader(self, closing: ExitStack) -> Load[CpuNetwork]:
         """A function that compiles a network in this process. Raises UserError if this computer cannot run the code."""
         if not runs_here(self.target):
-            raise UserError("this machine cannot run it")
+            raise UserError(f"this machine cannot run code for {self.target.cpu}")
 
         def load(path: Path, knobs: ChosenKnobs[CpuWorkload] | None) -> tuple[CpuNetwork, int]:
             network = closing.enter_context(compile_kernels(path, cpu_now(self.target), knobs=knobs))

@@ -24,7 +24,9 @@ def code_files(output: Path) -> tuple[Path, ...]:
     if output.suffix in (".tar", ""):
         return (output,)
     if output.suffix not in CODE:
-        raise UserError(f"-o {output}: {output.suffix} is none of .tar, .o and .so, which say what to write")
+        raise UserError(
+            f"-o {output}: the suffix {output.suffix} is unknown; name a file with the suffix .tar, .o or .so"
+        )
     from ..codegen.cpu.c_header import is_c_name
 
     name = function_name(output)

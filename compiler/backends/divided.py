@@ -155,7 +155,9 @@ class DividedBackend:
 
     def load(self, path: Path, options: CompileOptions) -> Executable:
         """Raises UserError: partitioned networks are not saved."""
-        raise UserError(f'{path}: target "{options.target}" has no files; compile the model instead')
+        raise UserError(
+            f'{path}: networks of target "{options.target}" cannot be read from files; compile the model instead'
+        )
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The descriptions of both targets, by the names "vdla" and "llvm"."""

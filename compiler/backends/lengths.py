@@ -196,8 +196,8 @@ def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...
                 if other.shape[axis] - port.shape[axis] != lengths.most - lengths.least:
                     raise UserError(
                         f"{what} '{port.name}': axis {axis} has {port.shape[axis]} for {lengths.symbol} "
-                        f"{lengths.least} and {other.shape[axis]} for {lengths.most}, so not one for each token; "
-                        f"give the size: --dim {lengths.symbol}=SIZE"
+                        f"{lengths.least} and {other.shape[axis]} for {lengths.most}, so the axis does not grow "
+                        f"by one element a token; give the size: --dim {lengths.symbol}=SIZE"
                     )
             axes[port.name] = tuple(found)
     return axes
@@ -214,7 +214,10 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
         except (OverflowError, ValueError):
             exact = False
         if not exact:
-            raise UserError(f"pad of '{name}': {value:g} is no {port.dtype}")
+            raise UserError(
+                f"pad of '{name}': {value:g} is not a value of {port.dtype}, the type of the input; give a "
+                "value of this type"
+            )
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:

@@ -57,5 +57,5 @@ def read_rungs(path: Path, entries: Sequence[Field], arrays: Mapping[str, np.nda
 
     operations = sum(count for _, count in found)
     if problem := run_in_trial(run_all, operations=operations):
-        raise ArchiveError(f"{path}: its code {problem} on its first run; compile it anew")
+        raise ArchiveError(f"{path}: its code {problem} on its first run; compile the model again")
     return [network() for network, _ in found]

@@ -38,7 +38,9 @@ def kernel_backend(target: str) -> KernelBackend:
     """The backend of a target that runs networks kernel by kernel. Raises UserError for other targets."""
     backend = backend_of(target)
     if not isinstance(backend, KernelBackend):
-        raise UserError(f'target "{target}": runs whole programs, not kernels')
+        raise UserError(
+            f'target "{target}": this target runs whole programs, not single kernels; name a processor or a GPU'
+        )
     return backend
 
 
@@ -48,5 +50,5 @@ def backend_of(target: str) -> Backend:
     """
     name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
     if name not in BACKENDS:
-        raise UserError(f'target "{target}": there are {", ".join(BACKENDS)}')
+        raise UserError(f'target "{target}" is unknown; choose one of {", ".join(BACKENDS)}')
     return import_module(BACKENDS[name]).BACKEND

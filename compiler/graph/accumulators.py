@@ -34,7 +34,7 @@ def average_bias(area: int, zero_point: int) -> int:
     point.
     """
     if area * (INT8_HIGH - INT8_LOW) > HIGHEST:
-        raise AccumulatorError(f"the sums over windows of {area} values may leave 32 bits")
+        raise AccumulatorError(f"the sums over windows of {area} values may exceed 32 bits")
     return -area * zero_point
 
 
@@ -45,7 +45,7 @@ def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArr
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         rounded = np.rint(values / step)
     if np.isnan(rounded).any():
-        raise ScaleError("a bias is not a number of steps of input scale x weight scale")
+        raise ScaleError("a bias divided by input scale x weight scale is not a number")
     return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
 
 
@@ -71,7 +71,7 @@ def moved_bias(
     deep = (most > HIGHEST) | (least < LOWEST)
     if deep.any():
         raise AccumulatorError(
-            f"the sums of channel {int(np.argmax(deep))} over {rows.shape[1]} products may leave 32 bits"
+            f"the sums of channel {int(np.argmax(deep))} over {rows.shape[1]} products may exceed 32 bits"
         )
     fitted = np.clip(wanted, np.maximum(LOWEST, LOWEST - least), np.minimum(HIGHEST, HIGHEST - most))
     moved = np.flatnonzero(fitted != wanted)
@@ -86,6 +86,6 @@ def moved_bias(
             channel = int(moved[np.argmax(wrong)])
             value = int(np.broadcast_to(bias, wanted.shape)[channel])
             raise AccumulatorError(
-                f"the bias {value} of channel {channel} and its products may leave 32 bits"
+                f"the bias {value} of channel {channel} plus the products of the channel may exceed 32 bits"
             )
     return fitted.astype(np.int32)

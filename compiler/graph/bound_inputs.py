@@ -40,7 +40,9 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
     try:
         return model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError):
-        raise ModelError(f"{label}: is too large to be given values here; write them into the file") from None
+        raise ModelError(
+            f"{label}: the model is too large to be copied with new values; write the values into its file"
+        ) from None
 
 
 def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndarray:
@@ -75,6 +77,7 @@ def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndar
     if not fits:
         shape = "x".join("?" if size is None else str(size) for size in sizes) or "a number"
         raise ModelError(
-            f"{label}: input '{info.name}' is {shape}, not {list(typed.shape)}; give as many values"
+            f"{label}: input '{info.name}' has the shape {shape}, but the given values have "
+            f"{list(typed.shape)}; give values of the input's shape"
         )
     return typed

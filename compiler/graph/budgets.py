@@ -92,8 +92,8 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
     return (
-        f"its tensors take {total:,} bytes of the accelerator's memory, more than the {MOST_IMAGE_BYTES:,} that are "
-        f"addressed; the largest, '{largest}', has {tensors[largest]:,}; {SMALLER}"
+        f"its tensors take {total:,} bytes of the accelerator's memory, more than the {MOST_IMAGE_BYTES:,} that it "
+        f"can address; the largest, '{largest}', has {tensors[largest]:,}; {SMALLER}"
     )
 
 

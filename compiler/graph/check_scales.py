@@ -77,7 +77,9 @@ def _check_counts(
             )
     if problem is not None:
         name = node.name or f"{node.op_type}_{number}"
-        raise invalid_node_error(label, name, node.op_type, problem, "give it one for each scale")
+        raise invalid_node_error(
+            label, name, node.op_type, problem, "give one scale or more, and one zero point for each"
+        )
 
 
 def _check_finite(

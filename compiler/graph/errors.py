@@ -25,7 +25,7 @@ class InvalidModelError(ModelError):
 class ContradictionError(InvalidModelError):
     """A model whose shapes or types contradict each other; `reason` says which."""
 
-    def __init__(self, source: str, reason: str, way_out: str = "export it again") -> None:
+    def __init__(self, source: str, reason: str, way_out: str = "export the model again") -> None:
         super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")
         self.reason = reason
 

@@ -90,7 +90,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if not location or "\0" in location:
-        raise refused("name no file")
+        raise refused("they name no file")
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root or path == root:
         raise refused(f"'{location}' lies outside of the model's folder")
@@ -104,9 +104,9 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
         raise refused(f"its shape {list(tensor.dims)} has a negative dimension")
     needed = tensor_bytes(tensor)
     if needed is None:
-        raise refused(f"elements of type {tensor.data_type} cannot lie in a file")
+        raise refused(f"elements of type {tensor.data_type} cannot be stored outside of the model")
     if numbers.get("length", needed) != needed:
-        raise refused(f"length {numbers['length']:,} is not the {needed:,} bytes of its shape and type")
+        raise refused(f"length is {numbers['length']:,} bytes, but shape and type need {needed:,}")
     return ExternalTensor(tensor=tensor, path=path, offset=numbers.get("offset", 0), length=needed)
 
 
@@ -122,8 +122,9 @@ def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTenso
                         if is_pointer(file.read(len(POINTER))):
                             raise ModelError(f"{label}: external data: {path} {pointer_problem('the file')}")
                         raise ModelError(
-                            f"{label}: external data of '{place.tensor.name}': {path} has {size:,} bytes, and "
-                            f"{place.length:,} from byte {place.offset:,} on are asked for; export or copy it again"
+                            f"{label}: external data of '{place.tensor.name}': {path} has {size:,} bytes, but "
+                            f"the tensor is {place.length:,} bytes from byte {place.offset:,} on; export or "
+                            "copy the model again"
                         )
                     file.seek(place.offset)
                     data = file.read(place.length)
@@ -132,7 +133,7 @@ def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTenso
                     use(place, data)
         except OSError as error:
             raise ModelError(
-                f"{label}: its external data cannot be read: {path}: {error.strerror}; keep them beside it"
+                f"{label}: its external data cannot be read: {path}: {error.strerror}; keep this file beside the model"
             ) from None
 
 

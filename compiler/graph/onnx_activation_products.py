@@ -175,7 +175,11 @@ def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[
             return _tensor(context, value), places
         found = _by_positions(context, node, value, images)
     if found is None:
-        context.fail(node, f"reads {value.shape} in an order that no product has", "transpose it before")
+        context.fail(
+            node,
+            f"reads a tensor {value.shape} in an order that no matrix product has",
+            "put a Transpose before it",
+        )
     return found
 
 

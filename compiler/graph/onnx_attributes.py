@@ -49,9 +49,12 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
                 and attribute.name == "num_outputs"
                 and attribute.i != len(node.output)
             ):
-                problem = f"has {len(node.output)} outputs, and num_outputs is {attribute.i}"
+                problem = f"has {len(node.output)} outputs, but num_outputs = {attribute.i}"
             elif attribute.name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
-                problem, way_out = f"{attribute.name} is {attribute.i}, and it says yes or no", "write 1 or 0"
+                problem, way_out = (
+                    f"has {attribute.name} = {attribute.i}, which must be 0 or 1",
+                    "write 0 or 1",
+                )
             if problem:
                 raise invalid_node_error(label, read_node(node, index).name, node.op_type, problem, way_out)
 

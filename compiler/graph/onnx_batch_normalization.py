@@ -72,7 +72,7 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports BatchNormalization in inference form: a scale and a shift per channel, from stored mean and variance."""
     data = context.data_operand(node, 0)
     if len(data.shape) < 2:
-        context.fail(node, f"has data of shape {data.shape}", "give it at least (N, C)")
+        context.fail(node, f"has data of shape {data.shape}", "give data of at least two dimensions (N, C)")
     parts = zip(("scale", "shift"), batch_norm_factors(context, node, data.shape[1]), strict=True)
     inputs = (data.name, *[context.store(f"{node.outputs[0]}.{what}", part) for what, part in parts])
     context.add(node, BatchNormalization(), inputs, data.shape)
@@ -90,8 +90,8 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     if data.shape not in (tensor.shape, tensor.nchw):
         context.fail(
             node,
-            f"its input is {tensor.shape} reshaped to {data.shape}",
-            "make it so where it enters the model",
+            f"its input has the shape {data.shape}, reshaped from {tensor.shape}",
+            "give the input of the model this shape",
         )
     if not (np.isfinite(factor).all() and np.isfinite(addend).all()):
         context.fail(node, "has a factor or addend that is not finite", "give variances above 0")

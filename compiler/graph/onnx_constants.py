@@ -31,7 +31,7 @@ LOOPED = frozenset(
 SHAPE_ELEMENTS = 1024
 """Largest constant whose values shape inference may use."""
 
-_OUTSIDE = "fold it when exporting the model"
+_OUTSIDE = "fold the node when exporting the model"
 
 _ALWAYS = frozenset(
     ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LogSoftmax", "LpPool", "MaxPool")
@@ -77,7 +77,8 @@ def evaluate_node(
     if reference_is_mistaken(node, opset):
         context.fail(
             node,
-            "depends on constants only, and the reference that folds constants is mistaken on it",
+            "depends on constants only, and ONNX's reference implementation, which folds constants, computes "
+            "it wrongly",
             _OUTSIDE,
         )
     if node.op_type in _OF_OURS:
@@ -200,7 +201,7 @@ def _with_unit_axes(
         return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
     except ValueError as error:
         context.refuse(
-            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export it again"
+            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export the model again"
         )
 
 
@@ -214,7 +215,7 @@ def _gather_elements(
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
-        context.refuse(node, "has no data and indices")
+        context.refuse(node, "lacks data or indices")
     axis = node.integer("axis", 0)
     shapes = f"{data.shape} and {indices.shape}"
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
@@ -234,10 +235,10 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)
     if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):
-        context.refuse(node, "has no indices, depth and two values")
+        context.refuse(node, "lacks indices, a depth or two values")
     count = int(depth.reshape(-1)[0])
     if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
-        context.refuse(node, f"has depth {count} and axis {axis}")
+        context.refuse(node, f"has depth {count} and axis {axis} for indices {indices.shape}")
     if problem := _too_large_constant((*indices.shape, count), values.itemsize, looped=False):
         context.fail(node, f"its result {problem}", _OUTSIDE)
     whole = indices.astype(np.int64)

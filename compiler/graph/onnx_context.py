@@ -173,7 +173,7 @@ class GraphContext(NodeErrors):
             self.fail(
                 node,
                 f"its input '{name}' is a constant of {array.dtype}",
-                f"convert it to one of {', '.join(TYPES)}",
+                f"convert the constant to one of {', '.join(TYPES)}",
             )
         self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
         return self.tensors[name]
@@ -225,7 +225,7 @@ class GraphContext(NodeErrors):
             self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
             return output
         if any(self.tensors[given].size == 0 for given in inputs):
-            self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
+            self.fail(node, "works on an empty tensor", "remove the node from the model")
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
@@ -239,7 +239,9 @@ class GraphContext(NodeErrors):
         expected = self.static_shapes.get(output)
         if expected is not None and expected != shape:
             self.refuse(
-                node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
+                node,
+                f"its output '{output}' is declared {expected} but computes {shape}",
+                "export the model again",
             )
 
     def check_size(self, node: OnnxNode, output: str, shape: Shape, dtype: DType) -> None:

@@ -168,10 +168,12 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         return value
     if not isinstance(value, QuantizedConstant) or not isinstance(other, Real):
         context.fail(
-            node, "has no operand that depends on the model's input", "fold it when exporting the model"
+            node, "has no operand that depends on the model's input", "fold the node when exporting the model"
         )
     if value.axis is not None:
-        context.fail(node, "its constant operand has one scale per channel", "quantize it per tensor")
+        context.fail(
+            node, "its constant operand has one scale per channel", "quantize the constant per tensor"
+        )
     dtype = activation_type(context, node, value.integers.dtype)
     quantization = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
     try:
@@ -219,7 +221,9 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         members, operation = (), Same(data=value)
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
-        context.fail(node, "works on an integer tensor", "put it between DequantizeLinear and QuantizeLinear")
+        context.fail(
+            node, "works on an integer tensor", "put the node between DequantizeLinear and QuantizeLinear"
+        )
     else:
         context.refuse_float(node, 0, value)
     pending = pending_result(node, operation, natural, shape=value.shape, view=value.view, before=members)

@@ -238,6 +238,8 @@ def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[i
     if data.shape != context.tensors[data.tensor].nchw:
         stored = context.tensors[data.tensor].shape
         context.fail(
-            node, f"its input is {stored} reshaped to {data.shape}", "make it 4-D where it enters the model"
+            node,
+            f"its input has the shape {data.shape}, reshaped from {stored}",
+            "give the input of the model this shape",
         )
     return data.shape[2], data.shape[3]

@@ -136,8 +136,8 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
         context.values[info.name] = Integer(tensor=info.name, shape=shape, dtype=dtype)
     else:
         raise ModelError(
-            f"{context.source}: input '{info.name}' has type {dtype}; "
-            "give the model a float32, int8 or uint8 input, or leave what reads it to the CPU (--target vdla,llvm)"
+            f"{context.source}: input '{info.name}' has type {dtype}; give the model a float32, int8 or uint8 "
+            "input, or leave its readers to the CPU (--target vdla,llvm)"
         )
 
 

@@ -47,8 +47,8 @@ def check_ranges(label: str, model: onnx.ModelProto) -> bool:
         numbers = _numbers(model, index)
         if numbers is not None and numbers > MOST_NUMBERS:
             raise ModelError(
-                f"{label}: node '{node.name or f'{node.op_type}_{index}'}' ({node.op_type}): has {numbers:,} numbers, "
-                f"more than the {MOST_NUMBERS:,} that there may be; {SMALLER}"
+                f"{label}: node '{node.name or f'{node.op_type}_{index}'}' ({node.op_type}): makes {numbers:,} "
+                f"numbers, more than {MOST_NUMBERS:,}; {SMALLER}"
             )
     return True
 

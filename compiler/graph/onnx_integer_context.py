@@ -140,7 +140,7 @@ class ImportContext(GraphContext):
             self.refuse(
                 node,
                 f"its output '{name}' is declared {expected} but computes {value.shape}",
-                "export it again",
+                "export the model again",
             )
         if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
             raise AssertionError(f"{node.name} computes {value.natural} and is seen as {value.shape}")
@@ -175,7 +175,9 @@ class ImportContext(GraphContext):
                 held = DType(array.dtype.name)
             case Constant(array=array):
                 self.fail(
-                    node, f"its input '{node.inputs[index]}' is a constant of {array.dtype}", "convert it"
+                    node,
+                    f"its input '{node.inputs[index]}' is a constant of {array.dtype}",
+                    "convert the constant",
                 )
             case _:
                 held = DType.FLOAT32
@@ -271,7 +273,9 @@ class ImportContext(GraphContext):
                 self.bind(node, replace(value, integers=integers.reshape(shape)))
             case QuantizedConstant(axis=axis):
                 self.fail(
-                    node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
+                    node,
+                    f"reshapes a constant quantized along axis {axis}",
+                    "reshape the constant before it is quantized",
                 )
             case Pending(members=members):
                 self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))

@@ -77,7 +77,7 @@ def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str
     if "pads" in node.attributes:
         pads = node.integers("pads", ())
         if len(pads) != 2:
-            context.fail(node, f"has pads {pads} for one dimension", "give one for each end")
+            context.fail(node, f"has pads {pads} for one dimension", "give one pad for each end")
         changed["pads"] = (*beside(pads[:1], 0), *beside(pads[1:], 0))
     if "axes" in node.attributes:
         changed["axes"] = tuple([(0, 1, 3 - at)[axis % 3] for axis in node.integers("axes", ())])

@@ -87,11 +87,12 @@ def load_model(
                 raise
     if opset > NEWEST_OPSET:
         raise InvalidModelError(
-            f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
+            f"{label}: the model is of opset {opset}, but the newest supported one is {NEWEST_OPSET}; export "
+            f"the model for opset {NEWEST_OPSET}"
         )
     if not model.graph.output:
         raise InvalidModelError(
-            f"{label}: has no outputs, so nothing of it is needed; export it with its outputs"
+            f"{label}: the model has no outputs, so there is nothing to compute; export the model with its outputs"
         )
     _name_outputs_once(model)
     if rewrite is not None:
@@ -107,7 +108,7 @@ def load_model(
             checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
         raise InvalidModelError(
-            f"{label}: is not a valid ONNX model: {first_line(error)}; export it again"
+            f"{label}: is not a valid ONNX model: {first_line(error)}; export the model again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
     check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
@@ -269,8 +270,8 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: boo
                 if empty:
                     continue
                 raise InvalidModelError(
-                    f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the "
-                    "size it is for"
+                    f"{label}: input '{info.name}' is empty: dimension {axis} is 0; export the model with the "
+                    "size of its real inputs"
                 )
             if not dimension.HasField("dim_value") or dimension.dim_value < 1:
                 without.append((info.name, axis, dimension_name(info, axis)))

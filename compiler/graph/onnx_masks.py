@@ -117,7 +117,9 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     masked, rank = value.operation, len(value.shape)
     axis, _ = softmax_axis(context, node, value.shape)
     if axis != rank - 1:
-        context.fail(node, f"is a softmax along axis {axis} behind a mask", "mask along the last axis")
+        context.fail(
+            node, f"is a softmax along axis {axis} behind a mask", "use a softmax along the last axis"
+        )
     mask, step, low = masked.mask, masked.step, 0.0
     if isinstance(mask, np.ndarray):
         shown = mask[mask > mask.max() - HIDDEN]

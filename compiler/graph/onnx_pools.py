@@ -49,7 +49,9 @@ def import_pool(context: GraphContext, node: OnnxNode) -> None:
     window, spans, declared = on_plane(windows), windows.extents, (top, left, bottom, right)
     if max(top, bottom) >= spans[0] or max(left, right) >= spans[1]:
         context.fail(
-            node, f"pads {declared} reach a whole kernel {spans}", "use pads smaller than the kernel"
+            node,
+            f"its pads {declared} are as large as its kernel {spans}",
+            "use pads smaller than the kernel",
         )
     if node.integer("ceil_mode", 0):
         # ONNX's shape inference counts windows entirely in the pad: its shapes from here on are wrong.

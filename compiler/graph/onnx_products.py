@@ -53,8 +53,8 @@ def weight_operand(
         if node.op_type == "MatMul" and not (able.products or able.processor):
             context.fail(
                 node,
-                "multiplies two activations, which machines of batch 1 with block_in equal to block_out do",
-                "make the array so, or leave the product to the processor (--target vdla,llvm)",
+                "multiplies two activations, which needs a machine with batch = 1 and block_in = block_out",
+                "change the configuration, or leave the product to the processor (--target vdla,llvm)",
             )
         context.fail(
             node, "its weights are not constant", "only products with constant weights are supported"
@@ -64,7 +64,7 @@ def weight_operand(
     if value.axis is not None and value.axis != channel_axis:
         context.fail(
             node,
-            f"its weights have a scale along axis {value.axis}, which is not that of output channels",
+            f"its weights have a scale along axis {value.axis}, which is not the axis of output channels",
             f"quantize them along axis {channel_axis}, or per tensor",
         )
     centred = value.centred()

@@ -97,7 +97,9 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             quantization = _grid(context, node, value.shape)
             if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
                 context.refuse(
-                    node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
+                    node,
+                    f"reads {value.dtype} with a {quantization.dtype} zero point",
+                    "export the model again",
                 )
             own = Quantization(
                 scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
@@ -117,7 +119,7 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             integers, axis = array.astype(np.int8) if narrow else array, node.integer("axis", 1)
             context.bind(node, quantized_constant(context, node, integers, scale, zero_point, axis))
         case _:
-            context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")
+            context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove this node")
 
 
 def quantized_constant(
@@ -189,10 +191,10 @@ def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | N
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
     if number not in TensorProto.DataType.values():
-        context.refuse(node, f"has output_dtype {number}, which is no type")
+        context.refuse(node, f"has output_dtype {number}, which is not the number of a type")
     named = helper.tensor_dtype_to_np_dtype(number)
     if zero_point is not None and zero_point != named:
-        context.refuse(node, f"has output_dtype {named} and a zero point of {zero_point}")
+        context.refuse(node, f"has output_dtype {named}, but a zero point of type {zero_point}")
     return named
 
 
@@ -201,7 +203,7 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
-        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast behind it")
+        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast after it")
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
@@ -229,14 +231,14 @@ def read_grid(
     if scale.size == 1:
         check_scale_axis(context, node, shape)
         if zero_point.size != 1:
-            context.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
+            context.fail(node, f"has {zero_point.size} zero points for one scale", "give one zero point")
     return activation_type(context, node, dtype), checked_scale(context, node, scale), zero_point
 
 
 def refuse_blocks(context: GraphContext, node: OnnxNode) -> None:
     """Fails on a node with a scale for each block."""
     if node.integer("block_size", 0):
-        context.fail(node, "works in blocks", "quantize per tensor or per channel")
+        context.fail(node, "has a scale for each block", "quantize per tensor or per channel")
 
 
 def checked_scale(context: GraphContext, node: OnnxNode, scale: np.ndarray) -> np.ndarray:

@@ -38,10 +38,12 @@ def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
     data, size, mode = context.tensor(node, 0), node.integer("blocksize", 0), node.text("mode", "DCR")
     if len(data.shape) != 4 or size < 1:
         context.fail(
-            node, f"has a blocksize of {size} for {data.shape}", "give it (N, C, H, W) and 1 or more"
+            node,
+            f"has a blocksize of {size} for {data.shape}",
+            "give a tensor (N, C, H, W) and a blocksize of 1 or more",
         )
     if mode not in ("DCR", "CRD"):
-        context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
+        context.fail(node, f"has the mode '{mode}'", "use DCR or CRD")
     batch, channels, height, width = data.shape
     first = mode == "DCR"
     if node.op_type == "SpaceToDepth":
@@ -57,7 +59,9 @@ def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
         axes = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
         shape = (batch, depth, height * size, width * size)
     if not fits:
-        context.fail(node, f"cuts {data.shape} into blocks of {size}", "use a blocksize that divides it")
+        context.fail(
+            node, f"cuts {data.shape} into blocks of {size}", "use a blocksize that divides the tensor"
+        )
     split = context.view(node, data, parts, output=context.temporary(node, "parts"))
     order = tuple(parts[axis] for axis in axes)
     output = context.temporary(node, "moved")
@@ -73,7 +77,7 @@ def import_concat(context: GraphContext, node: OnnxNode) -> None:
     shapes, first = [tensor.shape for tensor in tensors], tensors[0].shape
     axis = one_axis(context, node, first)
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
-        context.refuse(node, f"joins {', '.join(map(str, shapes))}")
+        context.refuse(node, f"joins tensors of the shapes {', '.join(map(str, shapes))}")
     shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
     tensors = [tensor for tensor in tensors if tensor.size] or tensors
     if len(tensors) == 1:
@@ -88,7 +92,7 @@ def import_slice(context: GraphContext, node: OnnxNode) -> None:
     shape, rank = data.shape, len(data.shape)
     starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     if starts is None or ends is None:
-        context.refuse(node, "has no starts and ends")
+        context.refuse(node, "lacks starts or ends")
     axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
     axes = np.arange(starts.size) if axes is None else axes
     steps = np.ones(starts.size, np.int64) if steps is None else steps
@@ -120,11 +124,17 @@ def import_split(context: GraphContext, node: OnnxNode) -> None:
         # Equal parts. The last one may be smaller only if the node has num_outputs.
         count = node.integer("num_outputs", len(node.outputs))
         if count < 1 or (size % count and "num_outputs" not in node.attributes):
-            context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
+            context.fail(
+                node, f"splits an axis of {size} into {count} equal parts", "give the length of each part"
+            )
         part = -(-size // count)
         parts = tuple(min(part, size - part * i) for i in range(count))
     if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 0:
-        context.fail(node, f"splits {size} into {list(parts)}", "give each output a part of 0 or more")
+        context.fail(
+            node,
+            f"splits an axis of {size} into {list(parts)}",
+            "give each output a part of 0 or more, with this sum",
+        )
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
         runs = [slice_runs(0, extent, 1) for extent in data.shape]
@@ -152,7 +162,7 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
 
         indices = context.tensor(node, 1)
         if indices.dtype not in (DType.INT32, DType.INT64):
-            context.refuse(node, f"has indices of {indices.dtype}")
+            context.refuse(node, f"has indices of type {indices.dtype}")
         operator = Gather(axis=axis, indices=None)
         inputs = (data.name, as_type(context, node, indices, DType.INT64))
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
@@ -163,7 +173,7 @@ def import_expand(context: GraphContext, node: OnnxNode) -> None:
     """Imports Expand to a constant shape: axes of size 1 repeat their element."""
     data, wanted = context.tensor(node, 0), context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
-        context.refuse(node, "has no shape of sizes above 0")
+        context.refuse(node, "lacks a shape of sizes above 0")
     try:
         shape = broadcast([data.shape, tuple(wanted.tolist())])
     except ValueError as error:
@@ -187,7 +197,11 @@ def import_pad(context: GraphContext, node: OnnxNode) -> None:
     given, axes = context.array(node, 1, "pads"), context.array(node, 3, "axes")
     of = np.arange(rank) if axes is None else axes.reshape(-1) % rank
     if given is None or given.size != 2 * len(of) or mode not in PAD_MODES:
-        context.fail(node, f"has mode {mode} and pads {given}", "give a begin and an end for each axis")
+        context.fail(
+            node,
+            f"has mode {mode} and pads {given}, which do not fit",
+            "give a begin and an end for each axis",
+        )
     pads = np.zeros((rank, 2), np.int64)
     pads[of] = given.reshape(2, -1).T
     fill, ends = context.number(node, 2, "value", 0.0), zip(data.shape, pads.tolist(), strict=True)

@@ -19,8 +19,8 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
     FloatInput: ("is a float tensor that is never quantized", QUANTIZE),
     Constant: _CONSTANT,
     QuantizedConstant: _CONSTANT,
-    Integer: ("is integer", "dequantize it first (DequantizeLinear)"),
-    Statistic: ("is a number for each row, which only normalizations use", "leave it to the processor"),
+    Integer: ("is integer", "dequantize the tensor first (DequantizeLinear)"),
+    Statistic: ("is a number for each row, which only normalizations use", "leave the node to the processor"),
 }
 """Problem and way out of an operand that is not quantized, by kind of value."""
 
@@ -58,14 +58,17 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
         if any(prod(value.shape) != 1 for value in constants):
             context.fail(
                 node,
-                "has a constant of several elements, and functions of one tensor and single numbers are looked up",
-                "give it one element",
+                "has a constant of several elements, but a look-up table takes functions of one tensor and "
+                "single numbers",
+                "use a constant of one element",
             )
         if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):
-            context.fail(node, "is a function of a result that is not rounded before it", MERGE_PATTERN)
+            context.fail(node, "is a function of a result that no QuantizeLinear rounds", MERGE_PATTERN)
     for index, value in enumerate(values):
         if isinstance(value, Pending):
             context.refuse_float(node, index, value)
     context.fail(
-        node, "is of a form, or has operands, that only processors and GPUs take", "leave it to the processor"
+        node,
+        "has a form or operands that only processors and GPUs support",
+        "leave the node to the processor",
     )

@@ -72,7 +72,7 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     given = data.shape
     if len(given) != 4:
-        context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
+        context.fail(node, f"resizes a tensor of shape {given}", "give a tensor (N, C, H, W)")
     mode, coordinates, rounding = modes_of(context, node)
     if mode == "cubic" or coordinates in ONE_BY_ONE:
         context.fail(
@@ -81,14 +81,14 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
             f"use nearest or linear with {', '.join(COORDINATES)}",
         )
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
+        context.fail(node, "has antialias or a keep_aspect_ratio_policy", "export the model without both")
     axes = resized_axes(context, node, given)
     changed = sorted(axis.axis for axis in axes if axis.changes)
     sizes, scales = list(given), dict[int, float | None]()
     for axis in axes:
         sizes[axis.axis], scales[axis.axis] = axis.outputs, axis.scale
     if len(changed) > 2:
-        context.fail(node, f"resizes {given} to {tuple(sizes)}", "resize two axes at most")
+        context.fail(node, f"resizes {given} to {tuple(sizes)}", "resize at most two axes")
     order = IN_ORDER
     if not set(changed) <= {2, 3}:
         # The order of the unchanged axes does not matter.
@@ -121,7 +121,11 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     by_size = sizes is not None and sizes.size > 0
     values = sizes if by_size else scales
     if values is None or values.size != len(axes) or any(not -rank <= axis < rank for axis in axes):
-        context.refuse(node, "has no scale and no size for each axis", "give it constant scales or sizes")
+        context.refuse(
+            node,
+            "has neither a constant scale nor a constant size for each axis",
+            "give constant scales or sizes",
+        )
     if not np.isfinite(values).all() or (values <= 0).any():
         context.refuse(
             node, f"has the {'sizes' if by_size else 'scales'} {values.tolist()}", "give numbers above 0"
@@ -148,7 +152,7 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
                 context.fail(
                     node,
                     f"aligns corners of {axis.size} elements by a scale of {axis.scale:.6g}, which gives no whole "
-                    "number of elements and has two meanings",
-                    f"give it the size {axis.outputs}",
+                    "number of elements, and then ONNX and ONNX Runtime compute different results",
+                    f"give the size {axis.outputs} instead of the scale",
                 )
     return found

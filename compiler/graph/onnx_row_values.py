@@ -31,14 +31,14 @@ class Masked(Operation):
 
     alone = (
         "scores to which a float mask was added",
-        "leave what is between mask and softmax float, or quantize the mask",
+        "leave the nodes between mask and softmax float, or quantize the mask",
     )
     data: Real
     step: float
     mask: np.ndarray | FloatInput
 
 
-OF_A_NORM = ("rows less their mean", "leave what a normalization computes of them float")
+OF_A_NORM = ("rows less their mean", "leave the nodes of the normalization float")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

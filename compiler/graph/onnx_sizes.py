@@ -47,11 +47,11 @@ def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) ->
         if name not in dynamic:
             there = ", ".join(f"'{known}'" for known in dynamic)
             raise ModelError(
-                f"{label}: has no dimension '{name}' to give a size; "
-                + (f"those without one are {there}" if dynamic else "all of its inputs' dimensions have one")
+                f"{label}: has no symbolic dimension '{name}'; "
+                + (f"the inputs have {there}" if dynamic else "the inputs have fixed sizes")
             )
         if size < 1:
-            raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give it 1 or more")
+            raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give a size of 1 or more")
         for dimension in dynamic[name]:
             dimension.dim_value = size
     # Shapes inferred for other sizes, or expressions of a symbol ("2*width"), are inferred again.
@@ -69,4 +69,6 @@ def _serialized(label: str, model: onnx.ModelProto) -> bytes:
     try:
         return model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError):
-        raise ModelError(f"{label}: is too large to be given sizes here; write them into the file") from None
+        raise ModelError(
+            f"{label}: the model is too large to be copied with new sizes; write the sizes into its file"
+        ) from None

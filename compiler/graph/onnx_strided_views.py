@@ -46,7 +46,7 @@ def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> 
     """Refuses a result whose view would have more bytes than a constant may have."""
     size, most = prod(shape), MOST_CONSTANT_BYTES // np.dtype(np.int64).itemsize
     if size > most:
-        context.fail(node, f"moves {size:,} elements, more than the {most:,} whose places are known", SMALLER)
+        context.fail(node, f"reorders {size:,} elements, more than {most:,}", SMALLER)
 
 
 Seen = TypeVar("Seen", bound=Real | Integer | Pending)
@@ -151,8 +151,8 @@ def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     if len(data.shape) not in (2, 3, 4):
         context.fail(
             node,
-            f"reads a tensor of shape {data.shape} that lies otherwise",
-            "make it (N, C, H, W), (N, C, L) or (N, K) before",
+            f"reads a tensor of shape {data.shape} whose elements are stored in another order",
+            "reshape the tensor to (N, C, H, W), (N, C, L) or (N, K) first",
         )
     shape = (*data.shape, 1) if len(data.shape) == 3 else natural_of(data.shape)
     moved = arranged(context, node, data, elements_of(context, data).reshape(shape))
@@ -250,8 +250,8 @@ def arranged(
         if not again:
             context.fail(
                 node,
-                f"its input has elements of a tensor {context.tensors[data.tensor].shape} in an order that no moves of "
-                "channels and positions make",
+                f"its input has elements of a tensor {context.tensors[data.tensor].shape} in an order that no "
+                "moves of channels and positions make",
                 "export the model in (N, C, H, W) layout",
             )
         # Element (n, c, p) becomes (n, p, c). Accelerators exchange only the blocks of channels in use, processors

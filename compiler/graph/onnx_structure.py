@@ -14,7 +14,7 @@ from .onnx_context import GraphContext
 def import_identity(context: GraphContext, node: OnnxNode) -> None:
     """Imports Identity, and Dropout in inference form."""
     if any(node.outputs[1:]):
-        context.fail(node, "asks for its mask", "export the model for inference")
+        context.fail(node, "has its mask as a second output", "export the model for inference")
     training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
     if training is not None and training.any():
         context.refuse(node, "is in training mode", "export the model for inference")
@@ -44,7 +44,7 @@ def import_view(context: GraphContext, node: OnnxNode) -> None:
         case _:
             seen = _with_unit_axes(context, node, shape)
     if prod(seen) != prod(shape):
-        context.refuse(node, f"reshapes {shape} to {seen}, of another size")
+        context.refuse(node, f"reshapes {shape} to {seen}, which has another number of elements")
     context.bind_view(node, seen)
 
 
@@ -59,7 +59,7 @@ def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...])
             context.refuse(node, f"copies a dimension that {shape} does not have")
         wanted = [shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
     if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
-        context.refuse(node, f"asks for the shape {wanted}")
+        context.refuse(node, f"reshapes to {wanted}, which is no shape")
     if -1 in wanted:
         known = prod([size for size in wanted if size != -1])
         wanted[wanted.index(-1)] = prod(shape) // max(known, 1)
@@ -79,7 +79,7 @@ def _with_unit_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...
         )
         if any(axis >= len(shape) or shape[axis] != 1 for axis in axes):
             context.fail(
-                node, f"squeezes axes {axes} of the shape {shape}", "squeeze only dimensions of size 1"
+                node, f"squeezes axes {axes} of the shape {shape}", "squeeze dimensions of size 1 only"
             )
         return tuple(size for axis, size in enumerate(shape) if axis not in axes)
     if given is None:

@@ -56,11 +56,15 @@ def transposed_pads(
     counts = [len(values) for values in (strides, dilations, extra, wanted or extra)]
     if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
         context.refuse(
-            node, f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}", "export it again"
+            node,
+            f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}",
+            "export the model again",
         )
     if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
         context.fail(
-            node, f"has strides {strides}, pads {pads} and output_padding {extra}", "give none below 0"
+            node,
+            f"has strides {strides}, dilations {dilations}, pads {pads} and output_padding {extra}",
+            "give strides and dilations of 1 or more, and no pad below 0",
         )
     before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
     if auto == "VALID":
@@ -119,7 +123,9 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
     plane_operand(context, node, data)
     window, groups = operator.window, operator.groups
     if groups != 1 and context.abilities.processor:
-        context.fail(node, f"has {groups} groups", "processors compute it in float32")
+        context.fail(
+            node, f"is a quantized transposed convolution of {groups} groups", "leave the node float32"
+        )
     weight = _without_dilations(_without_groups(weight, groups), window.dilations)
     product = Product(
         data=data,

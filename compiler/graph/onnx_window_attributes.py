@@ -50,9 +50,7 @@ def read_windows(
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
     check_kernel(context, node, kernel)
     if auto not in AUTOMATIC:
-        context.refuse(
-            node, f"has auto_pad '{auto}'", f"there are {', '.join(AUTOMATIC[:-1])} and {AUTOMATIC[-1]}"
-        )
+        context.refuse(node, f"has auto_pad '{auto}'", f"use {', '.join(AUTOMATIC[:-1])} or {AUTOMATIC[-1]}")
     counts = [len(kernel), len(strides), len(dilations), len(pads) / 2]
     if counts != [rank] * 4 or min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
         context.refuse(

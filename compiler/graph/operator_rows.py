@@ -120,7 +120,7 @@ def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, A
             f"has the attribute {name} = {_shown(node.attributes[name])}, which is not supported",
             "export the model without it"
             if default is NO_DEFAULT
-            else f"supported is its default, {_shown(default)}: export the model with that",
+            else f"export the model with the default, {_shown(default)}",
         )
 
 

@@ -29,7 +29,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
 
     try:
         if opset < 1:
-            raise ValueError("there is no such opset")
+            raise ValueError("ONNX has no such opset")
         # The converter infers shapes even behind a node that `opset` does not allow, and may add nodes.
         needing = [place for place, node in enumerate(model.graph.node) if needs_a_shape(node)]
         with in_domains(model, dict.fromkeys(needing, HIDDEN)):
@@ -45,7 +45,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
         # The converter raises exceptions of many types.
         raise ModelError(
             f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {first_line(error)}; "
-            "export it again"
+            "export the model again"
         ) from None
 
 

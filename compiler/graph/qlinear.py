@@ -181,7 +181,7 @@ def reorder_steps(steps: _Steps) -> None:
     is replaced by one on plain tensors.
     """
     if steps.node.integer("channels_last", 0):
-        steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
+        steps.context.fail(steps.node, "has channels_last = 1", BEFORE_OPTIMIZATION)
     steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
 
 

@@ -168,8 +168,8 @@ class SubmodelWriter:
         """
         if name not in self.survey.types:
             raise ModelError(
-                f"{self.label}: the shape of '{name}' is not known before the model runs, so its maker and its readers "
-                "cannot be divided; export the model with fixed shapes"
+                f"{self.label}: the shape of '{name}' is not known before the model runs, so the nodes that compute "
+                "and read the tensor cannot run on different targets; export the model with fixed shapes"
             )
         dtype = self.survey.types[name].dtype
         maker = self.makers.get(name)

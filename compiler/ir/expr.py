@@ -332,7 +332,7 @@ def _represent(value: int | float, dtype: DType) -> int | float:
     if dtype is DType.BOOL:
         return bool(value)
     if dtype.is_code:
-        raise OperandError(f"{value} is not a value of {dtype}, which holds codes alone")
+        raise OperandError(f"{value} is not a value of {dtype}, which has codes instead of numbers")
     low, high = dtype.limits
     if not math.isfinite(value) or value != int(value) or not low <= value <= high:
         raise OperandError(f"{value} is not a value of {dtype}")

@@ -47,7 +47,7 @@ Functions = Mapping[str, Callable[..., Any]]
 _VALID, _UNDEFINED, _IN_FLIGHT = 0, 1, 2
 _BLAME = {
     _UNDEFINED: "reads {} before anything was written there",
-    _IN_FLIGHT: "touches {} before its copy's wait",
+    _IN_FLIGHT: "touches {} before the wait for its copy",
 }
 
 
@@ -242,7 +242,9 @@ class _Machine:
             target, state = self.view(destination, *to())
             shape = tuple(n for n in target.shape if n != 1)
             if shape != tuple(n for n in extents if n != 1):
-                raise self.fail(f"copies extents {list(extents)} to extents {list(target.shape)}")
+                raise self.fail(
+                    f"copies a box of extents {list(extents)} to one of extents {list(target.shape)}"
+                )
             values = values.reshape(target.shape)
             if state is not None and (state == _IN_FLIGHT).any():
                 raise self.fail(_BLAME[_IN_FLIGHT].format(destination.buffer.name))

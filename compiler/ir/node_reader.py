@@ -76,7 +76,7 @@ class _Reader:
         allows further ones.
         """
         if len(rest) < len(least) or (len(rest) > len(least) and not more):
-            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} behind its word")
+            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} after its word")
         return rest
 
     def word(self, value: Any, words: Sequence[str]) -> Any:

@@ -214,7 +214,7 @@ def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
         raise _wrong("cost", cost, "a positive number, or null where the trial failed")
     if cost is None and not (is_name(error) and len(error) <= MOST_CHARACTERS):
         raise _wrong(
-            "error", error, f"a text of a line where cost is null, {MOST_CHARACTERS} characters at most"
+            "error", error, f"one line of text, at most {MOST_CHARACTERS} characters, where cost is null"
         )
     if cost is not None and error is not None:
         raise _wrong("error", error, "null where there is a cost")

@@ -134,7 +134,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
                 if entry.name not in (*names, CHECKSUM) or not plain or entry.name in entries:
                     raise ArchiveError(
                         printable(
-                            f"{path}: holds {entry.name!r}, which does not belong there; compile it anew"
+                            f"{path}: holds {entry.name!r}, which does not belong there; compile the model again"
                         )
                     )
                 if entry.size < 0 or entry.offset_data + entry.size > size:
@@ -151,7 +151,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
         raise ArchiveError(f"{path}: is no {what} (no uncompressed tar file)") from None
     if not trusted and files[CHECKSUM] != checksum({name: files[name] for name in names}):
         raise ArchiveError(
-            f"{path}: was changed after it was written (its checksum differs); compile it anew"
+            f"{path}: was changed after it was written (its checksum differs); compile the model again"
         )
     return files
 
@@ -225,7 +225,8 @@ def read_description(path: Path, text: bytes, expected: int) -> Field:
     document = read_fields(path, text)
     if document.at("format").integer() != expected:
         raise ArchiveError(
-            f"{path}: has format {document.at('format').value}, and this version reads {expected}; compile it anew"
+            f"{path}: has format {document.at('format').value}, and this version reads {expected}; compile "
+            "the model again"
         )
     return document
 
@@ -254,7 +255,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
             "model here"
         ) from None
     except TargetError as error:
-        raise fields.fail(f"names what LLVM does not know: {error}") from None
+        raise fields.fail(f"names a processor or features that LLVM does not know: {error}") from None
     if not runs_here(target):
         host = host_target()
         raise ArchiveError(

@@ -41,7 +41,7 @@ class Field:
     def fail(self, problem: str) -> ArchiveError:
         """The error for this field, with the text `problem`."""
         where = f"description.json: {self.name}" if self.name else "description.json"
-        return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile it anew"))
+        return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile the model again"))
 
     def at(self, key: str) -> Field:
         """The field `key` of this JSON object. Raises ArchiveError if there is none."""
@@ -133,7 +133,7 @@ class Field:
         allowed, seen = set(known), set[str]()
         for item in self.items():
             if (text := item.text()) not in allowed:
-                raise item.fail(f"names {item._shown()}, which there is not")
+                raise item.fail(f"names {item._shown()}, which does not exist")
             if text in seen:
                 raise item.fail(f"names {item._shown()} again")
             seen.add(text)

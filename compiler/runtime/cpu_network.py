@@ -70,7 +70,9 @@ class CpuNetwork(GraphNetwork):
         )
         self._expected = {port.name: (port.shape, port.dtype) for port in self.inputs}
         if problem := memory_problem(plan.bytes):
-            raise MachineMemoryError(f"network '{graph.name}' {problem}; run it on a larger one")
+            raise MachineMemoryError(
+                f"network '{graph.name}' {problem}; run the network on a machine with more memory"
+            )
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
         self.lock = threading.Lock()
         self._pools: dict[int, Pool] = {}

@@ -185,7 +185,7 @@ def _module(entry: Field, cubins: bytes, kind: ArchiveKind) -> CompiledModule:
     start, size = entry.at("cubin_offset").integer(), entry.at("cubin_bytes").integer()
     if start + size > len(cubins):
         raise entry.at("cubin_bytes").fail(
-            f"is {size}, and as many from {start} end beyond the {len(cubins)} of {kind.code}"
+            f"is {size}, but that many bytes from {start} on go beyond the {len(cubins)} of {kind.code}"
         )
     parameters, outputs = read_parameters(entry)
     workspace = entry.at("workspace_bytes").integer()

@@ -239,8 +239,9 @@ class CudaDevice(Closing):
         with contextlib.suppress(Exception):
             left, total = checked(self._driver.cuMemGetInfo())
             free = f", and {left:,} of its {total:,} are free"
-        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than there is{free}"
-        return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
+        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than is free{free}"
+        way_out = "end other programs on the device, or take a smaller batch"
+        return f"{self._label}: out of device memory: {needed}; {way_out}"
 
 
 # After the device has failed, its memory is gone, and freeing it fails too; that error would add no information.

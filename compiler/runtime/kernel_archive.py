@@ -53,5 +53,5 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
     target = read_target(path, document.at("target"))
     modules = read_modules(document)
     if problem := run_in_trial(lambda: bind_kernels(modules, [files[CODE]], target)):
-        raise ArchiveError(f"{path}: {CODE}: its code {problem} when it is loaded; compile it anew")
+        raise ArchiveError(f"{path}: {CODE}: its code {problem} when it is loaded; compile the model again")
     return bind_kernels(modules, [files[CODE]], target)

@@ -206,20 +206,22 @@ class LengthsExecutable(Readable):
         for axis, (size, needed) in enumerate(zip(array.shape, port.shape, strict=True)):
             if axis not in ranged:
                 if size != needed:
-                    raise UserError(f"input '{port.name}': axis {axis} has {size}, and must have {needed}")
+                    raise UserError(
+                        f"input '{port.name}': axis {axis} has {size} elements, but must have {needed}"
+                    )
                 continue
             allowed = ranged[axis]
             if not allowed.least <= size <= allowed.most:
                 raise UserError(
-                    f"input '{port.name}': axis {axis} ({self.lengths.symbol}) has {size}, and was compiled for "
-                    f"{allowed.least} to {allowed.most}"
+                    f"input '{port.name}': axis {axis} ({self.lengths.symbol}) has {size} elements, but was "
+                    f"compiled for {allowed.least} to {allowed.most}"
                 )
             length = size - allowed.most + self.lengths.most
             for other, known in found.items():
                 if known != length:
                     raise UserError(
-                        f"input '{port.name}': axis {axis} is of {self.lengths.symbol} {length}, and {other} "
-                        f"of {known}; all must agree"
+                        f"input '{port.name}': axis {axis} says {self.lengths.symbol} {length}, but {other} "
+                        f"says {known}; all inputs must agree"
                     )
             found[f"input '{port.name}': axis {axis}"] = length
 

@@ -153,7 +153,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     network, operations = read_network(path, document, constants, lambda: files[LIBRARY])
     tried = not trusted and document.at("kernels").items()
     if tried and (problem := run_in_trial(lambda: run_once(network()), operations=operations)):
-        raise ArchiveError(f"{path}: {LIBRARY}: its code {problem} on its first run; compile it anew")
+        raise ArchiveError(f"{path}: {LIBRARY}: its code {problem} on its first run; compile the model again")
     return network()
 
 
@@ -177,7 +177,7 @@ def read_network(
     try:
         objects = library_objects(library()) if modules else []
     except ValueError as error:
-        raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
+        raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile the model again") from None
 
     def network() -> CpuNetwork:
         kernels = bind_kernels(modules, objects, target) if modules else {}

@@ -170,7 +170,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
         outputs.append(plain_output(name, known))
     for name in (*inputs, *[output.tensor for output in outputs if output.tensor not in held]):
         if tensors[name].block != 1:
-            raise document.at("tensors").at(name).at("block").fail("must be 1 of an input or output")
+            raise document.at("tensors").at(name).at("block").fail("must be 1 for an input or output")
     return Graph(
         name=document.at("name").text(),
         inputs=tuple([plain_input(tensors[name]) for name in inputs]),

@@ -101,8 +101,8 @@ class OpenClDevice(Closing):
             shared = device.svm_capabilities if self._properties.capability >= (2, 0) else 0
             if not shared & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
                 raise DeviceError(
-                    f"{label}: {device.name} has no shared virtual memory (OpenCL 2.0), where arrays have addresses; "
-                    "take another device"
+                    f"{label}: {device.name} lacks shared virtual memory (OpenCL 2.0), which vdla needs for its "
+                    "arrays; take another device"
                 )
             self._context = cl.Context([device])
             self._queue = cl.CommandQueue(
@@ -129,7 +129,7 @@ class OpenClDevice(Closing):
         cl = self._cl
         if size > self._device.max_mem_alloc_size:
             raise DeviceError(
-                f"{self._label}: out of device memory: {size:,} bytes are needed, and one piece has at most "
+                f"{self._label}: out of device memory: {size:,} bytes are needed, but one allocation has at most "
                 f"{self._device.max_mem_alloc_size:,}; take a smaller batch"
             )
         with self._calling(f"allocating {size:,} bytes"):

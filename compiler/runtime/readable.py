@@ -34,7 +34,7 @@ class Readable(Closing):
         texts = self.texts()
         if kind not in texts:
             there = " and ".join(f'"{name}"' for name in texts) or "none"
-            raise UserError(f'{self._executable.name}: there is no source "{kind}" of it; there is {there}')
+            raise UserError(f'{self._executable.name}: it has no source "{kind}"; it has {there}')
         return texts[kind]()
 
     @property
@@ -93,7 +93,7 @@ class CompiledKernels(Readable):
             return joined(kind, listed)
         raise UserError(
             f"{self._executable.name}: comes from a file, which holds machine code alone; compile the model with "
-            f'vdla.compile for its source "{kind}"'
+            f'vdla.compile to get its source "{kind}"'
         )
 
 

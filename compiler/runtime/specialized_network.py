@@ -51,8 +51,8 @@ class SpecializedNetwork(Closing):
         if self._outputs is None:
             values = ", ".join(self.parameters)
             raise UserError(
-                f"{self.name}: the outputs are known once values of {values} are: run it, or compile it with "
-                f"constants={{...}}"
+                f"{self.name}: its outputs depend on values of {values}; run the network first, or "
+                f"compile it with constants={{...}}"
             )
         return self._outputs
 
@@ -70,7 +70,7 @@ class SpecializedNetwork(Closing):
         """
         if not self._programs:
             values = ", ".join(self.parameters)
-            raise UserError(f"{self.name}: its code is known once values of {values} are: run it first")
+            raise UserError(f"{self.name}: its code depends on values of {values}; run the network first")
         return self._programs[next(reversed(self._programs))].source(kind)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class SpecializedNetwork(Closing):
                 problem = (
                     "is missing" if given is None else f"must be a numpy array, not {type(given).__name__}"
                 )
-                raise UserError(f"{self.name}: input '{name}' {problem}; it decides shapes")
+                raise UserError(f"{self.name}: input '{name}' {problem}; its values decide shapes")
             port = ports[name]
             if given.shape != port.shape or given.dtype != port.dtype:
                 raise UserError(

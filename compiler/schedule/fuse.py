@@ -31,7 +31,7 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         raise LegalityError(f"cannot fuse: the body of {outer} is not the loop {inner} alone", program, outer)
     for loop in (a, b):
         if not isinstance(loop.extent, Const):
-            reason = f"cannot fuse: the extent of {loop.name} is not constant (peel takes a ragged end out)"
+            reason = f"cannot fuse: the extent of {loop.name} is not constant (peel separates a ragged end)"
             raise LegalityError(reason, program, loop.name)
     assert isinstance(b.extent, Const)
     if b.extent.value < 1:

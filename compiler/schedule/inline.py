@@ -55,7 +55,7 @@ def compute_inline(program: Program, name: str) -> Program:
         for use in uses.get(buffer, []):
             if use.write or index < position or isinstance(use.by, Copy | Intrinsic):
                 reason = (
-                    f"cannot inline {name}: {use.by.name} must only read elements of {buffer}, behind {name}"
+                    f"cannot inline {name}: {use.by.name} must only read elements of {buffer}, after {name}"
                 )
                 raise LegalityError(reason, program, use.by.name)
         overwritten = {n for n, us in uses.items() if any(u.write for u in us)}

@@ -33,14 +33,16 @@ def split(program: Program, loop: str, factor: int) -> Program:
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:
-        reason = f"cannot split {loop}: it is {old.kind}; split it first, then bind what comes out"
+        reason = f"cannot split {loop}: it is {old.kind}; split the loop first, then bind the resulting loops"
         raise LegalityError(reason, program, loop)
     taken = names_in(program)
     for name in (f"{loop}.0", f"{loop}.1"):
         if name in taken:
             raise LegalityError(f"cannot split {loop}: the name {name} is taken", program, name)
     if factor < 1:
-        raise LegalityError(f"cannot split {loop} into pieces of {factor}", program, loop)
+        raise LegalityError(
+            f"cannot split {loop} into pieces of {factor}; give a factor of 1 or more", program, loop
+        )
     outer, inner = Var(f"{loop}.0"), Var(f"{loop}.1")
     value: Expr = outer * factor + inner
     match old.extent:
@@ -123,7 +125,8 @@ def reorder(program: Program, *names: str) -> Program:
         around, again = locate_loop(new, loop.name)
         obstacle = parallel_obstacle(again, [n for n in around[:-1] if isinstance(n, For)])
         if obstacle is not None:
-            reason = f"cannot reorder: {loop.name} could not be {loop.kind} any more, as {obstacle}"
+            kept = f"{loop.name} is of kind {loop.kind}, which is illegal at its new place"
+            reason = f"cannot reorder: {kept}, as {obstacle}"
             raise LegalityError(reason, program, loop.name)
     return check_grid(new) if any(loop.kind in AXES for loop in order) else new
 

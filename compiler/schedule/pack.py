@@ -52,10 +52,15 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     rank = len(old.shape)
     if len(sizes) != len(tiles) or not all(0 <= d < rank and size >= 1 for d, size in tiles):
         raise LegalityError(
-            f"cannot pack {buffer}: {tiles} are no tiles of {rank} dimensions", program, buffer
+            f"cannot pack {buffer}: {tiles} are not (dimension, size) pairs for different ones of its {rank} "
+            "dimensions",
+            program,
+            buffer,
         )
     if sorted(order) != list(range(rank + len(tiles))):
-        raise LegalityError(f"cannot pack {buffer}: {order} is no order of its dimensions", program, buffer)
+        raise LegalityError(
+            f"cannot pack {buffer}: {order} is not an order of its dimensions and tiles", program, buffer
+        )
     for use in (
         touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer)
     ):

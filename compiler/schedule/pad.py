@@ -49,7 +49,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         return program
     reduce = _sum(at)
     if reduce is None:
-        raise LegalityError(f"{where}it is no nest around one sum", program, loop)
+        raise LegalityError(f"{where}it is not a nest of loops around one sum", program, loop)
     data = any(loop in free_vars(i) for i in reduce.indices)
     padded = list(_padded(reduce, loop, steps=data))
     if any(buffer is None for buffer, _, _ in padded):

@@ -50,7 +50,7 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
     if stages < 2:
-        raise LegalityError(f"{where}{stages} stages leave nothing to overlap", program, loop)
+        raise LegalityError(f"{where}{stages} stages cannot overlap; at least 2 are needed", program, loop)
     distance = stages - 1 if ahead is None else ahead
     if not 1 <= distance < stages:
         reason = f"{where}copies {distance} iterations ahead do not fit {stages} stages; 1 to {stages - 1} do"
@@ -71,7 +71,7 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
             raise LegalityError(reason, program, copy.name)
     if clash := sorted(slotted & written(seq(*rest))):
         raise LegalityError(
-            f"{where}{clash[0]} is also written by statements behind its copies", program, loop
+            f"{where}{clash[0]} is also written by statements after its copies", program, loop
         )
     before, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
     taken = names_in(program)

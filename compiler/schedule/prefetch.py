@@ -41,7 +41,7 @@ def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
     if old.kind not in ("serial", "unroll", "parallel") or any(
         isinstance(n, For) and n.kind == "vectorize" for n in path[:-1]
     ):
-        raise LegalityError(f"cannot prefetch in {loop}: its iterations are lanes", program, loop)
+        raise LegalityError(f"cannot prefetch in {loop}: its iterations are lanes of a vector", program, loop)
     ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
     ranges[old.name] = loop_range(old.extent)
     found = next(
@@ -51,13 +51,13 @@ def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
         raise LegalityError(f"cannot prefetch {buffer}: {loop} does not read it", program, loop)
     if not all(isinstance(extent, Const) for extent in found.extents):
         reason = (
-            f"cannot prefetch {format_region(found)}: its size is not constant (peel takes a ragged end out)"
+            f"cannot prefetch {format_region(found)}: its size is not constant (peel separates a ragged end)"
         )
         raise LegalityError(reason, program, loop)
     sizes = [int(extent.value) for extent in found.extents if isinstance(extent, Const)]
     first = next((d for d, size in enumerate(sizes) if size > 1), len(sizes))
     if sizes[first + 1 :] != list(found.buffer.shape[first + 1 :]):
-        reason = f"cannot prefetch {format_region(found)}: it does not lie in memory in one piece"
+        reason = f"cannot prefetch {format_region(found)}: it is not contiguous in memory"
         raise LegalityError(reason, program, loop)
     check_inside(program, found, ranges, loop, "prefetch")
     hint = Intrinsic(

@@ -101,7 +101,7 @@ def check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> Non
     """
     for n, inside in pairwise((*chain, reduce)):
         if isinstance(n, For) and n.body is not inside:
-            reason = f"{n.name} holds more than the nest of {reduce.name}"
+            reason = f"{n.name} holds other statements beside {reduce.name}"
             raise LegalityError(reason, program, n.name)
 
 

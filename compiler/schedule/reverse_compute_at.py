@@ -88,7 +88,7 @@ def _consumer(
                 behind = True
             elif _leaf(s) is statement and behind:
                 return parent, child, s  # type: ignore[return-value]
-    reason = f"cannot move {name}: it is no single loop nest behind the one that holds {loop}"
+    reason = f"cannot move {name}: it is not in a loop nest of its own after the nest of {loop}"
     raise LegalityError(reason, program, name)
 
 

@@ -47,7 +47,7 @@ class Schedule:
     def __init__(self, program: Program) -> None:
         if not isinstance(program, Program):
             raise UserError(
-                f"a schedule is of a Program (`program_of` makes one), not of {type(program).__name__}"
+                f"a schedule needs a Program (`program_of` makes one), not {type(program).__name__}"
             )
         self._program = program
         self._steps: list[Step] = []

@@ -40,7 +40,9 @@ def skip_pads(program: Program, loop: str) -> Program:
         raise LegalityError(f"{where}it is {at.kind}", program, loop)
     reduce = _sum(at)
     if reduce is None or reduce.op != "add" or reduce.first is not None:
-        raise LegalityError(f"{where}it is no nest around one sum that was started before", program, loop)
+        raise LegalityError(
+            f"{where}it is not a nest of loops around one sum that was started before", program, loop
+        )
     around = [n for n in path if isinstance(n, For)]
     inner = {n.name for n in loops(at.body)}
     ranges = loop_ranges((*around, *loops(at.body)))

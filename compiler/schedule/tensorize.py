@@ -107,7 +107,7 @@ class _Match:
         regions: list[Region] = []
         for formal in self.declaration.parameters:
             if formal.name not in self.operands:
-                raise _Mismatch(f"nothing stands for {formal.name}")
+                raise _Mismatch(f"no access corresponds to {formal.name}")
             buffer, starts = self.operands[formal.name]
             lead = (Const(1),) * (len(starts) - len(formal.shape))
             extents = lead + tuple([Const(size) for size in formal.shape])
@@ -135,7 +135,7 @@ class _Match:
                     self.statement(x, y)
             case Alloc(buffer=a), Alloc(buffer=f):
                 if a.shape != f.shape or a.dtype is not f.dtype:
-                    raise _Mismatch(f"buffer {format_buffer(a)} is not like {format_buffer(f)}")
+                    raise _Mismatch(f"buffer {format_buffer(a)} does not match {format_buffer(f)}")
                 self.locals[f.name] = a.name
                 self.statement(actual.body, formal.body)
             case Assign(), Assign():
@@ -146,7 +146,7 @@ class _Match:
                 self.expr(actual.value, formal.value)
                 self.predicate(actual, formal)
             case _:
-                raise _Mismatch("these differ:", actual, formal)
+                raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def target(self, actual: NamedStmt, formal: NamedStmt) -> None:
         assert isinstance(actual, Assign | Reduce) and isinstance(formal, Assign | Reduce)
@@ -171,11 +171,11 @@ class _Match:
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
-                raise _Mismatch(f"another access stands for {formal.name} than", where)
+                raise _Mismatch(f"{formal.name} corresponds to another access than", where)
             return
         if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
-            wants = f"{formal.name} is {formal.dtype} @ {formal.scope}"
-            raise _Mismatch(f"buffer {format_buffer(buffer)} where {wants}")
+            wants = f"{formal.dtype} @ {formal.scope} ({formal.name})"
+            raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {wants}")
         lead = len(indices) - len(expected)
         if lead < 0:
             raise _Mismatch(f"{buffer.name} has fewer dimensions than {formal.name}:", where)
@@ -188,7 +188,7 @@ class _Match:
                 )
         held = self.operands.setdefault(formal.name, (buffer, tuple(starts)))
         if held[0].name != buffer.name or not all(map(_same, held[1], starts)):
-            raise _Mismatch(f"two places stand for {formal.name}:", where)
+            raise _Mismatch(f"{formal.name} corresponds to two places:", where)
 
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
@@ -197,12 +197,12 @@ class _Match:
         the operand.
         """
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
-            raise _Mismatch(f"buffer {format_buffer(buffer)} is not like {format_buffer(formal)}")
+            raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):
             self.expr(index, expected)
         held = self.operands.setdefault(formal.name, (buffer, (Const(0),) * len(indices)))
         if held[0].name != buffer.name:
-            raise _Mismatch(f"two places stand for {formal.name}")
+            raise _Mismatch(f"{formal.name} corresponds to two places")
 
     def expr(self, actual: Expr, formal: Expr) -> None:
         match actual, formal:
@@ -231,7 +231,7 @@ class _Match:
                 return
             case _, Var(name=name) if self.variables.get(name) == actual:
                 return
-        raise _Mismatch("these differ:", actual, formal)
+        raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
         """Matches the `first` predicates of two Reduces; further conditions of the actual predicate become the `first`
@@ -241,11 +241,11 @@ class _Match:
         outer = FIRST in wanted
         if formal.first is None:
             if actual.first is not None:
-                raise _Mismatch("it starts anew where the operation never does:", actual)
+                raise _Mismatch("the sum starts anew, but the intrinsic never does:", actual)
             return
         if actual.first is None:
             if not outer:
-                raise _Mismatch("it never starts anew, the operation does:", actual)
+                raise _Mismatch("the sum never starts anew, but the intrinsic does:", actual)
             rest: Expr | None = None
         else:
             left = conjuncts(actual.first)
@@ -254,17 +254,19 @@ class _Match:
                     continue
                 expected = substitute_expr(condition, self.variables)
                 if expected not in left:
-                    raise _Mismatch("its `first` lacks the condition", expected)
+                    raise _Mismatch("`first` of the sum lacks the condition", expected)
                 left.remove(expected)
             rest = all_of(*left)
             if bad := free_vars(rest) & self.actual_names:
-                raise _Mismatch(f"its `first` also depends on {sorted(bad)[0]}:", actual.first)
+                raise _Mismatch(f"`first` of the sum also depends on {sorted(bad)[0]}:", actual.first)
             if not outer:
                 if rest != TRUE:
-                    raise _Mismatch("its `first` says more than the operation's:", actual.first)
+                    raise _Mismatch(
+                        "`first` of the sum has more conditions than the intrinsic's:", actual.first
+                    )
                 return
         if self.seen_first and rest != self.first:
-            raise _Mismatch("its statements start anew under different conditions:", actual)
+            raise _Mismatch("the sums start anew under different conditions:", actual)
         self.first, self.seen_first = rest, True
 
 

@@ -40,7 +40,9 @@ def trace_from_lists(lists: object) -> Trace:
             raise TraceError(f"step {number} of the trace is {_short(entry)}, not [primitive, arguments …]")
         head, *rest = entry
         if not isinstance(head, str):
-            raise TraceError(f"step {number} of the trace names no primitive but {_short(head)}")
+            raise TraceError(
+                f"step {number} of the trace begins with {_short(head)}, which does not name a primitive"
+            )
         step = Step(primitive=head, arguments=_to_tuple(rest))
         if (reason := step_obstacle(step)) is not None:
             raise TraceError(f"step {number} of the trace: {reason}")

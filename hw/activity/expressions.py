@@ -70,7 +70,7 @@ def _operand(tokens: list[str], at: int, text: str) -> tuple[Expression, int]:
     elif _STARTS.match(token):
         found, at = token, at + 1
     else:
-        raise LibertyError(f'the expression "{text}" has "{token}" where a pin should be')
+        raise LibertyError(f'the expression "{text}" has "{token}" where a pin is expected')
     while at < len(tokens) and tokens[at] == "'":
         found, at = ("not", (found,)), at + 1
     return found, at

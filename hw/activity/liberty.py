@@ -133,7 +133,7 @@ def read_library(path: str | Path) -> Library:
         top = parse_groups(data.decode("latin-1"))
         return _library(top, Path(path), sha256(data).hexdigest())
     except (LibertyError, ValueError, KeyError, IndexError, RecursionError) as error:
-        raise LibertyError(f"{path}: no Liberty file that can be read: {error}") from None
+        raise LibertyError(f"{path}: the Liberty file cannot be read: {error}") from None
 
 
 def _numbers(words: list[str]) -> NDArray[np.float64]:
@@ -148,7 +148,7 @@ def _library(top: Group, path: Path, digest: str) -> Library:
     time = {"1ps": 1e-3, "10ps": 1e-2, "100ps": 0.1, "1ns": 1.0}[top.simple.get("time_unit", "1ns").lower()]
     watts = re.fullmatch(r"(\d+)(pW|nW|uW|mW)", top.simple.get("leakage_power_unit", "1nW"))
     if watts is None:
-        raise LibertyError("its leakage_power_unit is no power")
+        raise LibertyError("its leakage_power_unit is not a unit of power")
     nanowatts = float(watts[1]) * {"pW": 1e-3, "nW": 1.0, "uW": 1e3, "mW": 1e6}[watts[2]]
     condition = next(
         (

@@ -120,7 +120,9 @@ def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower
         rows = [line.split()[1:] for line in printed.splitlines() if line.startswith("power ")]
         if len(rows) != len(part.kind):
             last = "\n".join(printed.strip().splitlines()[-5:])
-            raise ToolError(f"{PROGRAM} gave the power of {len(rows)} of {len(part.kind)} cells: {last}")
+            raise ToolError(
+                f"{PROGRAM} printed the power of only {len(rows)} of {len(part.kind)} cells: {last}"
+            )
     watts = np.array(rows, float)
     # The tool reports watts; the period is in nanoseconds.
     return ToolPower(internal=watts[:, 0] * _PERIOD * 1e3, switching=watts[:, 1] * _PERIOD * 1e3)

@@ -119,8 +119,8 @@ class AxiRules:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:
             raise RuleError(
-                f"left over: {self._reads} reads, {self._writes} writes, {len(self._lengths)} addresses without data, "
-                f"{len(self._ahead)} bursts of data without address, {self._beats} beats"
+                f"incomplete at the end: {self._reads} reads, {self._writes} writes, {len(self._lengths)} "
+                f"addresses without data, {len(self._ahead)} bursts of data without address, {self._beats} beats"
             )
 
     def _stable(self, channel: str, shown: Address | WriteBeat | None, ready: bool) -> None:

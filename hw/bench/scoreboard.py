@@ -75,7 +75,7 @@ class Scoreboard:
             self.compared.append(name)
             if len(seen) != len(expected):
                 self.differences.append(
-                    f"{name}: expected of {len(expected)} instructions, seen of {len(seen)}"
+                    f"{name}: expected for {len(expected)} instructions, seen for {len(seen)}"
                 )
                 continue
             places = np.flatnonzero(seen != expected)
@@ -94,7 +94,9 @@ class Scoreboard:
         for name in dict.fromkeys((*seen, *self._expected.counters)):
             expected, value = self._expected.counters.get(name, 0), seen.get(name)
             if value is None:
-                self.differences.append(f"counter {name}: expected {expected}, the hardware has none")
+                self.differences.append(
+                    f"counter {name}: expected {expected}, the hardware lacks this counter"
+                )
             elif value != expected:
                 self.differences.append(f"counter {name}: expected {expected}, is {value}")
 

@@ -357,7 +357,7 @@ class Machine:
         if library.vdla_counters(harness) != places or len(counts) != places:
             there = library.vdla_counters(harness)
             raise RtlError(
-                f"counts has {len(counts)} values; the library has {there} counters, the design {places}"
+                f"counts has {len(counts)} values, but the library has {there} counters and the design {places}"
             )
         if library.vdla_advance(harness, _PRESET_CYCLE) != RUNNING:
             raise RtlError(f"the RTL ended or stopped before cycle {_PRESET_CYCLE}")
@@ -404,7 +404,7 @@ class Machine:
     ) -> RtlError:
         if status == STOPPED:
             register = self.read_register(REGISTERS["STATUS"])
-            cause = "for a reason that it does not show"
+            cause = "no cause was found"
             if outside := self._library.vdla_outside_cycle(self._harness):
                 address = self._library.vdla_outside_address(self._harness)
                 cause = f"it addressed memory outside the program's in cycle {outside}, at byte {address:#x}"

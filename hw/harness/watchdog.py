@@ -69,5 +69,8 @@ def _clause(
     if executing is not None:
         return f"{unit_name} executes instruction {executing} ({names[executing]})"
     if waiting is not None and kind == "unit":
-        return f"{unit_name} waits to begin instruction {waiting} ({names[waiting]}) until what is before it has ended"
+        return (
+            f"{unit_name} waits to begin instruction {waiting} ({names[waiting]}) until the instructions before it "
+            "have ended"
+        )
     return f"{unit_name} waits for an instruction"

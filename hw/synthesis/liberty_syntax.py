@@ -60,7 +60,7 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
     try:
         at = _statements(tokens, 0, root, skipped)
     except IndexError:
-        raise LibertyError("it ends inside a group; is it whole?") from None
+        raise LibertyError("it ends inside a group, so it may be incomplete") from None
     if at != len(tokens) or len(root.groups) != 1:
         raise LibertyError("it is not one group library(...) { ... }")
     return root.groups[0]

@@ -182,11 +182,11 @@ def test_code_of_another_processor_is_written_and_refused_here(vdla, model: Path
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("vulkan", "there are vdla (the accelerator), llvm (this processor)"),
+        ("vulkan", "choose vdla (the accelerator), llvm (this processor)"),
         ("cuda -arch=sm_1", "unknown GPU architecture 'sm_1'; there are sm_80"),
         ("llvm -mcpu=no-such-processor", "has no processor no-such-processor"),
         ("llvm -march=native", "unknown target option -march"),
-        ("vdla,llvm", "a file is for one target"),
+        ("vdla,llvm", "writes a file for one target"),
     ],
 )
 def test_targets_that_do_not_exist(vdla, model: Path, tmp_path: Path, target: str, words: str) -> None:
@@ -279,7 +279,7 @@ def test_no_command_overwrites_what_it_reads(vdla, tmp_path: Path, arguments) ->
         (("run", "net.tar", "--device", "gpu"), "--device gpu: is not one of vdla, cpu, cuda:0"),
         (("bench", "--threads", "100000"), "'--threads'"),
         (("frob",), "No such command 'frob'; `vdla --help`"),
-        (("compile", "net.onnx", "-o", "net.zip"), "-o net.zip: .zip is none of .tar, .o and .so"),
+        (("compile", "net.onnx", "-o", "net.zip"), "-o net.zip: the suffix .zip is unknown"),
         (
             ("quantize", "net.onnx", "--calibration", "x.npz", "-o", "q.onnx", "--percentile", "99"),
             "--percentile is for --method percentile, not mse",

@@ -169,7 +169,7 @@ def test_runs_on_a_device_report_its_clock_and_limits(vdla, model: Path, tmp_pat
         (("run", *EMULATED, "--target", "cuda --fast"), "unknown target option --fast"),
         (("run", "--device", "cpu", "--target", "cuda"), "take --device cuda:emulated to emulate it"),
         (("run", "--device", "vdla", "--target", "cuda"), "--target cuda is for a GPU"),
-        (("run", "--target", "vdla,cuda"), "there are vdla (the accelerator)"),
+        (("run", "--target", "vdla,cuda"), "choose vdla (the accelerator)"),
         (("compile", "--target", "cuda", "-o", "net.so"), "code for GPUs goes into a FILE.tar"),
         (("compile", "--target", "cuda", "--config", "vta"), "--config is for the accelerator"),
         (("tune", "--target", "cuda", "-o", "net.jsonl"), "cuda:0: no NVIDIA driver was found"),

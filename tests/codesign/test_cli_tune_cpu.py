@@ -216,7 +216,7 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
     ("arguments", "message"),
     [
         (("--workload", LAYER, "--target", "cuda"), "no NVIDIA driver was found"),
-        (("--workload", LAYER, "--target", "rocm"), "there are vdla"),
+        (("--workload", LAYER, "--target", "rocm"), "choose vdla"),
         (("--workload", LAYER, "--target", "vdla,llvm"), "one target at a time"),
         (("--workload", LAYER, "--target", "llvm -mtriple=aarch64-linux-gnu"), "cannot be measured"),
         (("--workload", LAYER, "--target", "llvm -march=x"), "-march"),
@@ -253,7 +253,7 @@ def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
     model = tmp_path / "mlp.onnx"
     models.write(model, "mlp", form="s8")
     message = vdla("tune", model, "-o", tmp_path / "r.jsonl", "--target", "llvm").message()
-    assert "no layers that can be tuned on processors" in message
+    assert "no layer that can be tuned; layers with knobs on processors" in message
 
 
 def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):

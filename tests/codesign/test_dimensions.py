@@ -123,7 +123,7 @@ def test_a_model_that_is_for_one_size_says_so(vdla, model: Path) -> None:
 @pytest.mark.parametrize(
     ("dims", "words"),
     [
-        (["length=5"], "has no dimension 'length' to give a size; those without one are 'sequence'"),
+        (["length=5"], "has no symbolic dimension 'length'; the inputs have 'sequence'"),
         (["sequence=0"], "dimension 'sequence' cannot be 0"),
         (["sequence"], "write NAME=SIZE"),
         (["sequence=-3"], "write NAME=SIZE"),
@@ -138,7 +138,7 @@ def test_mistakes_cost_one_line(vdla, model: Path, dims: list[str], words: str) 
 def test_what_cannot_have_sizes(vdla, model: Path, tmp_path: Path) -> None:
     fixed = convolution(tmp_path / "fixed.onnx", [1, 3, 8, 8])
     message = vdla("compile", fixed, "-o", tmp_path / "n.tar", "--dim", "height=8").message()
-    assert "all of its inputs' dimensions have one" in message
+    assert "has no symbolic dimension 'height'; the inputs have fixed sizes" in message
     message = vdla("compile", model, "-o", model, "--dim", "sequence=3").message()
     assert "would be overwritten" in message
     message = vdla("tune", "--workload", "conv2d:C2", "--dim", "a=1", "-o", tmp_path / "r.jsonl").message()

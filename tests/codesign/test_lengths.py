@@ -51,7 +51,10 @@ def test_wrong_lengths_are_named(vdla, model: Path, tmp_path: Path) -> None:
     assert vdla("compile", model, "--length", "sequence=2:4", "--tolerance", "1", "-o", path).code == 0
     np.savez(tmp_path / "in.npz", allow_pickle=False, **token_inputs(onnx.load(model), tokens=5))
     message = vdla("run", path, "--inputs", tmp_path / "in.npz").message()
-    assert "in.npz: input" in message and "axis 1 (sequence) has 5, and was compiled for 2 to 4" in message
+    assert (
+        "in.npz: input" in message
+        and "axis 1 (sequence) has 5 elements, but was compiled for 2 to 4" in message
+    )
     assert "--profile: " in vdla("run", path, "--profile").message()
     assert "--dim: " in vdla("run", path, "--dim", "sequence=3").message()
 
@@ -62,10 +65,10 @@ def test_wrong_lengths_are_named(vdla, model: Path, tmp_path: Path) -> None:
         (("--length", "sequence"), "write NAME=LEAST:MOST"),
         (("--length", "sequence=4:2"), "4 to 2 is no range"),
         (("--length", "sequence=1:4", "--pad", "mask"), "write NAME=VALUE"),
-        (("--length", "words=1:4"), "has no dimension 'words'"),
-        (("--length", "sequence=1:4", "--target", "vdla,llvm"), "a file is for one target"),
+        (("--length", "words=1:4"), "has no symbolic dimension 'words'"),
+        (("--length", "sequence=1:4", "--target", "vdla,llvm"), "writes a file for one target"),
         (("--length", "sequence=1:4", "--target", "cuda"), "compiles fixed lengths only"),
-        (("--length", "sequence=1:4", "-o", "net.so"), "name a FILE.tar"),
+        (("--length", "sequence=1:4", "-o", "net.so"), "goes into a FILE.tar only"),
         (("--length", "sequence=1:4", "--config", "tiny"), "--config is for the accelerator"),
         (("--pad", "mask=0"), "--pad is for a range of lengths"),
     ],

@@ -232,7 +232,7 @@ def test_options_that_say_nothing_are_refused(vdla, tmp_path: Path) -> None:
     message = vdla(*run, "--target", "llvm -mtriple=riscv64-linux-gnu").message()
     assert "may lack instructions" in message and "vdla compile" in message
     assert "names the accelerator" in vdla(*run, "--target", "vdla").message()
-    assert "there are vdla" in vdla("run", model, "--target", "tpu").message()
+    assert "choose vdla" in vdla("run", model, "--target", "tpu").message()
     assert "--batch is for processors" in vdla("run", model, "--batch", "2").message()
 
 

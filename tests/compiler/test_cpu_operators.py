@@ -196,7 +196,7 @@ def test_depth_that_blocks_do_not_divide() -> None:
     net.add("DepthToSpace", blocksize=2)
     net.shape = (1, 1, 8, 8)
     with pytest.raises(
-        ModelError, match=r"cuts \(1, 6, 4, 4\) into blocks of 2; use a blocksize that divides it"
+        ModelError, match=r"cuts \(1, 6, 4, 4\) into blocks of 2; use a blocksize that divides the tensor"
     ):
         compile_kernels(net.model(), cpu_now())
 

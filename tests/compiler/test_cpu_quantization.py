@@ -163,7 +163,7 @@ def test_zero_points_without_scales_of_their_own(read, count: int) -> None:
     grid = [net.constant(np.float32(0.1)), net.constant(np.zeros(count, np.uint8))]
     net.add("QuantizeLinear", *grid)
     net.add("DequantizeLinear", *grid)
-    with pytest.raises(ModelError, match=f"has {count} zero points for one scale; give it one"):
+    with pytest.raises(ModelError, match=f"has {count} zero points for one scale; give one"):
         read(net.model())
 
 

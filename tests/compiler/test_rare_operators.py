@@ -166,11 +166,11 @@ def test_against_onnx_runtime(name: str) -> None:
         (
             'y = Resize <mode: string = "cubic", coordinate_transformation_mode: string = "align_corners"> '
             "(x, none, five4)",
-            "has two meanings; give it the size 7",
+            "compute different results; give the size 7",
         ),
         (
             'y = Resize <coordinate_transformation_mode: string = "half_pixel_symmetric"> (x, none, five4)',
-            "which mean other elements to ONNX Runtime than to ONNX; use half_pixel",
+            "ONNX Runtime computes other results than ONNX defines; use half_pixel",
         ),
     ],
 )
@@ -184,7 +184,7 @@ def test_resizes_of_two_meanings(body: str, problem: str) -> None:
 def test_neighbouring_channels_of_a_tensor_without_channels_are_refused(given: str) -> None:
     content, _ = model(given, "y = LRN <size: int = 3> (x)")
     with pytest.raises(
-        ModelError, match=r"sums 3 channels of a tensor of shape \(6?,?\); give it \(N, C, ...\)"
+        ModelError, match=r"sums 3 channels of a tensor of shape \(6?,?\); give a tensor \(N, C, ...\)"
     ):
         vdla.compile(content, target="llvm", cache=False)
 

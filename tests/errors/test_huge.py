@@ -258,7 +258,7 @@ def test_an_accelerators_memory_against_its_addresses(vdla, tmp_path: Path, monk
     message = vdla("run", path, "--timing-only").message()
     assert (
         str(path) in message
-        and "of the accelerator's memory, more than the 1,000 that are addressed" in message
+        and "of the accelerator's memory, more than the 1,000 that it can address" in message
     )
 
 
@@ -303,7 +303,7 @@ def test_bodies_of_loops_are_not_run_at_import() -> None:
     )
     loop = OP("Loop", ["trips", "first", "k"], ["c"], "endless", body=body)
     data = beside(loop, trips=np.int64(2**62), first=np.bool_(True), k=FOUR)
-    with pytest.raises(ModelError, match=r"'endless'.*turns of 2 nodes, more than 4,096"):
+    with pytest.raises(ModelError, match=r"'endless'.*iterations of 2 nodes, more than 4,096"):
         import_float_model(data)
 
 
@@ -327,7 +327,7 @@ def test_bodies_within_bodies_are_counted_together(monkeypatch: pytest.MonkeyPat
     outer = body(OP("Loop", ["trips", "first", "v"], ["w"], "inner", body=inner))
     loop = OP("Loop", ["trips", "first", "k"], ["c"], "outer", body=outer)
     data = beside(loop, trips=np.int64(90), first=np.bool_(True), k=FOUR)
-    with pytest.raises(ModelError, match="more than 100 nodes together"):
+    with pytest.raises(ModelError, match="more than 100 nodes in all"):
         import_float_model(data)
 
 

@@ -70,7 +70,7 @@ def test_what_no_target_takes_is_not_told_to_take_another_form(vdla, tmp_path: P
     model = build("mlp", "float")
     del model.graph.output[:]
     message = refused(vdla, tmp_path, model.SerializeToString())
-    assert message.strip().endswith("export it with its outputs")
+    assert message.strip().endswith("export the model with its outputs")
     for node in model.graph.node:
         node.name = "same"
     model.graph.output.append(

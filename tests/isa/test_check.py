@@ -85,7 +85,7 @@ def test_instructions_behind_finish():
     only(
         findings("FINISH\n.word " + "f" * 32),
         "finish",
-        "2 instructions lie behind FINISH",
+        "2 instructions follow FINISH",
         severity="warning",
     )
 
@@ -152,7 +152,10 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         (f"LOAD.PAR sram_base=63 {BIG}", ["par element 64"]),
         ("LOAD.INP y_size=600 x_size=1 x_stride=1 x_pad_1=1", ["inp element 1199"]),
         (f"LOAD.INP dram_base=16383 {BIG}", ["dram_base reads DRAM bytes 65532..65540 of a memory of 65536"]),
-        (f"STORE.OUT dram_base=16383 {BIG}", ["writes DRAM bytes 65532..65540", "instructions lie behind"]),
+        (
+            f"STORE.OUT dram_base=16383 {BIG}",
+            ["writes DRAM bytes 65532..65540", "instructions follow this memory"],
+        ),
         (f"STORE.OUT sram_base=1023 {BIG}", ["accumulator 1024"]),
         (f"STORE.OUT x_pad_0=1 {BIG}", ["pads of a store must be 0"]),
         (f"CONFIG ADDRESS x_stride=1024\nSTORE.POST {BIG}", ["accumulator 1024"]),

@@ -50,7 +50,7 @@ def test_reports_and_networks(small: Path) -> None:
     raw = vdla.simulate(network.program)
     assert repr(raw) == f"<Report on tiny: {report.cycles:,} cycles>" and "compute" in raw._repr_html_()
     with pytest.raises(
-        vdla.UserError, match="a program without layers has nothing to plot; `timeline` draws it"
+        vdla.UserError, match="the program has no layers to plot; `timeline` draws its instructions"
     ):
         raw.plot()
     with pytest.raises(vdla.UserError, match='no plot is called "bars"; choose "layers" or "roofline"'):
@@ -62,9 +62,7 @@ def test_reports_and_networks(small: Path) -> None:
         ),
         network.program.instructions,
     )
-    with pytest.raises(
-        vdla.UserError, match=r'mlp_u8: there is no source "llvm" of it; there is "instructions"'
-    ):
+    with pytest.raises(vdla.UserError, match=r'mlp_u8: it has no source "llvm"; it has "instructions"'):
         network.source("llvm")
 
 
@@ -85,9 +83,7 @@ def test_explored(small: Path) -> None:
 def test_sources_of_kernels_on_every_target() -> None:
     with vdla.build(doubled()) as kernel:
         assert LLVM in kernel.source("llvm") and ASM in kernel.source("asm")
-        with pytest.raises(
-            vdla.UserError, match=r'B: there is no source "cuda" of it; there is "llvm" and "asm"'
-        ):
+        with pytest.raises(vdla.UserError, match=r'B: it has no source "cuda"; it has "llvm" and "asm"'):
             kernel.source("cuda")
     with vdla.build(doubled().program, "cuda", device="emulated") as kernel:
         assert "__global__ void" in kernel.source("cuda")

@@ -50,7 +50,7 @@ def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
     for bad in [n for n in (name, *functions) if not is_c_name(n)]:
         raise ValueError(f"{bad!r} is no name of a C function or header")
     if twice := [n for n, count in Counter(f.upper() for f in functions).items() if count > 1]:
-        raise ValueError(f"there are two kernels called {twice[0].lower()} (capitals or not)")
+        raise ValueError(f"two kernels are called {twice[0].lower()}, apart from capital letters")
     return functions
 
 

@@ -144,7 +144,7 @@ def build(
     if not runs_here(target):
         raise TargetError(
             f"this machine does not run code for {target.cpu} ({target.triple}), which may use instructions that "
-            "it lacks; take the target llvm, or write an object"
+            "it lacks; take the target llvm, or write an object file"
         )
     module = lower(program, target, blocks=blocks)
     if worker is None:
@@ -173,7 +173,7 @@ def _check(program: Program, outputs: frozenset[str], arrays: Mapping[str, np.nd
         for other in names:
             if name in outputs and name != other and np.may_share_memory(arrays[name], arrays[other]):
                 raise KernelArgumentError(
-                    f"{program.name}: {name}, which is written, shares memory with {other}; pass a copy of one"
+                    f"{program.name}: {name}, which the kernel writes, shares memory with {other}; pass a copy of one"
                 )
 
 
@@ -188,6 +188,6 @@ def _check_array(program: str, parameter: Buffer, array: object, written: bool) 
     if array.shape != parameter.shape:
         raise fail(f"must have shape {parameter.shape}, not {array.shape}")
     if not array.flags.c_contiguous or not array.flags.aligned:
-        raise fail("must be contiguous and aligned; pass numpy.ascontiguousarray of it")
+        raise fail("must be contiguous and aligned; pass numpy.ascontiguousarray(array)")
     if written and not array.flags.writeable:
-        raise fail("is written, but read-only; pass a copy")
+        raise fail("is read-only, but the kernel writes it; pass a copy")

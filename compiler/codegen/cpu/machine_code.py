@@ -153,7 +153,7 @@ def load_objects(
             engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         engine.finalize_object()
     except RuntimeError as error:
-        raise TargetError(f"no object that can be loaded: {error}") from None
+        raise TargetError(f"the object cannot be loaded: {error}") from None
     codes: dict[str, MachineCode] = {}
     for function in functions:
         address = engine.get_function_address(function)

@@ -82,6 +82,6 @@ def c_compiler() -> str:
         if candidate and (path := shutil.which(candidate)):
             return path
     raise TargetError(
-        "there is no C compiler on the path, which links shared libraries (Debian: apt-get install gcc); "
-        "an object and its header need none"
+        "there is no C compiler on the path, and linking a shared library needs one (Debian: apt-get install "
+        "gcc); an object (.o) and its header need none"
     )

@@ -74,7 +74,7 @@ class Pool:
         """A context in which no other thread of this program uses the pool."""
         if os.getpid() != self._process:
             raise TargetError(
-                "this pool's threads did not come along into the forked process; make a new pool there"
+                "the threads of this pool do not exist in a forked process; make a new pool there"
             )
         with self._lock:
             if not self._helpers and self.threads > 1:

@@ -185,7 +185,7 @@ class _Lists:
                     or start + buffer_bytes(parameter) > buffer_bytes(held)
                 ):
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, which the argument {name} does not hold"
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, which is no part of the argument {name}"
                     )
             case Arena(offset=offset):
                 size = parameter.dtype.bits // 8
@@ -198,7 +198,7 @@ class _Lists:
                 array = self.constants.get(name)
                 if array is None or array.dtype != parameter.dtype.numpy or array.shape != parameter.shape:
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, and the constant {name} is not"
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, but the constant {name} is not"
                     )
                 if parameter.name in call.module.outputs:
                     raise ValueError(f"{where} is written, but {name} is constant")

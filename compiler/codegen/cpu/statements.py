@@ -80,7 +80,9 @@ class StatementEmitter:
                 self.reduce(statement)
             case Intrinsic():
                 if self.values.vector is not None:
-                    raise LoweringError(f"`{summarize(statement)}` stands inside a vectorized loop")
+                    raise LoweringError(
+                        f"`{summarize(statement)}` stands inside a vectorized loop; make this loop serial"
+                    )
                 self.block.slots.save()
                 emission_of(statement.declaration)(self.values, statement)
                 self.block.written()
@@ -218,7 +220,7 @@ class StatementEmitter:
         extent = self.values.expr(loop.extent)
         if extent.lanes > 1:
             raise LoweringError(
-                f"the extent of loop {loop.name} differs between the lanes of the loop around it"
+                f"the extent of loop {loop.name} differs between the lanes of the vectorized loop around it"
             )
         if count is None:
             block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)
@@ -260,7 +262,9 @@ class StatementEmitter:
     def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
         """Allocates a stack slot, or a place in the workspace, for the lifetime of `body`."""
         if self.values.vector is not None:
-            raise LoweringError(f"`{summarize(where)}` stands inside a vectorized loop")
+            raise LoweringError(
+                f"`{summarize(where)}` stands inside a vectorized loop; make this loop serial"
+            )
         if lies_on_stack(buffer):
             strides, elements = stack_layout(buffer, self.target.lanes(buffer.dtype))
             pointer = f"%{self.block.name('slot')}"

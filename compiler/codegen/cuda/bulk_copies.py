@@ -190,7 +190,8 @@ def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
     for d in reversed([d for d, e in enumerate(to.extents) if e != _ONE]):
         if storage.strides[d] != step:
             raise LoweringError(
-                f"`{summarize(copy)}` writes a box with gaps, and a copy of a whole block can leave none"
+                f"`{summarize(copy)}` writes a box with gaps, but a copy of a whole block must fill its box "
+                "without gaps"
             )
         step *= _constant(copy, to.extents[d])
     rank = len(tensor.shape)
@@ -237,7 +238,8 @@ class _Groups:
                     count = evaluate(node.extent, values)
                 except KeyError:
                     raise LoweringError(
-                        f"`{summarize(node)}`: the number of iterations and so of copies differs between blocks"
+                        f"`{summarize(node)}`: the number of iterations, and with it the number of copies, "
+                        "differs between blocks"
                     ) from None
                 for i in range(count):
                     self.visit(node.body, {**values, node.name: i})
@@ -277,7 +279,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
     if copy.pad is not None and copy.pad.value != 0:
         raise LoweringError(f"{where}a bulk copy pads with 0 and cannot pad with {copy.pad.value}")
     if of.dtype is not to.dtype:
-        raise LoweringError(f"{where}it converts on the way")
+        raise LoweringError(f"{where}the copy converts {of.dtype} to {to.dtype}")
     box = tuple([_constant(copy, e) for e in copy.source.extents])
     stride = size
     for extent in reversed(of.shape[1:]):
@@ -286,7 +288,7 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
             raise LoweringError(f"{where}rows of {format_buffer(of)} are no multiples of {STEP} bytes")
     if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
         raise LoweringError(
-            f"{where}boxes have up to {MOST_DIMENSIONS} dimensions of up to {MOST_BOX} elements"
+            f"{where}a box may have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} elements"
         )
     row = box[-1] * size
     if row % STEP:

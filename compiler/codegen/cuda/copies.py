@@ -90,11 +90,12 @@ class _Move:
         if self.of.space != "global" or self.to.space != "shared":
             raise LoweringError(
                 f"`{summarize(copy)}` is asynchronous, but not from the device's memory to scope shared; "
-                "make it synchronous"
+                "make the copy synchronous"
             )
         if copy.pad is not None and copy.pad.value != 0:
             raise LoweringError(
-                f"`{summarize(copy)}` is asynchronous, and such copies pad with 0 only; make it synchronous"
+                f"`{summarize(copy)}` is asynchronous, but asynchronous copies pad with 0 only; make the copy "
+                "synchronous"
             )
 
     def emit(self) -> None:

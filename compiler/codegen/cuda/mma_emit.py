@@ -38,7 +38,8 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
     fragment = Fragment.of(buffer)
     if any(distribution[-2:]):
         raise LoweringError(
-            f"{buffer.name} @ {buffer.scope}: the last two dimensions are a matrix that a warp's operations take whole"
+            f"{buffer.name} @ {buffer.scope}: the last two dimensions are a matrix for a whole warp, and "
+            "cannot be distributed over threads"
         )
     held = distribution[:-2]
     shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=False)])
@@ -200,5 +201,5 @@ def _register(kernel: KernelEmitter, use: Intrinsic, region: Region, register: i
 
 def _form(kernel: KernelEmitter, use: Intrinsic, region: Region) -> LinearForm:
     if not region.buffer.scope.startswith(FRAGMENT):
-        raise LoweringError(f"`{summarize(use)}`: {format_region(region)} is no fragment")
+        raise LoweringError(f"`{summarize(use)}`: {format_region(region)} is not in a fragment scope")
     return kernel.values.offset(region.buffer, region.starts)

@@ -61,8 +61,8 @@ class Fragment:
             have = "x".join(str(size) for size in buffer.shape)
             want = "x".join(str(size) for size in wanted)
             raise LoweringError(
-                f"buffer {buffer.name} @ {buffer.scope} holds {buffer.dtype}[{have}]; the last two dimensions of such "
-                f"a fragment must be {want} (pack it into matrices)"
+                f"buffer {buffer.name} @ {buffer.scope} holds {buffer.dtype}[{have}]; the last two dimensions in this "
+                f"scope must be {want} (pack the buffer into matrices)"
             )
         return fragment
 

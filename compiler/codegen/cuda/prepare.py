@@ -154,7 +154,8 @@ def check_instructions(program: Program, target: GpuTarget) -> None:
         for node in walk(kernel.body):
             if isinstance(node, Intrinsic) and not target.has(needed := capability_of(node.declaration)):
                 raise LoweringError(
-                    f"`{summarize(node)}` needs {needed}, which {target.arch} has not; leave its loops as they are"
+                    f"`{summarize(node)}` needs {needed}, which {target.arch} lacks; leave its loops without "
+                    "the intrinsic"
                 )
         check_bulk_copies(kernel, target)
 

@@ -144,7 +144,7 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
         if len(found) > MOST_BLOCKS:
             raise LoweringError(
                 f"cannot prove {name} free of races: different blocks run it in more than {MOST_BLOCKS} iterations; "
-                "index what it writes by plain sums of the loops' variables"
+                "index the buffers that it writes by plain sums of the loops' variables"
             )
     return found
 

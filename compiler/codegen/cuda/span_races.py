@@ -120,7 +120,7 @@ class SpanChecker:
                 if writer.run is event.run:
                     way = (
                         "within one phase, where threads run in any order; give each thread elements of its own, or "
-                        "put what needs others' data into a loop over threads of its own"
+                        "put statements that read other threads' data into a loop over threads of their own"
                     )
                 else:
                     way = "with no barrier between them; insert_barriers puts it there"
@@ -191,7 +191,7 @@ class SpanChecker:
         for a, b in combinations(events, 2):
             if (a, b) in self.successive:
                 raise RaceError(
-                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may lie in the same "
+                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may share the same "
                     f"bytes, and no barrier stands between {events[a][0].access.statement} and "
                     f"{events[b][0].access.statement}{_when(events[b][0].run)}; insert_barriers puts it there"
                 )

@@ -200,7 +200,9 @@ class KernelEmitter:
                 self.source.line(f"// {_title(statement)}")
                 emit_bulk_copy(self, statement)
             case Assign() | Reduce() | Copy() | Intrinsic():
-                raise LoweringError(f"`{summarize(statement)}` is in no loop over threads")
+                raise LoweringError(
+                    f"`{summarize(statement)}` is in no loop over threads; bind a loop around it to thread.x"
+                )
 
     def block_loop(self, loop: For) -> None:
         """Emits a loop of all threads together; it may have no iteration."""

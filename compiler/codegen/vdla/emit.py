@@ -318,7 +318,9 @@ class LayerEmitter:
                 count = evaluator(extent)(around.values)
                 self._visit(body, around.expanded(var.name, count, self._spans[id(body)]))
             case _:
-                raise EmissionError(f"{self.program.name}: no instruction does a {type(statement).__name__}")
+                raise EmissionError(
+                    f"{self.program.name}: no instruction of the accelerator computes a {type(statement).__name__}"
+                )
 
     def _chain(self, statement: Stmt) -> Chain | None:
         found: list[For] = []
@@ -360,7 +362,9 @@ class LayerEmitter:
             case name if name in VECTORS:
                 emit_vectors.emit_vector(self, chain, leaf, around)
             case name:
-                raise EmissionError(f"{self.program.name}: no instruction for intrinsic {name}")
+                raise EmissionError(
+                    f"{self.program.name}: the accelerator has no instruction for the intrinsic {name}"
+                )
 
 
 def _hoisted(statement: Stmt) -> tuple[list[Buffer], Stmt]:

@@ -41,7 +41,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     trips = context.array(node, 0, "trip count")
     if trips is None or trips.size != 1:
-        context.fail(node, "has no trip count", "give it one, as an initializer")
+        context.fail(node, "has no trip count", "give the trip count as an initializer")
     count = int(trips.reshape(-1)[0])
     _check_turns(context, node, body, count)
     states = [_given(context, node, i) for i in range(2, len(node.inputs))]
@@ -54,7 +54,9 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
             known = context.constants.get(context.resolve(going))
             if known is None:
                 context.fail(
-                    node, "goes on as long as data say", "export the model with a known number of turns"
+                    node,
+                    "has a number of iterations that depends on data",
+                    "export the model with a constant number",
                 )
             if not known.reshape(-1)[0]:
                 break
@@ -67,7 +69,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
         _bind(context, node, name, state)
     for k, name in enumerate(node.outputs[len(states) :]):
         if not listed:
-            context.fail(node, "collects the results of no turn", "export the model again")
+            context.fail(node, "has no iteration whose results it could stack", "export the model again")
         _stack(context, node, name, [turn[k] for turn in listed], 0)
 
 
@@ -77,14 +79,16 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     count = len(node.inputs) - scanned
     if context.opset < 9 or scanned < 1 or count < 0:
         context.fail(
-            node, f"scans {scanned} of {len(node.inputs)} inputs", "export the model for opset 9 or later"
+            node,
+            f"scans {scanned} of {len(node.inputs)} inputs in opset {context.opset}",
+            "export the model for opset 9 or later",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
     axes = _numbers(node, "scan_input_axes", scanned)
     backwards = _numbers(node, "scan_input_directions", scanned)
     lengths = {tensor.shape[axis] for tensor, axis in zip(inputs, axes, strict=True)}
     if len(lengths) != 1:
-        context.refuse(node, f"scans inputs of {sorted(lengths)} steps")
+        context.refuse(node, f"scans inputs of different lengths, {sorted(lengths)}")
     steps = lengths.pop()
     _check_turns(context, node, body, steps)
     states = [_given(context, node, i) for i in range(count)]
@@ -125,7 +129,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
     if turns * max(len(body.node), 1) > MOST_NODES:
         context.fail(
             node,
-            f"takes {turns:,} turns of {len(body.node)} nodes, more than {MOST_NODES:,} together",
+            f"runs {turns:,} iterations of {len(body.node)} nodes, more than {MOST_NODES:,} nodes in all",
             "export the model for shorter sequences",
         )
 
@@ -145,7 +149,7 @@ def _turn(
         # The iterations of nested bodies multiply.
         context.fail(
             node,
-            f"and bodies around it take more than {MOST_NODES:,} nodes together",
+            f"runs, with the loops around it, iterations of more than {MOST_NODES:,} nodes in all",
             "export the model for shorter sequences",
         )
     prefix = f"{node.name}/{turn}/"

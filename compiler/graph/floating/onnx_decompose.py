@@ -45,7 +45,7 @@ def lp_normalization_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     p = s.node.integer("p", 2)
     if p not in (1, 2):
-        s.refuse(f"has p = {p}", "there are 1 and 2")
+        s.refuse(f"has p = {p}", "use p = 1 or p = 2")
     norm = s.add(f"ReduceL{p}", s.input(0), s.axes(s.node.integer("axis", -1)), keepdims=1)
     zero = s.add("Equal", norm, s.like(0))
     safe = s.add("Where", zero, s.like(1), norm)
@@ -86,7 +86,7 @@ def local_response_steps(s: FloatSteps) -> None:
     """
     size, rank = s.node.integer("size", 1), len(s.shape(0))
     if rank < 2:
-        s.refuse(f"sums {size} channels of a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+        s.refuse(f"sums {size} channels of a tensor of shape {s.shape(0)}", "give a tensor (N, C, ...)")
     channels = s.shape(0)[1]
     if not 1 <= size <= MOST_NEIGHBOURS:
         s.fail(f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
@@ -110,7 +110,7 @@ def reverse_sequence_steps(s: FloatSteps) -> None:
     """
     shape, time, batch = s.shape(0), s.node.integer("time_axis", 0), s.node.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
-        s.refuse(f"has time axis {time} and batch axis {batch}", "these are 0 and 1")
+        s.refuse(f"has time axis {time} and batch axis {batch}", "make one of them 0 and the other 1")
     along = [1] * len(shape)
     along[time] = shape[time]
     step = s.constant(np.arange(shape[time]).reshape(along), np.int64)

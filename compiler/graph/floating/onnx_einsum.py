@@ -20,7 +20,7 @@ def einsum_steps(s: FloatSteps) -> None:
     for index, letters in enumerate(terms):
         for letter, size in zip(letters, s.shape(index), strict=True):
             if sizes.setdefault(letter, size) != size and 1 not in (size, sizes[letter]):
-                s.refuse(f"has {letter} of {sizes[letter]} and of {size}")
+                s.refuse(f"uses the letter {letter} for an axis of {sizes[letter]} and for one of {size}")
             sizes[letter] = max(sizes[letter], size)
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
@@ -35,13 +35,17 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(shapes) or not all(set(t.replace("...", "")) <= _LETTERS for t in (*terms, result)):
-        context.refuse(node, f"has the equation '{text}' for {len(shapes)} inputs")
+        context.refuse(node, f"has the equation '{text}', which does not fit {len(shapes)} inputs")
     spare = [letter for letter in sorted(_LETTERS) if letter not in text]
     widest = 0
     for index, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         extra = len(shape) - len(term.replace("...", "")) if "..." in term else 0
         if extra < 0 or len(term.replace("...", "")) + extra != len(shape) or extra > len(spare):
-            context.refuse(node, f"has the term '{term}' for a tensor of shape {shape}", "export it again")
+            context.refuse(
+                node,
+                f"has the term '{term}', which does not fit a tensor of shape {shape}",
+                "export the model again",
+            )
         widest = max(widest, extra)
         terms[index] = term.replace("...", "".join(spare[:extra][::-1]))
     dots = "".join(spare[:widest][::-1])
@@ -50,7 +54,7 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
         return terms, dots + "".join(once)
     result = result.replace("...", dots)
     if len(set(result)) != len(result) or not set(result) <= set("".join(terms)):
-        context.refuse(node, f"has the equation '{text}'")
+        context.refuse(node, f"has the equation '{text}', whose result is not valid")
     return terms, result
 
 
@@ -116,7 +120,10 @@ def _products(s: FloatSteps, names: list[str], terms: list[str], result: str, si
     """
     made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
     if problem := too_large([sizes[c] for c in made], 4):
-        s.fail(f"multiplies tensors whose product {problem}", "write it as several Einsums of two tensors")
+        s.fail(
+            f"multiplies tensors whose product {problem}",
+            "write the product as several Einsums of two tensors",
+        )
     factors: list[str] = []
     for name, term in zip(names, terms, strict=True):
         order = sorted(range(len(term)), key=lambda d, term=term: made.index(term[d]))

@@ -23,7 +23,9 @@ def dft_steps(s: FloatSteps) -> None:
     axis %= len(shape)
     back, half = bool(s.node.integer("inverse", 0)), bool(s.node.integer("onesided", 0))
     if back and not half:
-        s.fail("is an inverse to complex numbers", "compute it by a MatMul with constants")
+        s.fail(
+            "is an inverse transform with complex results", "write the transform as a MatMul with constants"
+        )
     given = shape[axis]
     length = int(s.number(1, "length", 2 * (given - 1) if back and half else given))
     bins = length // 2 + 1 if half else length
@@ -62,9 +64,9 @@ def stft_steps(s: FloatSteps) -> None:
     if len(shape) != 3 or shape[-1] not in (1, 2) or step < 1 or not 0 < length <= shape[1]:
         s.refuse(f"takes frames of {length} every {step} elements of {shape}")
     if half and shape[-1] == 2:
-        s.refuse("is one-sided for complex numbers")
+        s.refuse("asks for one-sided results of a complex signal")
     if known and s.shape(2) != (length,):
-        s.refuse(f"has a window {s.shape(2)} for frames of {length}")
+        s.refuse(f"has a window of shape {s.shape(2)} for frames of {length}")
     bins = length // 2 + 1 if half else length
     _check_size(s.context, s.node, length, bins)
     places = np.arange(0, shape[1] - length + 1, step)[:, None] + np.arange(length)
@@ -81,7 +83,9 @@ def stft_steps(s: FloatSteps) -> None:
 def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) -> None:
     if rows * columns > MOST_ELEMENTS:
         context.fail(
-            node, f"transforms {rows:,} elements into {columns:,} by a matrix", "transform shorter frames"
+            node,
+            f"needs a matrix of {rows:,} x {columns:,} elements, more than {MOST_ELEMENTS:,} in all",
+            "transform shorter frames",
         )
 
 

@@ -225,7 +225,9 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     held = next((dtype for dtype in context.types(node) if dtype.is_code), None)
     if node.op_type not in HELD and held is not None:
         context.fail(
-            node, f"works on {held}, which is only held and moved", "put a Cast to float32 before it"
+            node,
+            f"computes on {held}, a type that can only be stored and moved",
+            "put a Cast to float32 before it",
         )
     if importer.images:
         importer = partial(_on_images, importer=importer)

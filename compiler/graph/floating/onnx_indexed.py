@@ -80,10 +80,10 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     axis = one_axis(context, node, data.shape, -1)
     count = int(context.number(node, 1, "number k", 0))
     if not 1 <= count <= data.shape[axis]:
-        context.refuse(node, f"takes {count} along axis {axis} of {data.shape}")
+        context.refuse(node, f"takes the first {count} elements along axis {axis} of {data.shape}")
     if data.shape[axis] > MOST_RANKED:
         context.fail(
-            node, f"ranks {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce them first"
+            node, f"sorts {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce the axis first"
         )
     dtype = _ordered(context, node, data)
     program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
@@ -100,7 +100,9 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
     rank = len(indices.shape) + 1
     axis = node.integer("axis", -1)
     if not -rank <= axis < rank or depth < 1 or values.shape != (2,):
-        context.refuse(node, f"has axis {axis} and depth {depth} for {indices.shape}")
+        context.refuse(
+            node, f"has axis {axis}, depth {depth} and values {values.shape} for indices {indices.shape}"
+        )
     axis %= rank
     chosen = _whole_index(context, node, indices)
     program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
@@ -131,7 +133,7 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(
             node,
             f"combines {data.dtype} and {updates.dtype} by the reduction '{node.text('reduction', 'none')}'",
-            "export it again",
+            "export the model again",
         )
     try:
         if node.op_type == "ScatterND":
@@ -143,7 +145,7 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(node, str(error))
     wanted = prod(program.parameters[2].shape)
     if updates.size != wanted:
-        context.refuse(node, f"has updates {updates.shape}, not {wanted} elements")
+        context.refuse(node, f"has updates {updates.shape} where {wanted} elements are needed")
     wide = as_type(context, node, indices, DType.INT64)
     context.add(
         node, Computed(program=program), (data.name, wide, updates.name), data.shape, dtype=data.dtype
@@ -152,7 +154,7 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
 
 def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     if data.dtype is DType.BOOL:
-        context.refuse(node, "orders bool")
+        context.refuse(node, "sorts elements of type bool")
     return data.dtype
 
 
@@ -166,7 +168,9 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     axis = one_axis(context, node, data.shape)
     if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
-        context.refuse(node, f"has indices {indices.dtype}{list(indices.shape)} into {data.shape}")
+        context.refuse(
+            node, f"has indices {indices.dtype}{list(indices.shape)}, which do not fit data {data.shape}"
+        )
     sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
     if any(count > size for count, size in sizes):
         context.refuse(node, f"has indices {indices.shape}, longer than its data {data.shape}")
@@ -185,7 +189,7 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(node, "has no integer indices")
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(data.shape):
-        context.refuse(node, f"has indices of {depth} axes of {data.shape}")
+        context.refuse(node, f"has indices along {depth} axes, which data {data.shape} do not have")
     named, rest = data.shape[:depth], data.shape[depth:]
     rows = indices.reshape(-1, depth).astype(np.int64)
     if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():

@@ -92,7 +92,7 @@ def narrow_product_steps(s: FloatSteps) -> None:
     assert packed is not None and scales is not None
     blocks = -(-depth // block)
     if packed.size * 8 != columns * blocks * block * bits or scales.size != columns * blocks:
-        s.refuse(f"has weights {packed.shape} and scales {scales.shape}", "quantize it again")
+        s.refuse(f"has weights {packed.shape} and scales {scales.shape}", "quantize the model again")
     codes = _unpacked(packed.reshape(columns, -1), bits).reshape(columns, blocks, block)
     points = _zero_points(s.context, s.node, bits, columns, blocks)
     steps = scales.astype(np.float32).reshape(columns, blocks, 1)
@@ -120,7 +120,7 @@ def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int,
     if given.dtype == np.uint8:
         given = _unpacked(given.reshape(columns, -1), bits)
     if given.size < columns * blocks:
-        context.refuse(node, f"has zero points {given.shape}", "quantize it again")
+        context.refuse(node, f"has zero points {given.shape}", "quantize the model again")
     return given.reshape(columns, -1)[:, :blocks].astype(np.float32)
 
 

@@ -88,7 +88,7 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
     """Imports Gemm. Constants B and C are scaled by alpha and beta; other matrices are transposed by a node before."""
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give it two matrices")
+        context.fail(node, f"multiplies {a.shape} by {b.shape}", "multiply two matrices")
     if node.integer("transA", 0):
         a = _transposed(context, node, a, "A")
     if not context.is_constant(node, 1) and node.integer("transB", 0):
@@ -170,7 +170,7 @@ def _check_addend(context: GraphContext, node: OnnxNode, addend: Tensor, shape: 
     except ValueError:
         fits = False
     if not fits:
-        context.refuse(node, f"adds {addend.shape} to {shape}")
+        context.refuse(node, f"adds a C of shape {addend.shape} to a product of shape {shape}")
 
 
 def _number(node: OnnxNode, name: str) -> float:

@@ -23,7 +23,7 @@ from ..operators import Normalization
 def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
     """Fails for a normalization that is computed in another type than float32."""
     if node.integer("stash_type", 1) != 1:
-        context.fail(node, "computes in another type than float32", "give it the stash_type 1")
+        context.fail(node, "computes in another type than float32", "set stash_type to 1")
 
 
 def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
@@ -38,7 +38,7 @@ def import_instance_normalization(context: GraphContext, node: OnnxNode) -> None
     """Imports InstanceNormalization over all dimensions after (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
-        context.fail(node, f"normalizes a tensor of shape {data.shape}", "give it (N, C, ...)")
+        context.fail(node, f"normalizes a tensor of shape {data.shape}", "give a tensor (N, C, ...)")
     _normalize(context, node, 2, data.shape[1:2], by_channel=True)
 
 

@@ -55,7 +55,7 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
         for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
     ]
     if min(outputs) < 1:
-        context.refuse(node, f"has outputs of {outputs} and pads {before}")
+        context.refuse(node, f"would have outputs of {outputs} with the pads {before}")
     own = (weight.shape[0] // groups, *weight.shape[1:])
     spacing = Spacing(strides=strides, dilations=dilations)
     program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
@@ -67,7 +67,7 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
-        context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
+        context.refuse(node, f"pools a tensor of shape {data.shape}", "give a tensor (N, C, ...)")
     windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
@@ -153,7 +153,7 @@ def is_no_image(context: GraphContext, node: OnnxNode) -> bool:
 def global_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     if len(s.shape(0)) < 3:
-        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give it (N, C, ...)")
+        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give a tensor (N, C, ...)")
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
@@ -167,7 +167,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute MaxPool with indices, or of integers, which are cast to float32 and back."""
     shape = s.shape(0)
     if len(shape) < 3:
-        s.refuse(f"pools a tensor of shape {shape}", "give it (N, C, ...)")
+        s.refuse(f"pools a tensor of shape {shape}", "give a tensor (N, C, ...)")
     kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))
@@ -235,7 +235,9 @@ def max_unpool_steps(s: FloatSteps) -> None:
     kernel, strides = (s.node.integers(name, (1,) * rank) for name in ("kernel_shape", "strides"))
     pads = s.node.integers("pads", (0,) * (2 * rank))
     if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
-        s.refuse(f"unpools {shape} by a kernel {kernel}")
+        s.refuse(
+            f"has the kernel {kernel}, strides {strides} and pads {pads}, which do not fit an input {shape}"
+        )
     inner = [
         (n - 1) * t + k - pads[d] - pads[d + rank]
         for d, (n, k, t) in enumerate(zip(shape[2:], kernel, strides, strict=True))
@@ -262,7 +264,7 @@ def column_to_image_steps(s: FloatSteps) -> None:
     """
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
-        s.refuse(f"has columns {s.shape(0)}")
+        s.refuse(f"has columns of shape {s.shape(0)} without a fitting image shape and block shape")
     sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)
     strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
@@ -275,7 +277,7 @@ def column_to_image_steps(s: FloatSteps) -> None:
         more.append((length - span) % strides[d])
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
-        s.refuse(f"makes an image of {sizes} from {s.shape(0)}")
+        s.refuse(f"cannot make an image of {sizes} from columns of shape {s.shape(0)}")
     channels = rows // elements
     blocks = s.add("Reshape", s.input(0), s.constant([batch, rows, *counts], np.int64))
     ones = np.tile(np.eye(elements).reshape(elements, 1, *kernel), (channels, *[1] * (rank + 1)))
@@ -312,8 +314,8 @@ def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
             node,
             f"samples {data.shape} at {grid.shape} by mode {node.text('mode', 'linear')} and padding_mode "
             f"{node.text('padding_mode', 'zeros')}",
-            "give it (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, cubic; and a "
-            f"padding_mode of {', '.join(outsides)}",
+            "give a tensor (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, "
+            f"cubic; and a padding_mode of {', '.join(outsides)}",
         )
     outputs = grid.shape[1:-1]
     program = grid_sample(

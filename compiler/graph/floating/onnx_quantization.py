@@ -79,11 +79,13 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     made = context.quantized.get(data.name)
     if made is None:
-        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove it")
+        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove this node")
     check_real_type(context, node)
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
-        context.refuse(node, f"reads {made} with a {dtype} zero point", "export it again")
+        context.refuse(
+            node, f"reads {made} integers with a zero point of type {dtype}", "export the model again"
+        )
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
@@ -133,7 +135,7 @@ def _grid(
     fits = scale.ndim == 1 and -rank <= axis < rank and data.shape[axis] == scale.size
     if not fits or zero_point.shape != scale.shape:
         context.refuse(
-            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again"
+            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize the model again"
         )
     along = [1] * rank
     along[axis] = scale.size
@@ -168,7 +170,7 @@ def quantize_steps(s: FloatSteps) -> None:
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:
-            s.refuse(f"quantizes to {to}")
+            s.refuse(f"quantizes to {to}, which is not possible")
         s.done(s.add("Cast", quotient, to=kind, saturate=s.node.integer("saturate", 1)))
         return
     whole = s.add("Round", quotient)
@@ -196,13 +198,13 @@ def _beside(s: FloatSteps, index: int) -> str:
         return s.add("Reshape", s.input(index), s.constant([], np.int64))
     axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
     if not -len(shape) <= axis < len(shape):
-        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
+        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
     axis %= len(shape)
     if not block and len(given) == 1 and given[0] == shape[axis]:
         return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
     count = -(-shape[axis] // block) if block else 0
     if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
-        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
+        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize the model again")
     wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
     full = (*shape[:axis], count, block, *shape[axis + 1 :])
     return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))

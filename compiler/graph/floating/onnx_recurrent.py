@@ -81,7 +81,7 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     activations = [names[i : i + size] for i in range(0, len(names), size)]
     if len(activations) != len(layer.directions):
         count = size * len(layer.directions)
-        context.refuse(node, f"has {len(names)} activations where {count} fit")
+        context.refuse(node, f"has {len(names)} activations where {count} are needed")
     add_outputs(
         context,
         node,
@@ -100,7 +100,7 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
 def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
     """The layer of a node; fails if its constants have wrong shapes or dtypes, or it has no kernel."""
     if (since := in_steps_since(context, node)) is not None:
-        context.fail(node, f"has no kernel as {since[0]}", since[1] or "export the model otherwise")
+        context.fail(node, f"has no kernel, as {since[0]}", since[1] or "export the model otherwise")
     data = context.operand(node, 0)
     directions = directions_of(context, node, data.shape)
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
@@ -116,7 +116,8 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
     for what, array, shape in wanted:
         if array.shape != shape or array.dtype != np.float32:
             context.refuse(
-                node, f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits"
+                node,
+                f"has {what} of shape {array.shape} and type {array.dtype} where float32 of shape {shape} is needed",
             )
     check_hidden_size(context, node, hidden)
     return _Layer(
@@ -168,25 +169,25 @@ def in_steps_since(context: GraphContext, node: OnnxNode) -> tuple[str, str] | N
     """
     kind = node.op_type
     if kind not in context.recurrent:
-        return f"the target has no kernel for all steps of {kind}", "compile it for a processor"
+        return f"the target has no kernel for all steps of {kind}", "compile the model for a processor"
     for index, what in ((1, "W"), (2, "R"), (3, "B"), (4, "sequence_lens")):
         if index < len(node.inputs) and node.inputs[index] and not context.is_constant(node, index):
-            return f"its input {what} is no constant", f"make {what} an initializer"
+            return f"its input {what} is not constant", f"make {what} an initializer"
     if context.tensor(node, 0).dtype is not DType.FLOAT32:
-        return "it is not float32", "export it in float32"
+        return "its input X is not float32", "export the layer in float32"
     if node.integer("layout", 0):
-        return "it has layout 1", "export it with layout 0"
+        return "its layout is 1", "export the layer with layout 0"
     if kind == "LSTM" and node.integer("input_forget", 0):
-        return "it couples its gates (input_forget)", "export it without that"
+        return "it couples its gates (input_forget)", "export the layer without input_forget"
     if "clip" in node.attributes:
-        return "it clips its sums", "export it without clip"
+        return "it clips its sums", "export the layer without clip"
     if kind == "LSTM" and len(node.inputs) > 7 and node.inputs[7]:
-        return "it has peepholes P", "train it without them"
+        return "it has peepholes (input P)", "train the layer without peepholes"
     if not _activations_have_kernels(node):
-        return "of its activations", f"use {', '.join(DEFAULTS[kind])}"
+        return "its activations have no kernel", f"use {', '.join(DEFAULTS[kind])}"
     lengths = context.array(node, 4, "sequence_lens")
     if lengths is not None and (lengths != context.tensor(node, 0).shape[0]).any():
-        return "its sequences end earlier (sequence_lens)", ""
+        return "some of its sequences are shorter (sequence_lens)", ""
     return None
 
 

@@ -41,7 +41,10 @@ def recurrent_steps(
     first = bool(s.node.integer("layout", 0))
     steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
     if (count := steps * len(directions)) > MOST_STEPS:
-        s.fail(f"takes {count} steps one by one{why}, and {MOST_STEPS} is the most", way_out)
+        s.fail(
+            f"needs nodes for each of {count} steps{why}, and at most {MOST_STEPS} steps are possible",
+            way_out,
+        )
     x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
     outputs: list[list[str]] = []
     finals: list[list[str]] = []
@@ -65,14 +68,14 @@ def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Di
     """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
-        context.refuse(node, "has no known direction, or lacks X, W or R")
+        context.refuse(node, "has an unknown direction, or lacks X, W or R")
     return found
 
 
 def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None:
     """Refuses a layer whose attribute `hidden_size` differs from the size of its weights."""
     if (size := node.integer("hidden_size", hidden)) != hidden:
-        context.refuse(node, f"has hidden_size {size} and weights for {hidden}")
+        context.refuse(node, f"has hidden_size = {size}, but weights for {hidden}")
 
 
 def kind_of(node: OnnxNode) -> str:
@@ -164,7 +167,7 @@ class _Direction:
         own = names[self.number * count : (self.number + 1) * count]
         if len(own) != count or not set(own) <= set(FUNCTIONS):
             self.s.context.fail(
-                self.node, f"has the activations {', '.join(names)}", f"there are {', '.join(FUNCTIONS)}"
+                self.node, f"has the activations {', '.join(names)}", f"use {', '.join(FUNCTIONS)}"
             )
         return own
 

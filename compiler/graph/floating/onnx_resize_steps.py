@@ -49,10 +49,11 @@ def resize_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute a Resize by constant scales or to constant sizes."""
     mode, coordinates, _ = modes_of(s.context, s.node)
     if mode == "nearest" and s.node.integer("antialias", 0):
-        s.refuse("smooths nearest elements (antialias)")
+        s.refuse("has antialias in mode nearest, which does not interpolate")
     if (coordinates, mode) in DISPUTED:
         s.fail(
-            f"has coordinates {coordinates} in mode {mode}, which mean other elements to ONNX Runtime than to ONNX",
+            f"has coordinates {coordinates} in mode {mode}, for which ONNX Runtime computes other results "
+            "than ONNX defines",
             DISPUTED[coordinates, mode],
         )
     if mode != "nearest" and s.dtype(0).is_integer:
@@ -144,7 +145,7 @@ def _taps(
         weights = np.where((indices < 0) | (indices >= axis.size), 0.0, weights)
         total = weights.sum(axis=1, keepdims=True)
         if (total == 0).any():
-            context.refuse(node, "excludes all elements that count")
+            context.refuse(node, "excludes all elements of some window (exclude_outside)")
         weights = weights / total
     return np.clip(indices, 0, axis.size - 1), weights
 

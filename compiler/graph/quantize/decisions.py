@@ -212,7 +212,7 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
             raise UserError(f'{source}: no layer is called "{name}"; {hint}')
         layer, given = names[name], set(words)
         if unknown := given - set(WORDS):
-            raise UserError(f'layer "{name}": {min(unknown)} is no choice; there are {", ".join(WORDS)}')
+            raise UserError(f'layer "{name}": {min(unknown)} is not a choice; use {", ".join(WORDS)}')
         for word, other in _OPPOSITES.items():
             if {word, other} <= given:
                 raise UserError(f'layer "{name}" cannot be both {word} and {other}')

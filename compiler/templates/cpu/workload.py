@@ -129,7 +129,7 @@ class SketchCpu(_Described):
         if (reason := expression_refusal(self.expression, self.constants)) is not None:
             return reason
         if (self.window is None) == (self.operator == "conv_transpose"):
-            return "a conv_transpose has a window, and nothing else has"
+            return "a workload must have a window if its operator is conv_transpose, and otherwise none"
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def expression_refusal(program: Program, constants: Sequence[str]) -> str | None
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
         return f"parameter {wrong.name} is {wrong.dtype}; candidates are timed on random values, which must be float32"
     if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
-        return f"of its parameters the program must write {names[-1]}, the last one, and no other"
+        return f"the program must write its last parameter, {names[-1]}, and no other parameter"
     if [name for name in names[:-1] if name in constants] != list(constants):
         return f"constants must be some of {', '.join(names[:-1])}, in this order"
     try:

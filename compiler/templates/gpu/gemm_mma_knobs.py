@@ -92,18 +92,20 @@ class Knobs:
         """The reason why these knobs are inconsistent; None if they are consistent."""
         step = COLUMNS * 2 if matrix[1] else COLUMNS
         if self.warp_rows % ROWS or self.warp_columns % step or min(self.warp_rows, self.warp_columns) < 1:
-            return f"a warp's tile of {self.warp_rows}x{self.warp_columns} is not made of {ROWS}x{step}"
+            return f"a warp's tile of {self.warp_rows}x{self.warp_columns} is not a multiple of {ROWS}x{step}"
         if self.rows % self.warp_rows or self.columns % self.warp_columns:
-            return f"tiles of warps do not divide a block's, {self.rows}x{self.columns}"
+            return f"the tiles of warps do not divide the tile of a block, {self.rows}x{self.columns}"
         if self.depth % depth_of(dtype) or self.depth < 1:
-            return f"slices of {self.depth} are not made of {depth_of(dtype)}, the depth of an mma of {dtype}"
+            return (
+                f"the depth {self.depth} is no multiple of {depth_of(dtype)}, the depth of an mma of {dtype}"
+            )
         warps = self.warps[0] * self.warps[1]
         if warps > 32:
             return f"{warps} warps are more than a block may have (32)"
         if self.rows % warps:
             return f"{warps} warps cannot share {self.rows} rows of results"
         if min(self.stages, self.group, self.splits) < 1:
-            return "there must be a stage, a row of tiles and a split"
+            return "stages, group and splits must each be at least 1"
         return None
 
 

@@ -111,7 +111,7 @@ def row_operator_from_dict(values: Any) -> RowOperator:
     objects.
     """
     if not isinstance(values, Mapping) or values.keys() != {field.name for field in fields(RowOperator)}:
-        raise WorkloadError("rows_cuda: rows is no operator of rows")
+        raise WorkloadError("rows_cuda: rows must be an object with the fields of an operator of rows")
     operator, bias, epsilon = (values[name] for name in ("operator", "bias", "epsilon"))
     shape, axes = (values[name] for name in ("shape", "axes"))
     if operator not in OPERATORS:
@@ -121,14 +121,14 @@ def row_operator_from_dict(values: Any) -> RowOperator:
     if not _are_numbers(axes, 0, len(shape) - 1) or len(set(axes)) != len(axes):
         raise WorkloadError(f"rows_cuda: axes is {axes!r}, must be a list of different axes of {shape}")
     if type(bias) is not bool or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1e30:
-        raise WorkloadError("rows_cuda: bias is true or false, epsilon a number from 0")
+        raise WorkloadError("rows_cuda: bias must be true or false, epsilon a number from 0 on")
     found = RowOperator(
         operator=operator, shape=tuple(shape), axes=tuple(axes), bias=bias, epsilon=float(epsilon)
     )
     if (operator in _NORMALIZATIONS and (len(shape) != 3 or found.axes != (2,))) or (
         not found.is_reduction and len(axes) != 1
     ):
-        raise WorkloadError(f"rows_cuda: a {operator} has no such shape and axes")
+        raise WorkloadError(f"rows_cuda: a {operator} cannot have the shape {shape} and the axes {axes}")
     return found
 
 

@@ -67,13 +67,13 @@ class CudaWorkload:
         if large := next((p for p in self.expression.parameters if prod(p.shape) > MOST_ELEMENTS), None):
             return f"{large.name} has more than {MOST_ELEMENTS} elements"
         if (self.window is None) == (self.template == "depthwise_cuda"):
-            return "a depthwise convolution has a window, and nothing else has"
+            return "a workload must have a window if its template is depthwise_cuda, and otherwise none"
         if (self.rows is None) == (self.template == "rows_cuda"):
-            return "rows_cuda has an operator of rows, and nothing else has"
+            return "a workload must have rows if its template is rows_cuda, and otherwise none"
         if self.rows is not None and self.rows.plain() != self.expression:
-            return "the program is not that of its operator of rows"
+            return "the expression differs from the program of the operator in rows"
         if self.template == "elementwise_cuda" and len(nests(self.expression)) != 1:
-            return "only programs of one nest of loops have element-wise knobs"
+            return "element-wise knobs need a program of one loop nest"
         return None
 
     def to_dict(self) -> dict[str, Any]:

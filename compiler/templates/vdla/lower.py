@@ -87,7 +87,7 @@ def check_machine(config: Config, virtual_threads: int) -> None:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
             f"{config.block_out}; with a batch above 1 the results of one layer are the next layer's inputs only if "
-            "both blocks are equal: make batch 1, or the blocks equal"
+            "block_in and block_out are equal: make batch 1, or both equal"
         )
     if not config.has("post"):
         raise CompileError(

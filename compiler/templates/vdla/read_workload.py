@@ -23,7 +23,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
         raise WorkloadError(
-            f"a workload of the accelerator has the fields {', '.join(names)}; see {unknown[0]!r}"
+            f"a workload of the accelerator has the fields {', '.join(names)}; {unknown[0]!r} is missing or unknown"
         )
     if value["template"] not in TEMPLATES:
         raise WorkloadError(
@@ -41,7 +41,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
         numbers = [item] if length is None else item
         least = 0 if name.endswith("pads") else 1
         if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
-            raise WorkloadError(f"{name} = {item!r} of a workload has not {length} numbers")
+            raise WorkloadError(f"{name} = {item!r} of a workload does not have {length or 1} numbers")
         if not all(type(n) is int and n >= least for n in numbers):
             raise WorkloadError(
                 f"{name} = {item!r} of a workload is not made of integers of at least {least}"
@@ -65,7 +65,7 @@ def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
     if margins is None:
         return found
     if not isinstance(margins, list | tuple) or len(margins) != 4:
-        raise WorkloadError(f"margins = {margins!r} of a workload has not 4 numbers")
+        raise WorkloadError(f"margins = {margins!r} of a workload does not have 4 numbers")
     if not all(type(n) is int and 0 <= n <= MOST_STEP for n in margins):
         raise WorkloadError(f"margins = {margins!r} of a workload is not made of integers of 0..{MOST_STEP}")
     return {**found, "margins": tuple(margins)}

@@ -255,7 +255,7 @@ class DaskWorkers(Backend):
         if "results" not in answer:
             raise BackendError(
                 f"the worker on {answer['host']} (process {answer['pid']}) has {answer['package']}, here it is "
-                f"{package_identity()}; install the same there and start it again"
+                f"{package_identity()}; install the same version there and restart the worker"
             )
         results = [result_from_dict(value) for value in answer["results"]]
         self._trial_seconds = answer["seconds"] / len(results)
@@ -265,7 +265,7 @@ class DaskWorkers(Backend):
         left = sum(len(indices) for indices in batch.running.values())
         return BackendError(
             f"the scheduler at {self._address} went away, or dropped the trials, before {left or 'some'} of them were "
-            "measured; start it and its workers again and resume"
+            "measured; start the scheduler and its workers again, and resume the search"
         )
 
     def _waited_for(self, batch: _Batch) -> str:

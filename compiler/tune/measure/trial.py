@@ -58,7 +58,7 @@ def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float
     """The reason why `result` is wrong; None if it is within `tolerance` times the reference's greatest magnitude."""
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
-        return f"{WRONG}: NaN or infinite values at other places than in the reference"
+        return f"{WRONG}: NaN or infinite values at other indices than in the reference"
     limit = tolerance * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
     error = np.abs(result - reference)[finite].max(initial=0.0)
     return None if error <= limit else f"{WRONG}: off by {error:.3g}, more than {limit:.3g}"

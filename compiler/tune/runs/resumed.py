@@ -31,7 +31,7 @@ class Resumed:
     def warning(self) -> str | None:
         """One line for the user on records that were not used; None if there are none."""
         counts = (
-            (self.duplicates, "of a trial that was counted"),
+            (self.duplicates, "of a trial that was counted already"),
             (self.foreign, "of knobs that the template does not have"),
             (self.illegal, "of knobs that are not legal"),
             (self.stale, "of another version of the compiler, whose costs may have changed"),

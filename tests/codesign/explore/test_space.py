@@ -64,7 +64,7 @@ def test_a_base_beside_the_file(tmp_path: Path):
         ({"fields": {"extensions": ["post"]}}, "expected lists of names"),
         ({"fields": {"block_in": {"from": 8, "to": 4, "step": 1}}}, "is empty or endless"),
         ({"fields": {"block_in": {"from": 8, "to": 64, "times": 1}}}, "is empty or endless"),
-        ({"fields": {"block_in": {"from": 8, "to": 64}}}, "a range is"),
+        ({"fields": {"block_in": {"from": 8, "to": 64}}}, "write a range as"),
         ({"fields": {"block_in": "block_out", "block_out": "block_in"}}, "follow from each other"),
         ({"fields": {"block_in": "width"}}, "there is no field width"),
         ({"fields": {"block_in": [8]}, "conditions": "x"}, "give a list of texts"),

@@ -238,7 +238,7 @@ def test_a_study_that_finds_nothing_says_so(vdla, model: Path, tmp_path: Path):
     for strategy in ("random", "model"):
         options = ("--budget", "4", "--constraint", "area<0.001mm2", "--no-pictures", "--strategy", strategy)
         limited = vdla(*study, "--network", model, *options)
-        assert "no design keeps area<0.001mm2; design " in limited.out
+        assert "no design meets area<0.001mm2; design " in limited.out
 
 
 def test_a_folder_has_one_study_at_a_time(vdla, model: Path, tmp_path: Path):

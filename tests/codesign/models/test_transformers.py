@@ -138,7 +138,7 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=words):
             build("bert", form, size=size, layers=layers)
-    with pytest.raises(UserError, match="has its own layers"):
+    with pytest.raises(UserError, match="has a fixed number of layers"):
         build("mlp", layers=2)
 
 

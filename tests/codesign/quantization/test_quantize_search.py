@@ -147,7 +147,7 @@ def test_tables_for_people_from_samples_of_one_file(vdla, folder: Path, tmp_path
         (("--budget", 3, "--processor", "z80"), 'no processor is called "z80"'),
         (("--budget", 3, "--cost", "area"), 'no cost is called "area"'),
         (("--budget", 3, "--config", "vtaa"), "vtaa"),
-        (("--sqnr", 30), "--sqnr is for a search; give --budget, too"),
+        (("--sqnr", 30), "--sqnr is for a search; add --budget N"),
     ],
 )
 def test_what_is_refused(

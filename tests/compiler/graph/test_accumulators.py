@@ -114,7 +114,7 @@ def test_biases_at_the_edge_are_right_everywhere(changes: dict[str, float]) -> N
 
 def test_sums_that_may_leave_32_bits_are_refused_where_that_would_show() -> None:
     with pytest.raises(
-        NodeError, match=r"ends 'conv', where the bias -2147483648 of channel 0 .* leave 32 bits"
+        NodeError, match=r"ends 'conv', where the bias -2147483648 of channel 0 .* exceed 32 bits"
     ):
         import_model(convolution(output_scale=1e6).SerializeToString())
     # The processor computes such a model in float32, which does not wrap.

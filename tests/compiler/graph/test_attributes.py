@@ -26,7 +26,7 @@ def content(**attributes: int) -> bytes:
 @pytest.mark.parametrize("name", ["keepdims", "noop_with_empty_axes"])
 def test_neither_yes_nor_no(name: str, value: int) -> None:
     with pytest.raises(
-        ModelError, match=rf"'largest' \(ReduceMax\): {name} is {value}, and it says yes or no"
+        ModelError, match=rf"'largest' \(ReduceMax\): has {name} = {value}, which must be 0 or 1"
     ):
         load_model(content(**{name: value}))
 
@@ -55,5 +55,5 @@ def test_a_split_that_promises_other_outputs() -> None:
         outputs,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    with pytest.raises(ModelError, match=r"'parts' \(Split\): has 2 outputs, and num_outputs is 1"):
+    with pytest.raises(ModelError, match=r"'parts' \(Split\): has 2 outputs, but num_outputs = 1"):
         load_model(model.SerializeToString())

@@ -87,7 +87,7 @@ def test_choices_for_single_layers() -> None:
     ("choices", "message"),
     [
         ({"conv9": ["float"]}, 'net.onnx: no layer is called "conv9"; did you mean "conv4"?'),
-        ({"conv1": ["int4"]}, 'layer "conv1": int4 is no choice; there are u8, per-channel, float, s8'),
+        ({"conv1": ["int4"]}, 'layer "conv1": int4 is not a choice; use u8, per-channel, float, s8'),
         ({"conv1": ["u8", "s8"]}, 'layer "conv1" cannot be both u8 and s8'),
         ({"conv1": ["float", "u8"]}, 'layer "conv1" is float: u8 is for layers on integers'),
         ({"input": ["float"]}, '"input" is an input or a constant of the model, which is u8 or s8'),

@@ -172,7 +172,7 @@ def test_asynchronous_data_is_invisible_before_its_wait() -> None:
     # wait 1 covers the input, not the weights, which therefore still read as zeros …
     assert not interpret(program, given)["output"].any()
     # … or as an error.
-    with pytest.raises(InterpretError, match=r"at `gemm: .*touches w\[0, 0\] before its copy's wait"):
+    with pytest.raises(InterpretError, match=r"at `gemm: .*touches w\[0, 0\] before the wait for its copy"):
         interpret(program, given, poison=True)
 
 

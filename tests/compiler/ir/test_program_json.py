@@ -133,7 +133,7 @@ DEEP = [LEAF, *[["cast", "float32", k] for k in range(200)]]
         (changed(nodes=DEEP), rf"nodes\[{MOST_DEPTH}\]: the tree is more than {MOST_DEPTH} levels"),
         (with_node(0, 7), r"nodes\[0\]: must be a list that begins with a word"),
         (with_node(0, ["eval", "x"]), r"nodes\[0\]: there is no node 'eval'"),
-        (with_node(0, ["var"]), "must have a name behind its word"),
+        (with_node(0, ["var"]), "must have a name after its word"),
         (with_node(0, ["var", "os.system('x')"]), "must be letters, digits"),
         (with_node(0, ["const", "int64", 1.0]), "1.0 is no value of int64"),
         (with_node(0, ["const", "float32", 0.1]), "0.1 is no value of float32"),

@@ -207,7 +207,11 @@ def test_what_is_no_object(saved: Path, tmp_path: Path, code: bytes):
         ),
         (("target", "cpu"), "", "was compiled for cpu '', of which this version knows nothing"),
         (("target", "features"), "+nonesuch", "was compiled for feature 'nonesuch', of which this version"),
-        (("target", "triple"), "pdp11-linux-gnu", "names what LLVM does not know: -mtriple=pdp11-linux-gnu"),
+        (
+            ("target", "triple"),
+            "pdp11-linux-gnu",
+            "names a processor or features that LLVM does not know: -mtriple=pdp11-linux-gnu",
+        ),
         (("target", "cpu"), 'a" "b', "is no name|and no name of a processor"),
         (("inputs",), ["x", "x"], r"inputs\[1\]: names 'x' again"),
         (("launches", 0, "function"), "main", r"launches\[0\]\.function: is 'main', not one of"),

@@ -135,8 +135,16 @@ REVERSE = [
         lambda s: s.reverse_compute_at("relu", "j"),
         "S is not complete before the last iteration of j",
     ),
-    (activated, lambda s: s.reverse_compute_at("sum", "i"), "sum: it is no single loop nest behind"),
-    (activated, lambda s: s.reverse_compute_at("sum", "a"), "sum: it is no single loop nest behind"),
+    (
+        activated,
+        lambda s: s.reverse_compute_at("sum", "i"),
+        "sum: it is not in a loop nest of its own after",
+    ),
+    (
+        activated,
+        lambda s: s.reverse_compute_at("sum", "a"),
+        "sum: it is not in a loop nest of its own after",
+    ),
     (stencil, lambda s: s.reverse_compute_at("add", "a"), "it reads T at several places"),
     (triangle, lambda s: s.reverse_compute_at("take", "i"), "make does not provably write all of a box of S"),
     (spoiled, lambda s: s.reverse_compute_at("take", "i"), "make uses A, which it writes"),
@@ -213,7 +221,7 @@ def rewritten():
 
 PIPELINE = [
     (sums, lambda s: s.pipeline("i", 2), "does not begin with copies into buffers that it allocates"),
-    (sums, lambda s: s.pipeline(loaded(s), 1), "1 stages leave nothing to overlap"),
+    (sums, lambda s: s.pipeline(loaded(s), 1), "1 stages cannot overlap"),
     (sums, lambda s: s.pipeline(loaded(s), 3, 3), "copies 3 iterations ahead do not fit 3 stages; 1 to 2 do"),
     (sums, lambda s: s.pipeline(loaded(s), 3, 0), "copies 0 iterations ahead do not fit 3 stages; 1 to 2 do"),
     (
@@ -257,7 +265,7 @@ GRID = [
     (
         sums,
         lambda s: (s.bind("i", "block.x"), s.split("i", 4)),
-        "cannot split i: it is block.x; split it first",
+        "cannot split i: it is block.x; split the loop first",
     ),
     (
         stencil,
@@ -338,7 +346,7 @@ OTHERS = [
         "cannot tile a and i: cannot reorder: i.0 is not in one perfect nest",
     ),
     (sums, lambda s: (s.split("i", 4), s.tile("i.0", "i.1", 2, 2)), "the extent of i.1.0 depends on i.0.1"),
-    (diagonal, lambda s: (s.vectorize("i"), s.reorder("i", "j")), "i could not be vectorize any more"),
+    (diagonal, lambda s: (s.vectorize("i"), s.reorder("i", "j")), "i is of kind vectorize, which is illegal"),
     (
         backwards,
         lambda s: s.reorder("k", "j"),

@@ -217,7 +217,11 @@ ERRORS = [
     (sums, lambda s: s.cache_write("A", "i", "acc"), "nothing under i writes it"),
     (sums, lambda s: s.cache_write("C", "j", "acc"), "the sum of sum starts outside j"),
     (sums, narrow, "loop j.1 has `4` iterations against `8` of k"),
-    (stencil, lambda s: s.tensorize("j", DOT), "cannot tensorize j with dot: these differ: `add:"),
+    (
+        stencil,
+        lambda s: s.tensorize("j", DOT),
+        "cannot tensorize j with dot: program and intrinsic differ: `add:",
+    ),
     (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations against `8` of k"),
 ]
 

@@ -58,7 +58,7 @@ def test_no_step_is_a_trace_too():
         ([["tensorize", "j", "dot", [["lanes", None]]]], "must be a list of [name, value]"),
         ([[]], "step 1 of the trace is [], not [primitive, arguments"),
         (["split"], "step 1 of the trace is 'split', not"),
-        ([[["split"], "i", 4]], "names no primitive"),
+        ([[["split"], "i", 4]], "does not name a primitive"),
         ({"split": 1}, "a trace is a list of steps"),
         ("split", "a trace is a list of steps"),
     ],

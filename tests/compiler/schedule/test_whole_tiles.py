@@ -111,11 +111,15 @@ def test_padded_windows() -> None:
 
 REFUSED = [
     (staged, lambda s: s.pad("i", 0), "cannot pad i: the multiple is 0"),
-    (staged, lambda s: s.pad("a", 4), "cannot pad a: it is no nest around one sum"),
+    (staged, lambda s: s.pad("a", 4), "cannot pad a: it is not a nest of loops around one sum"),
     (product, lambda s: s.pad("i", 4), "cannot pad i: C is a parameter, or its dimension 0 is not "),
     (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses k.0 elsewhere than as an index"),
     (staged, lambda s: (s.split("k", 4), s.pad("k.1", 3)), "cannot pad k.1: its extent is not constant"),
-    (lambda: product("max"), lambda s: s.pad("k", 4), "cannot pad k: it is no nest around one sum"),
+    (
+        lambda: product("max"),
+        lambda s: s.pad("k", 4),
+        "cannot pad k: it is not a nest of loops around one sum",
+    ),
     (
         lambda: staged(plus=1),
         lambda s: s.pad("k", 4),

@@ -205,16 +205,19 @@ def test_many_steps_are_one_kernel(kind):
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ({"clip": 0.4}, r"one by one as it clips its sums, and 256 is the most; export it without clip, or"),
+        (
+            {"clip": 0.4},
+            r"as it clips its sums, and at most 256 steps are possible; export the layer without clip, or",
+        ),
         (
             {"lengths": [1]},
-            r"one by one as its sequences end earlier \(sequence_lens\), .*; export the model for",
+            r"as some of its sequences are shorter \(sequence_lens\), .*; export the model for",
         ),
     ],
 )
 def test_too_many_steps_one_by_one_are_refused_with_the_reason(case, reason):
     model, _ = layer("GRU", steps=400, batch=1, hidden=4, **case)
-    with pytest.raises(ModelError, match=rf"layer.*takes 400 steps {reason}"):
+    with pytest.raises(ModelError, match=rf"layer.*needs nodes for each of 400 steps {reason}"):
         compile_kernels(model, cpu_now())
 
 

@@ -107,7 +107,7 @@ def test_a_scoreboard_names_every_difference():
         "end: 1 instructions differ, first instruction 1: expected cycle 9, was -1",
         "counter load.busy: expected 3, is 4",
         "counter store.busy: expected 0, is 1",
-        "counter compute.gemm: expected 7, the hardware has none",
+        "counter compute.gemm: expected 7, the hardware lacks this counter",
     ]
 
 
@@ -124,8 +124,8 @@ def test_a_scoreboard_that_saw_nothing_or_something_else_fails():
     board.times(np.array([1]), np.array([4]))
     assert board.differences == [
         "memory: expected 100 bytes, there are 99",
-        "begin: expected of 2 instructions, seen of 1",
-        "end: expected of 2 instructions, seen of 1",
+        "begin: expected for 2 instructions, seen for 1",
+        "end: expected for 2 instructions, seen for 1",
     ]
 
 

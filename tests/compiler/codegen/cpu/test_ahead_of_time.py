@@ -125,7 +125,7 @@ def test_names_are_those_of_c():
     for bad in ("two kernels", "int", "2two", "a__b", "main", ""):
         with pytest.raises(ValueError, match="is no name of a C function"):
             emit_object(modules, target, name=bad)
-    with pytest.raises(ValueError, match="two kernels called two_floats"):
+    with pytest.raises(ValueError, match="two kernels are called two_floats"):
         emit_object([modules[0], modules[0]], target, name="two")
     with pytest.raises(ValueError, match="at least one"):
         emit_object([], target, name="two")

@@ -64,8 +64,8 @@ def shared():
         ({"X": array(shape=(2, 4)), "Y": array()}, "X must have shape (4, 2), not (2, 4)"),
         ({"X": array(shape=(2, 4)).T, "Y": array()}, "X must be contiguous and aligned"),
         ({"X": misaligned(), "Y": array()}, "X must be contiguous and aligned"),
-        ({"X": array(), "Y": read_only()}, "Y is written, but read-only"),
-        (shared(), "Y, which is written, shares memory with X"),
+        ({"X": array(), "Y": read_only()}, "Y is read-only, but the kernel writes it"),
+        (shared(), "Y, which the kernel writes, shares memory with X"),
     ],
 )
 def test_unfit_arrays(double, arrays, message):

@@ -223,7 +223,7 @@ def test_what_the_hardware_has_not_is_refused():
         mma(F16, DType.BFLOAT16)
     with pytest.raises(ValueError, match="ldmatrix cannot transpose int8"):
         load_b(I8, "rows")
-    with pytest.raises(LoweringError, match="the last two dimensions of such a fragment must be 16x16"):
+    with pytest.raises(LoweringError, match="the last two dimensions in this scope must be 16x16"):
         Fragment.of(Buffer(name="f", shape=(4, 16, 8), dtype=F16, scope="fragment.a"))
     with pytest.raises(LoweringError, match=r"there are no fragments of float16 @ fragment\.c"):
         Fragment.of(Buffer(name="f", shape=(16, 8), dtype=F16, scope="fragment.c"))

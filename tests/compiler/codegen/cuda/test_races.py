@@ -223,7 +223,7 @@ def test_memory_used_again_by_another_buffer():
     other = buffer("Z", 64, scope="shared")
     first = Alloc(buffer=S, body=threads("t", 64, lambda t: assign(S, t, X[t])))
     second = Alloc(buffer=other, body=threads("u", 64, lambda t: assign(other, t, X[t])))
-    refused(one_block(first, second, buffers=()), "may lie in the same bytes")
+    refused(one_block(first, second, buffers=()), "may share the same bytes")
     check_races(one_block(first, Barrier(), second, buffers=()))
 
 

@@ -306,7 +306,7 @@ def test_asynchronous_copies_pad_with_zeros_only():
         pad=Const(1.0, F32),
         asynchronous=True,
     )
-    with pytest.raises(LoweringError, match="such copies pad with 0 only; make it synchronous"):
+    with pytest.raises(LoweringError, match="asynchronous copies pad with 0 only; make the copy synchronous"):
         lowered(blocks(Alloc(buffer=held, body=threads(copy)), 1), X)
 
 

@@ -281,7 +281,7 @@ def test_what_the_hardware_has_not_is_refused():
             LoweringError, match=f"wgmma is an instruction of sm_90a alone, and {arch} has none"
         ):
             prepare(program, cuda_target(arch))
-    with pytest.raises(LoweringError, match="the last two dimensions of such a fragment must be 64x16"):
+    with pytest.raises(LoweringError, match="the last two dimensions in this scope must be 64x16"):
         Fragment.of(Buffer(name="f", shape=(64, 20), dtype=F32, scope="fragment.d"))
     with pytest.raises(LoweringError, match=r"there are no fragments of float16 @ fragment\.d"):
         Fragment.of(Buffer(name="f", shape=(64, 16), dtype=F16, scope="fragment.d"))

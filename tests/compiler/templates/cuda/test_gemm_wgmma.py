@@ -332,21 +332,21 @@ def test_defaults_fit_any_size():
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"group_rows": 32}, "32 rows of a warpgroup are not made of 64"),
+        ({"group_rows": 32}, "32 rows of a warpgroup are no multiple of 64"),
         ({"group_columns": 20}, "20 columns of a warpgroup are no multiple of 8 up to 256"),
-        ({"columns": 40}, "tiles of warpgroups do not divide a block's, 64x40"),
-        ({"depth": 24}, "slices of 24 are not made of 16"),
+        ({"columns": 40}, "tiles of warpgroups do not divide the tile of a block, 64x40"),
+        ({"depth": 24}, "the depth 24 is no multiple of 16"),
         ({"rows": 64 * 9}, "1152 threads are more than a block may have"),
-        ({"stages": 0}, "there must be a stage, a row of tiles and a split"),
-        ({"bulk": True, "depth": 48}, "slices of 48 are not 64, 32, 16 deep, as swizzled rows are"),
-        ({"bulk": True}, "24 columns of a warpgroup are not made of 16, a swizzled row"),
+        ({"stages": 0}, "stages, group and splits must each be at least 1"),
+        ({"bulk": True, "depth": 48}, "the depth is 48, but swizzled rows need one of 64, 32, 16"),
+        ({"bulk": True}, "24 columns of a warpgroup are no multiple of 16, a swizzled row"),
         (
             {"bulk": True, "columns": 288, "group_columns": 96},
-            "64x288 tiles are larger than boxes of bulk copies",
+            "tiles of 64x288 are larger than the box of a bulk copy",
         ),
         (
             {"bulk": True, "columns": 32, "group_columns": 32, "stages": 2},
-            "2 stages are too few: products of 2 slices are under way",
+            "2 stages are too few: products of 2 slices run at the same time",
         ),
     ],
 )

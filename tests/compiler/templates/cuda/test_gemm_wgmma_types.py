@@ -186,9 +186,13 @@ def test_where_they_are_taken():
 @pytest.mark.parametrize(
     ("program", "knobs", "message"),
     [
-        (CASES[0].program, {"bulk": False}, "products of float32 take what bulk copies bring alone"),
-        (CASES[0].program, {"depth": 12}, "slices of 12 are not made of 8, the depth of a wgmma of float32"),
-        (CASES[0].program, {"depth": 24}, "slices of 24 are not 32, 16, 8 deep, as swizzled rows are"),
+        (CASES[0].program, {"bulk": False}, "products of float32 need factors that bulk copies fetch"),
+        (
+            CASES[0].program,
+            {"depth": 12},
+            "the depth 12 is no multiple of 8, the depth of a wgmma of float32",
+        ),
+        (CASES[0].program, {"depth": 24}, "the depth is 24, but swizzled rows need one of 32, 16, 8"),
         (CASES[1].program, {"depth": 64, "columns": 40, "group_columns": 40}, "no multiple of 16 up to 256"),
         (rounded(rows=64, columns=64, depth=62), {}, "bulk copies cannot fetch its factors"),
     ],

@@ -162,7 +162,7 @@ def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
         described = softmax.to_dict()
         with pytest.raises(WorkloadError, match="rows_cuda"):
             workload_from_dict({**described, "rows": {**described["rows"], **change}})
-    with pytest.raises(WorkloadError, match="not that of its operator"):
+    with pytest.raises(WorkloadError, match="differs from the program of the operator"):
         workload_from_dict({**softmax.to_dict(), "rows": mean.to_dict()["rows"]})
 
 
