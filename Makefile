@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+TORCH_VENV := .venv-torch
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 # Names of benchmarks: make bench BENCHMARKS=tuning_spaces; `.venv/bin/python -m vdla.benchmarks` lists them.
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/python .ci/install.py
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs campaign bench notebooks pages clean
+.PHONY: demo test test-torch docs campaign bench notebooks pages clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -73,9 +74,12 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(INSTALL) -e ".[accuracy]"
 	@touch $@
 
-# For networks of PyTorch alone (benchmarks/exported_networks.py): torch, which nothing else of the project needs.
-TORCH_VENV := .venv-torch
+# Tests of the PyTorch frontend on real torch, in an environment of its own: 6 GB, some minutes the first time.
+test-torch: $(TORCH_VENV)/.installed
+	$(TORCH_VENV)/bin/python -m pytest -q --confcutdir=tests/pytorch tests/pytorch
+
+# For PyTorch alone (tests/pytorch, benchmarks/exported_networks.py): torch, which nothing else of the project needs.
 $(TORCH_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python .ci/install.py -e ".[check]" torch torchvision onnxscript transformers
+	$(TORCH_VENV)/bin/python .ci/install.py -e ".[check]" pytest torch torchvision onnxscript transformers
 	@touch $@

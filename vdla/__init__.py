@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vdla.codesign.api.intrinsics import accelerator
     from vdla.codesign.api.quantization import QuantizedNetwork, quantize
     from vdla.codesign.api.simulation import Report, simulate
+    from vdla.codesign.api.torch_compile import last_report
     from vdla.codesign.api.tuning import Tuned, tune
     from vdla.compiler.ir.expr import maximum, minimum, select
     from vdla.compiler.ir.interp import interpret
@@ -53,6 +54,7 @@ _HOMES = {
     "vdla.codesign.api.intrinsics": ("accelerator",),
     "vdla.codesign.api.quantization": ("QuantizedNetwork", "quantize"),
     "vdla.codesign.api.simulation": ("Report", "simulate"),
+    "vdla.codesign.api.torch_compile": ("last_report",),
     "vdla.codesign.api.tuning": ("Tuned", "tune"),
     "vdla.compiler.ir.expr": ("maximum", "minimum", "select"),
     "vdla.compiler.ir.interp": ("interpret",),
@@ -102,6 +104,7 @@ __all__ = [
     "explore",
     "format_node",
     "interpret",
+    "last_report",
     "load",
     "load_program",
     "maximum",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vdla.compiler import VIRTUAL_THREADS
 from vdla.compiler.backends.backend import CompileOptions, KernelBackend
 from vdla.compiler.backends.registry import backend_of
+from vdla.compiler.frontends.sources import Example, TorchModel, model_source
 from vdla.compiler.graph.errors import NodeError, parameters_of
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable
@@ -17,7 +18,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import CacheError, say_not_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx
     from numpy.typing import ArrayLike
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 
 
 def compile(
-    model: str | Path | bytes | onnx.ModelProto,
+    model: str | Path | bytes | onnx.ModelProto | TorchModel,
     target: str = "vdla",
     config: Config | str | Path | None = None,
     *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     device: int | str | None = None,
     batch: int = 1,
     records: RecordBook | str | Path | None = None,
@@ -43,7 +47,12 @@ def compile(
     tolerance: float | None = None,
     cache: bool = True,
 ) -> Executable:
-    """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
+    """Compile a network: the path of an ONNX file, its bytes, a ModelProto, or a PyTorch module or exported program.
+
+    A torch.nn.Module is exported in evaluation mode by PyTorch's own exporter, with the example arguments `args` and
+    `kwargs` of its `forward` (tensors or arrays) and the `dynamic_shapes` that torch.export takes. A program of
+    torch.export has its own. Inputs are called as the parameters of `forward`, layers as the modules that compute them.
+    If one dimension is dynamic and has an upper bound, its range is the default of `lengths`.
 
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its
@@ -68,7 +77,10 @@ def compile(
     the programs of its kernels as well. Raises UserError, also if outputs of real tokens depend on the padding after
     them.
     """
-    source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()
+    given = model_source(model, Example(args=args, kwargs=kwargs or {}, dynamic_shapes=dynamic_shapes))
+    source = given.source
+    if lengths is None and len(given.ranges) == 1:
+        lengths = given.ranges
     if constants:
         from vdla.compiler.graph.bound_inputs import with_constants
 

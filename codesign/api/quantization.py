@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vdla.compiler.frontends.sources import Example, TorchModel, arguments, model_source, stacked
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.histogram import Method
 from vdla.compiler.graph.quantize.observe import Arrays
@@ -29,6 +30,7 @@ from ..technology.components import load_components
 from .configurations import config as named
 
 if TYPE_CHECKING:
+    import onnx
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -90,11 +92,11 @@ class QuantizedNetwork:
 
 
 def quantize(
-    model: str | Path | bytes,
-    calibration: Samples,
+    model: str | Path | bytes | onnx.ModelProto | TorchModel,
+    calibration: Samples | Sequence[Any],
     *,
     budget: int | None = None,
-    held_out: Samples | None = None,
+    held_out: Samples | Sequence[Any] | None = None,
     config: Config | str | Path = "vta",
     layers: Mapping[str, str | Collection[str]] | None = None,
     activations: Literal["u8", "s8"] = "u8",
@@ -114,7 +116,11 @@ def quantize(
     told: Callable[[Found], object] | None = None,
     remark: Callable[[str], None] = lambda text: None,
 ) -> QuantizedNetwork:
-    """Quantize a float32 network to int8 from samples of its inputs.
+    """Quantize a float32 network to int8 from samples of its inputs: an ONNX file or model, or a PyTorch module.
+
+    `calibration`: an npz file, arrays by input name whose first dimension is the number of samples, or a list with the
+    arguments of each sample: a tensor or an array, or a tuple of them. A PyTorch module needs such a list, since its
+    shapes follow from the arguments.
 
     Products with weights and their epilogues compute on integers; with `whole` also functions, softmax, normalizations
     and products of activations, which need extensions of the accelerator.
@@ -131,7 +137,12 @@ def quantize(
     the float network (without a budget), `told` after each evaluation (with a budget), `remark` with a line of text
     about slow steps. Raises UserError.
     """
-    network = read_model(model, batch=batch, whole=whole)
+    listed = None if isinstance(calibration, str | Path | Mapping) else calibration
+    if listed is not None and not listed:
+        raise UserError("calibration: a list without samples; give at least one")
+    example = None if listed is None else Example(args=arguments(listed[0]))
+    source = model_source(model, example).source
+    network = read_model(source, batch=batch, whole=whole)
     samples = _samples(network, calibration, "calibration")
     recipe = Recipe(
         activations="uint8" if activations == "u8" else "int8",
@@ -198,11 +209,13 @@ def _whole(made: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> Quanti
     return QuantizedNetwork(content=content, account=describe(made, recipe, samples))
 
 
-def _samples(network: FloatModel, given: Samples, what: str) -> list[Arrays]:
+def _samples(network: FloatModel, given: Samples | Sequence[Any], what: str) -> list[Arrays]:
+    if not isinstance(given, str | Path | Mapping):
+        given = stacked([info.name for info in network.inputs], given, what)
     if isinstance(given, Mapping):
         return list(split_samples(network, given, what))
     return list(load_calibration(network, Path(given)))
 
 
-def _where(given: Samples, what: str) -> str:
-    return what if isinstance(given, Mapping) else str(given)
+def _where(given: Samples | Sequence[Any], what: str) -> str:
+    return str(given) if isinstance(given, str | Path) else what

@@ -5,14 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tutorials import FOLDER, TutorialError, blocks, checked_page, differences, rewritten, run_page
+from tutorials import (
+    FOLDER,
+    WITH_TORCH,
+    TutorialError,
+    blocks,
+    checked_page,
+    differences,
+    rewritten,
+    run_page,
+)
 
 from vdla.benchmarks.harness.shown import fits
 
 NEEDS_ICARUS = ("add_a_configuration_field.md",)
 PAGES = [
     pytest.param(name, marks=pytest.mark.system_tools("iverilog")) if name in NEEDS_ICARUS else name
-    for name in sorted(path.name for path in FOLDER.glob("*.md"))
+    for name in sorted({path.name for path in FOLDER.glob("*.md")} - set(WITH_TORCH))
 ]
 
 

@@ -90,7 +90,7 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: vdla.compile(3), "model is 3, of type int; give a str, a Path, a bytes or a ModelProto"),
+        (lambda: vdla.compile(3), "int is no network; give the path of an ONNX file, its bytes"),
         (lambda: vdla.simulate(3), "subject is 3, of type int; give an Executable, a Program, a str or a Path"),
         (lambda: vdla.compile("x", modle=3), "unexpected keyword argument 'modle'; its arguments are model,"),
         (lambda: vdla.compile("x", lengths={"s": (1, 2.5)}), "lengths['s'][1] is 2.5, of type float; give an int"),

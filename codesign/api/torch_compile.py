@@ -1,0 +1,69 @@
+"""The backend "vdla" of torch.compile, and the report of its last simulated run.
+
+    model = torch.compile(model, backend="vdla")                                    # on this processor
+    model = torch.compile(model, backend="vdla", options={"target": "vdla", "config": "my.toml"})
+
+PyTorch finds `backend` by the entry point "torch_dynamo_backends" of pyproject.toml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from vdla.compiler.frontends.pytorch.dynamo import Run, TracedGraph
+from vdla.compiler.runtime.accelerator import AcceleratorExecutable
+from vdla.util.errors import UserError
+
+from .compilation import compile
+from .simulation import Report, simulate
+
+OPTIONS = ("target", "config", "device", "records", "virtual_threads", "cache")
+"""The arguments of `vdla.compile` that `options` of torch.compile may have; `target` is "llvm" by default."""
+
+_LAST: ContextVar[Report] = ContextVar("report of the last simulated run")
+
+
+def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None) -> TracedGraph:
+    """The function that PyTorch calls in place of `graph`, a torch.fx.GraphModule; see `dynamo.TracedGraph`.
+
+    `examples`: arguments of the graph, which are not used: a graph is compiled for the arguments of its calls. Raises
+    UserError for an unknown option.
+    """
+    given = dict(options or {})
+    if unknown := [name for name in given if name not in OPTIONS]:
+        raise UserError(
+            f'torch.compile(backend="vdla"): no option is called {unknown[0]!r}; there are {", ".join(OPTIONS)}'
+        )
+    target = given.pop("target", "llvm")
+
+    def compiled(model: bytes) -> Run:
+        executable = compile(model, target, **given)
+        if not isinstance(executable, AcceleratorExecutable):
+            return executable.run
+
+        def run(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+            report = simulate(executable, inputs)
+            _LAST.set(report)
+            return report.outputs
+
+        return run
+
+    return TracedGraph(graph=graph, compile=compiled)
+
+
+def last_report() -> Report:
+    """The report of the last graph that torch.compile(backend="vdla") simulated on the accelerator.
+
+    Raises UserError if none was simulated.
+    """
+    report = _LAST.get(None)
+    if report is None:
+        raise UserError(
+            'no graph was simulated yet; call a model of torch.compile(model, backend="vdla", '
+            'options={"target": "vdla"})'
+        )
+    return report

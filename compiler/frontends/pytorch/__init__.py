@@ -1,0 +1,1 @@
+"""PyTorch: modules and exported programs as ONNX models, and the backend of torch.compile."""

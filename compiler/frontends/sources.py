@@ -1,0 +1,102 @@
+"""The models that the Python interface takes: files, bytes, ONNX models and PyTorch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from vdla.util.errors import UserError
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@runtime_checkable
+class TorchModel(Protocol):
+    """A torch.nn.Module or a torch.export.ExportedProgram: both have `state_dict`, a method or a mapping."""
+
+    state_dict: Any
+
+
+Model: TypeAlias = "str | Path | bytes | onnx.ModelProto | TorchModel"
+"""A network: the path of a file, the bytes of an ONNX file, an ONNX model, or a PyTorch module or exported program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Example:
+    """Example arguments of a PyTorch module's `forward`, tensors or numpy arrays: `args` by position, `kwargs` by name.
+
+    `dynamic_shapes`: dimensions that may change, as torch.export takes them.
+    """
+
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelSource:
+    """A network as the compiler reads it: the path or the bytes of an ONNX file.
+
+    `ranges`: least and greatest size of the dynamic dimensions of a PyTorch module, by name.
+    """
+
+    source: str | Path | bytes
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def model_source(model: object, example: Example | None = None) -> ModelSource:
+    """The source of a network; a PyTorch module is exported with the arguments of `example`.
+
+    Raises UserError for an object that is no network, and for a module that PyTorch cannot export.
+    """
+    if isinstance(model, str | Path | bytes):
+        return ModelSource(source=model)
+    if type(model).__name__ == "ModelProto":
+        return ModelSource(source=model.SerializeToString())  # type: ignore[attr-defined]
+    from .pytorch.export import export_model, is_torch
+
+    if not is_torch(model):
+        raise UserError(
+            f"{type(model).__name__} is no network; give the path of an ONNX file, its bytes, an onnx.ModelProto, or a "
+            "PyTorch module with args=(x,)"
+        )
+    given = example or Example()
+    exported = export_model(model, given.args, given.kwargs, given.dynamic_shapes)
+    return ModelSource(source=exported.proto.SerializeToString(), ranges=exported.ranges)
+
+
+def arguments(sample: Any) -> tuple[Any, ...]:
+    """The arguments of one sample: those of a tuple or list, or the sample itself as the only argument."""
+    return tuple(sample) if isinstance(sample, tuple | list) else (sample,)
+
+
+def stacked(names: Sequence[str], samples: Sequence[Any], label: str) -> dict[str, np.ndarray]:
+    """Arrays by input name, with a first dimension for the samples, from the arguments of each sample.
+
+    Arguments are arrays or tensors, all of a sample's in the order of `names`; an argument with a batch dimension of 1
+    keeps this dimension as the one for samples. Raises UserError, which begins with `label`, for another number of
+    arguments and for shapes that differ.
+    """
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for number, sample in enumerate(samples):
+        given = arguments(sample)
+        if len(given) != len(names):
+            raise UserError(
+                f"{label}: sample {number} has {len(given)} arguments; the inputs are {', '.join(names)}"
+            )
+        for name, value in zip(names, given, strict=True):
+            columns[name].append(np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
+    found: dict[str, np.ndarray] = {}
+    for name, arrays in columns.items():
+        shapes = {array.shape for array in arrays}
+        if len(shapes) > 1:
+            raise UserError(
+                f"{label}: samples of input '{name}' have the shapes {sorted(shapes)}; give one shape"
+            )
+        found[name] = np.concatenate(arrays) if arrays[0].ndim else np.stack(arrays)
+    return found
