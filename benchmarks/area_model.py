@@ -175,7 +175,7 @@ def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[s
 
 
 def _each(own: tuple[int, float]) -> float:
-    """Area of one instance, in square micrometres, from (number of instances, total area)."""
+    """Area of one instance in square micrometres, computed from `own` = (number of instances, total area)."""
     return round(own[1] / own[0], 2)
 
 

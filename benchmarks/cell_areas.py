@@ -80,8 +80,8 @@ FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
 on which models are fitted, number of held-out draws.
 """
 MOST_SMALL_PRODUCTS = 256
-"""Largest number of products a cycle of small machines: those with a chain memory, with extensions of EXTRAS, with
-statistics of rows, with sweeps or wide loads, or with the extension `fold`.
+"""Largest number of products a cycle of small machines: those with a chain memory (on-chip memory between layers), with
+extensions of EXTRAS, or with the extension `rows`, `sweep`, `wide_loads`or `fold`.
 """
 
 
@@ -167,9 +167,9 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
-    """The machine `config` with one kind of special features: a chain memory of some hundred words, some of EXTRAS,
-    statistics of rows, sweeps or wide loads, or the extension `fold`. `kind`: number of the first draw of the kind
-    (CHAINED, EXTENDED, ...).
+    """The machine `config` with one kind of special features: a chain memory (on-chip memory between layers) of some
+    hundred words, some of EXTRAS, or the extension `rows`, `sweep`, `wide_loads` or `fold`. `kind`: number of the first
+    draw of the kind (CHAINED, EXTENDED, ...).
 
     None if `config` is too large for its kind, or lacks STORE.POST, which most of these features need.
     """

@@ -98,7 +98,7 @@ CASES: Mapping[str, Callable[[], Network]] = {
     **{name: partial(_layer, name) for name in layers()},
     **{name: partial(_transformer, name) for name in TRANSFORMERS},
 }
-"""Functions that make each network and its inputs, by the name of the network's row."""
+"""For each measured network, a function that makes the network and its inputs, by the name of its row of results."""
 
 
 class Worker:

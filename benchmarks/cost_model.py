@@ -80,8 +80,8 @@ class Data:
     reading: float
 
     def features(self, name: str) -> np.ndarray:
-        """The features, float64 [n, *], that the model `name` of MODELS uses. For "program", zeros stand for the
-        columns of the cost estimate.
+        """The features, float64 [n, *], that the model `name` of MODELS uses. The model "program" gets no cost
+        estimate, so the columns of the estimate are zeros.
         """
         if name in ("quick", "account"):
             return self.account

@@ -37,7 +37,9 @@ ARRAYS = {
     32: {"inp": 64, "wgt": 1024, "acc": 256, "par": 4},
     64: {"inp": 128, "wgt": 4096, "acc": 512, "par": 8},
 }
-"""Sizes of the memories around the array, in KiB, by the array's number of rows and columns."""
+"""Sizes in KiB of the memories of a machine (inputs, weights, accumulators, parameters), by the number of rows and
+columns of its square array.
+"""
 BUSES = (8, 16, 32)
 LATENCIES = (30, 100, 200)
 
@@ -91,7 +93,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, object]:
-    """All figures of the benchmark, by name."""
+    """Runs all rounds of the benchmark; returns its figures by name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet18.onnx"
         models.write(path, "resnet18")

@@ -40,7 +40,9 @@ LONGEST = 7200.0
 
 
 def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:
-    """All figures of the benchmark, by name."""
+    """Runs `vdla explore` for `designs` designs with files in `folder`; returns all figures of the benchmark
+    by name.
+    """
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)

@@ -56,8 +56,8 @@ FIELDS: dict[str, Any] = {
     "extensions": [["post", "patch"]],
 }
 SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
-"""Sizes in KiB of the scratchpads (inputs, weights, accumulators) of the machines on which speedups by tuning are
-measured.
+"""Sizes in KiB of the scratchpads for inputs, weights and accumulators of those machines on which the speedup by tuning
+is measured.
 """
 GAINS = (4, 16, 64)
 
@@ -124,7 +124,7 @@ def gains(network: Network) -> list[dict[str, Any]]:
 
 
 def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, Any]:
-    """All figures of the benchmark, by name."""
+    """Runs all searches and measurements of the benchmark, with records in `folder`; returns its figures by name."""
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / "resnet18.onnx"
     models.write(model, "resnet18")

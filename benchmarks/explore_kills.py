@@ -153,7 +153,9 @@ def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
 
 
 def measure(folder: Path, kills: int) -> dict[str, Any]:
-    """All figures of the benchmark, by name."""
+    """Kills and resumes explorations in `folder`, `kills` times in all; returns all figures of the benchmark
+    by name.
+    """
     for name in NETWORKS:
         models.write(folder / f"{name}.onnx", name)
     (folder / "space.toml").write_text(SPACE)

@@ -59,7 +59,9 @@ async (design) => {
 
 
 def measure(folder: Path, designs: int) -> dict[str, Any]:
-    """All figures of the benchmark, by name."""
+    """Makes a report of `designs` designs in `folder` and loads it in a browser; returns all figures of the benchmark
+    by name.
+    """
     paths = []
     for name in NETWORKS:
         paths.append(folder / f"{name}.onnx")

@@ -52,7 +52,7 @@ FAILED = (np.inf,) * len(OBJECTIVES)
 """Objectives of a machine that cannot run a network: it counts as evaluated, but adds no hypervolume."""
 SHARE, TENTH = 0.99, 0.1
 BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
-"""Share of the space's points that each search may evaluate, by strategy."""
+"""Share of the points of the space that a search may evaluate, by the name of its strategy."""
 
 
 class Compared:
@@ -75,8 +75,8 @@ class Compared:
         return hypervolume(self._scaled(values), REFERENCE) / self.volume if len(values) else 0.0
 
     def evaluations(self, values: np.ndarray) -> int | None:
-        """The least number n such that the first n designs have SHARE of the hypervolume; None if all designs together
-        have less.
+        """The least number of designs, in the order of `values`, that together have SHARE of the hypervolume; None if
+        all designs together have less.
         """
         counts = range(1, len(values) + 1)
         if self.share(values) < SHARE:

@@ -52,8 +52,8 @@ EIGHT = "8x8, all extensions"
 
 
 def machine(name: str) -> Config:
-    """A preset by name, or `EIGHT`: an array with twice the sides of `tiny`'s; programs were not improved on its
-    mutations.
+    """The machine `name`: a preset, or `EIGHT`, whose array has twice the sides of `tiny`'s. The co-simulation programs
+    were not improved on mutations of `EIGHT`.
     """
     if name != EIGHT:
         return load_config(name)

@@ -77,7 +77,7 @@ def small_cnn_configs() -> dict[str, Config]:
 
 
 def measure(folder: Path) -> dict[str, object]:
-    """All figures of the benchmark, by name."""
+    """Makes all measurements of the benchmark, with its models in `folder`; returns its figures by name."""
     resnet, small = folder / "resnet18.onnx", folder / "small_cnn.onnx"
     models.write(resnet, "resnet18")
     models.write(small, "small_cnn")

@@ -84,7 +84,9 @@ def main(options: Given) -> None:
 
 
 def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
-    """Energy of one run: shares by unit, with and without clock pins and DRAM, and picojoules per multiplication."""
+    """Energy of one run: the share of each unit, with and without clock pins and DRAM, and picojoules per
+    multiplication.
+    """
     units = energy_by_model(config, events, changes)
     chip = {unit: value for unit, value in units.items() if unit != "DRAM"}
     gated = {unit: value for unit, value in chip.items() if unit != "clock pins"}
@@ -101,8 +103,8 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
 
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
-    """The events of a network on a machine with random non-negative inputs, and the numbers of operand bits that
-    change, estimated from a random `share` of the operations.
+    """Runs a network on a machine with random non-negative inputs. Returns the events of the run, and the numbers of
+    operand bits that change, estimated from a random `share` of the operations.
     """
     program = compile_program(network.graph, config).program
     image = program.image.copy()

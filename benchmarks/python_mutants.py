@@ -36,10 +36,14 @@ from vdla.codesign.network_cache import PART as NETWORKS_PART
 from vdla.util.user_cache import cache_directory
 
 FIRST = 60
-"""Number of tests that run in a separate process before all others; most mutants fail one of these."""
+"""Number of tests that run in a process of their own before all other tests of a mutant; most mutants fail one of
+these.
+"""
 NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
 OWN_EARLIER = 4
-"""Factor by which a test of the mutant's own folder counts as faster when tests are ordered."""
+"""Tests of the folder nearest to the mutated file run earlier: when tests are ordered by speed, they count as this many
+times as fast.
+"""
 SLOWER, START = 3, 120
 """A mutant hangs if its tests take more than SLOWER times their usual time plus START seconds."""
 

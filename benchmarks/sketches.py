@@ -1,5 +1,5 @@
-"""Programs scheduled without templates: random points of the spaces of their sketches (generated schedules), compared
-with the defaults of templates.
+"""Programs scheduled without templates: random points (candidates) of the spaces of their sketches (generated
+schedules), compared with the defaults of templates.
 
     python benchmarks/sketches.py [--only NAME ...] [--points N] [--seed N] [--json]
 
@@ -88,9 +88,9 @@ def cases() -> dict[str, Case]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """Result for one program. Milliseconds: `template` (the template's kernel), `features` (computing a program's
-    features), `schedule` (scheduling a point). `best`, `median`: speedup of the best and of the median point over the
-    template. `scheduled`: share of legal points that can be scheduled; `legal`: share of all points that are legal.
-    `point`: the best point's knobs.
+    features), `schedule` (scheduling a point, one candidate). `best`, `median`: speedup of the best and of the median
+    point over the template. `scheduled`: share of legal points that can be scheduled; `legal`: share of all points that
+    are legal. `point`: the best point's knobs.
     """
 
     program: str

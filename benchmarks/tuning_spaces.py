@@ -2,11 +2,12 @@
 
     python benchmarks/tuning_spaces.py [--config vta] [--workload conv2d:C6 ...] [--trials 200] [--json]
 
-Without workloads: C1-C12 and D1-D9. The number of programs is the number of legal points without duplicates: points
-that differ only in knobs without effect count once. It is estimated from uniform draws, with a 95% interval; small
-spaces are counted in full. `distinct` is the share of legal points that remain without duplicates. `hashes` checks a
-sample of points that count as different: it is the share whose scheduled programs do differ. Quantiles of simulated
-cycles are relative to the space's floor, a lower bound of the cycles of all programs of the layer.
+Without workloads: C1-C12 and D1-D9. The number of programs is the number of legal points (candidate schedules) without
+duplicates: points that differ only in knobs without effect count once. It is estimated from uniform draws, with a 95%
+interval; small spaces are counted in full. `distinct` is the share of legal points that remain without duplicates.
+`hashes` checks a sample of points that count as different: it is the share whose scheduled programs do differ.
+Quantiles of simulated cycles are relative to the space's floor, a lower bound of the cycles of all programs of the
+layer.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from vdla.isa.config import load_config
 
 LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))
 DRAWS, CHUNK = 1 << 21, 1 << 16
-"""Number of points that are drawn to count a space, and number drawn at a time. A space with at most DRAWS points is
-counted in full.
+"""Number of points (candidate schedules) that are drawn to count a space, and number drawn at a time. A space with at
+most DRAWS points is counted in full.
 """
 HASHED = 60
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
@@ -38,8 +39,8 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """The number of distinct programs of a space with its confidence interval, and the number of legal points; `exact`:
-    counted, not estimated.
+    """The number of distinct programs of a space with its confidence interval, and the number of legal points
+    (candidate schedules); `exact`: counted, not estimated.
     """
 
     programs: float
@@ -50,8 +51,9 @@ class Count:
 
 
 def count(space: Space, seed: int) -> Count:
-    """Counts the legal points of a space, and its distinct programs: legal points whose knobs equal their own
-    `effective` values, of which every program has exactly one.
+    """Counts the legal points (candidate schedules) of a space, and its distinct programs. Points with equal programs
+    have the same `effective` knob values, and exactly one of them has these values itself; only such points are counted
+    as programs.
     """
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
@@ -84,7 +86,9 @@ def count(space: Space, seed: int) -> Count:
 
 
 def different(task: AcceleratorTask, seed: int) -> float:
-    """Among random legal points that count as different, the share whose scheduled programs do differ."""
+    """For random legal points (candidate schedules): the number of different scheduled programs divided by the number
+    of points that count as different.
+    """
     space = task.space
     points = space.sample(np.random.default_rng(seed), HASHED)
     effective = space.account(space.columns(points)).effective

@@ -1,7 +1,8 @@
 """Command python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: compiles a model into the user's cache,
 for another process.
 
-It prints nothing, not even errors: a process that needs the entry and misses it compiles again, and raises the errors.
+It prints nothing, not even errors: if the entry is missing afterwards, the process that needs it compiles again, and
+raises the errors.
 """
 
 from __future__ import annotations

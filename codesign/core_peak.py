@@ -21,7 +21,7 @@ REPEATS = 15
 
 def core_peak_gflops(target: CpuTarget) -> float:
     """Peak rate of one thread on this computer in GFLOP/s (two operations for each fused multiply-add): the largest of
-    REPEATS measurements.
+    `REPEATS` measurements.
 
     No kernel of `target` can be faster, since all kernels use vectors of the same width.
     """
@@ -40,7 +40,7 @@ def core_peak_gflops(target: CpuTarget) -> float:
 
 
 def _text(lanes: int) -> str:
-    """LLVM IR of a loop with SUMS multiply-adds of `lanes` floats each. The function returns a value that depends on
+    """LLVM IR of a loop with `SUMS` multiply-adds of `lanes` floats each. The function returns a value that depends on
     all sums, so that LLVM removes none of them.
     """
     vector = f"<{lanes} x float>"

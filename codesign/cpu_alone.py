@@ -28,7 +28,9 @@ from .kernels_run import compile_on
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
 )
-"""Operators that take most of the time of a kernel that contains one of them."""
+"""ONNX operators (products and recurrent layers) that take most of the time of every kernel that contains one
+of them.
+"""
 _LONGEST_END = 10.0
 """Seconds that the compiling process gets to end after it was terminated; then it is killed."""
 
@@ -88,8 +90,8 @@ def run_cpu_alone(
     feeds: Mapping[str, np.ndarray],
     remark: Callable[[str], None],
 ) -> CpuAlone:
-    """Runs the whole network on the CPU, with the same timing as regions on the CPU, and divides its time among
-    `regions`.
+    """Runs the whole network on the CPU, measures its time in the way in which regions on the CPU are measured, and
+    divides the time among `regions`.
 
     `feeds` are the network's inputs by name; `remark` is passed to `kernels_run.compile_on`. Raises UserError.
     """

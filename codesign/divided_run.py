@@ -17,8 +17,8 @@ class DividedRun:
     """Options of one run of a network that is partitioned between accelerator and processor.
 
     `clock` is the accelerator's clock; `target` is the text for the processor in `--target`. Each time is the median of
-    `repeat` runs on `threads` threads. With `by_cost` the accelerator runs the supported regions that cost less there,
-    otherwise all supported regions.
+    `repeat` runs on `threads` threads. With `by_cost` the accelerator runs only those supported regions that are faster
+    there, otherwise all supported regions.
     """
 
     model: Path

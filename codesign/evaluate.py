@@ -39,8 +39,8 @@ MOST_LAUNCHES = 2**20
 would take days.
 """
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
-"""Name of an operator whose rows ONNX Runtime divides among threads. Each thread chooses a scale, so that only a run on
-one thread computes what the model says.
+"""Name of an operator whose rows ONNX Runtime divides among threads. Each thread chooses its own quantization scale, so
+that only a run on one thread computes what the model specifies.
 """
 _BARE_ARRAY = b"\x93NUMPY"
 
@@ -207,7 +207,9 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
 
 
 def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arrays:
-    """The arrays of several launches, concatenated on the first axis; a single launch's arrays unchanged."""
+    """The arrays of several launches (runs of the program), concatenated on the first axis; the arrays of a single
+    launch are returned unchanged.
+    """
     if len(launches) == 1:
         return dict(launches[0])
     return {name: np.concatenate([launch[name] for launch in launches]) for name in launches[0]}
@@ -359,8 +361,8 @@ def _stored(
     """ONNX Runtime's values of a tensor in the form in which the accelerator stores the tensor: int8; float values are
     quantized first.
 
-    `view` has the position of each element of the model's tensor in the stored tensor (`Graph.views`), which may be
-    larger; the stored tensor's other elements are taken from `others`.
+    `view`: for each element of the model's tensor, its index in the stored tensor (`Graph.views`), which may be larger;
+    the stored tensor's other elements are taken from `others`.
     """
     if values.dtype.kind == "f":
         grid = tensor.grid

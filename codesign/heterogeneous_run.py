@@ -248,7 +248,9 @@ def _compare(
 
 
 def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
-    """The check of a region that is run with ONNX Runtime's own tensors as inputs."""
+    """The check of one region (on accelerator or CPU). The region gets ONNX Runtime's own tensors as inputs; its
+    outputs, or all its layers, are compared with ONNX Runtime's.
+    """
     compared = Compared(outputs=len(region.outputs))
     match region.code:
         case Compiled(graph=graph):

@@ -34,8 +34,8 @@ class CompiledNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedNetwork:
-    """A compiled network in files. `cached`: it came from the user's cache; `knobs`: the applied tuning records (None
-    without records, or if it came from the cache).
+    """A compiled network in files. `cached`: whether it came from the user's cache; `knobs`: the applied tuning records
+    (None without records, or if it came from the cache).
     """
 
     saved: Saved

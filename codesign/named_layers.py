@@ -72,9 +72,9 @@ def same_window(size: int, kernel: int, stride: int) -> Window:
 
 
 def even_window(kernel: int, stride: int) -> Window:
-    """A window with equal pads on all sides that gives as many outputs as `same_window` does for odd kernels.
+    """A window with equal pads on all sides. For odd kernels it gives as many outputs as `same_window` (SAME padding).
 
-    GPU libraries do not support unequal pads: with them, another kernel would have to pad first.
+    GPU libraries do not support unequal pads: another kernel would have to pad the input first.
     """
     pad = kernel // 2
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))

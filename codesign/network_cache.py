@@ -156,8 +156,8 @@ def _may_have_external_data(file: Content) -> bool:
 
 
 def _external_data(file: Content) -> str:
-    """A hash of the model's data in other files; "" if there are no such data, or if the model is damaged, so that it
-    cannot be compiled.
+    """A hash of the model's data that are stored in other files; "" if there are no such data, or if the model is
+    damaged and therefore cannot be compiled.
     """
     if isinstance(file, bytes) or not _may_have_external_data(file):
         return ""

@@ -47,7 +47,7 @@ from .report.cycle_breakdown import CheckAccount
 from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, why_widened, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
-"""Advice for a model with operators that the accelerator does not support."""
+"""Advice in error messages about a model with operators that the accelerator does not support."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
 """Message shown while `load_simulator` runs."""
 
@@ -90,9 +90,8 @@ def compile_network(
 
 @contextmanager
 def ways_out(path: Path) -> Iterator[None]:
-    """A context for compiling the model in the file `path` for the accelerator.
-
-    UserErrors raised in it get the name of the file and advice on what to do.
+    """A context for compiling the model in the file `path` for the accelerator: UserErrors raised inside get the name
+    of the file and advice on what to do.
     """
     try:
         yield
@@ -117,8 +116,8 @@ def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
 
 
 def _processors_take(path: Path) -> bool:
-    """Whether a processor can run the whole model; then it can also be partitioned between accelerator
-    and processor.
+    """Whether a processor can run the whole model. If so, the model can also be partitioned between accelerator and
+    processor.
     """
     try:
         import_float_model(path)
@@ -146,8 +145,8 @@ def simulate_network(
     where: str = "",
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
-    """Simulates `compiled` on the inputs of each launch; with `data` False, simulates only the timing, of the first
-    launch. Raises InputError, whose message begins with `where`, the source of the inputs.
+    """Simulates `compiled` on the inputs of each launch (run of the program). With `data` False, simulates only the
+    first launch, and only its timing. Raises InputError, whose message begins with `where`, the source of the inputs.
     """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:

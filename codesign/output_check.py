@@ -38,8 +38,8 @@ from .verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """Comparison of outputs a with the outputs b of a reference: max |a - b| / max |b| over all outputs, and whether
-    the top-1 classes agree.
+    """Comparison of a network's outputs a with a reference's outputs b: the error max |a - b| / max |b| over all
+    outputs, and whether the top-1 classes agree.
 
     The error is None if only one side is finite, or if b is all zeros and a is not; `top1_equal` is None if no output
     is a vector. `passed`: the error is within `tolerance`; `tolerance_because` is the reason if the tolerance is larger
@@ -130,11 +130,11 @@ def _top1_equal(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 def _layers_alone(
     model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> LayerDifferences | None:
-    """Differences of each layer from the reference, with the reference's own integers as inputs, if the outputs equal
-    those of our integer interpreter.
+    """Differences of each layer from ONNX Runtime, with ONNX Runtime's own integers as inputs, if the network's outputs
+    equal those of our integer interpreter.
 
-    None if the outputs differ from the interpreter's, or if some layers are not quantized. End to end, one rounding can
-    become many steps, or most of a small output.
+    None if the outputs differ from the interpreter's, or if some layers are not quantized. From end to end, one
+    rounding can become many quantization steps, or most of the value of a small output.
     """
     try:
         graph = import_model(model, abilities=EVERYTHING)
@@ -164,8 +164,8 @@ def _allowed(
     got: Mapping[str, np.ndarray],
     tolerance: float,
 ) -> bool:
-    """Whether outputs are within a tolerance of the expected ones. If an expected output is all zeros, the output must
-    be at most `tolerance`.
+    """Whether outputs are within a tolerance of the expected ones: whether `error` is at most `tolerance` or, for an
+    expected output that is all zeros, whether all elements of the output are at most `tolerance`.
     """
     if error is not None:
         return within(error, tolerance)
@@ -178,7 +178,8 @@ def _allowed(
 
 
 def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float | None:
-    """The largest of max |a - b| / max |b| over all outputs, a from `got` and b from `expected`.
+    """The largest of max |a - b| / max |b| over all outputs, where a is an output in `got` and b the same output in
+    `expected`.
 
     None if only one side is finite, or if b is all zeros and a is not.
     """

@@ -36,14 +36,14 @@ class OnRtl:
 
 
 LONG_RUN = 1_000_000
-"""Number of simulated cycles of a launch (run of the program) above which it pays to compile the Verilated library for
-fast execution, although that takes longer.
+"""Number of simulated cycles of a launch (run of the program) above which compiling the Verilated library for fast
+execution saves time, although the compilation takes longer.
 """
 
 
 def library_for(compiled: Compiled) -> Optimize:
     """The kind of Verilated library for `compiled`: "run" (compiled for fast execution) if a launch takes at least
-    LONG_RUN simulated cycles, else "build" (compiled quickly). Builds the library if it does not exist. Raises
+    `LONG_RUN` simulated cycles, else "build" (compiled quickly). Builds the library if it does not exist. Raises
     BuildError without the tools.
     """
     cycles = execute(compiled, {}, data=False).simulation.cycles
@@ -63,8 +63,8 @@ def run_on_rtl(
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
     All returned results are from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with
-    the number of cycles of a launch that are done. Raises RtlError if the RTL does not finish, BuildError without the
-    tools, and UserError for inputs that do not match the model.
+    the number of cycles that a launch has done so far. Raises RtlError if the RTL does not finish, BuildError without
+    the tools, and UserError for inputs that do not match the model.
     """
     program = compiled.program
     outputs, found = [], []
@@ -126,7 +126,8 @@ def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
 
 
 def _segments(run: RtlResult, unit: Unit) -> NDArray[np.int64]:
-    """The activity of `unit`, one row (start, stop, category, instruction) for the cycles start + 1 .. stop.
+    """The activity of `unit`: one row (start, stop, category, instruction) for each interval of cycles start + 1 ..
+    stop.
 
     The instruction is -1, unknown.
     """

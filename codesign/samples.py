@@ -21,8 +21,8 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """For each input whose elements are indices of a Gather, the size of the axis that they index; for several Gathers
-    the least size.
+    """For each input whose elements index an axis of a Gather's data, the size of that axis; for several Gathers the
+    least size.
 
     Inputs that are no indices, and indices of tables of unknown size, are left out. Raises ModelError like
     `read_model`.
@@ -49,7 +49,9 @@ def index_limits(path: Path) -> dict[str, int]:
 def sample_inputs(
     network: Executable, limits: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, np.ndarray]:
-    """Seeded inputs by name, each from `sample_port`; `limits`: result of `index_limits`."""
+    """Seeded random inputs by name, each made by `sample_port`; `limits`: sizes of indexed tables by input
+    (`index_limits`).
+    """
     generator = np.random.default_rng(0)
     return {port.name: sample_port(generator, port, limits) for port in network.inputs}
 

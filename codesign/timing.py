@@ -12,9 +12,9 @@ Timed = Callable[[], object]
 Clock = Callable[[], float]
 
 REPEAT = 5
-"""Default number of calls of a measured function, of which the median time is taken."""
+"""Default number of calls of a measured function; the median of their times is the result."""
 LEAST_SECONDS = 0.01
-"""Least seconds of one measurement; shorter calls are repeated."""
+"""Least duration of one measurement in seconds; shorter calls are repeated within a measurement."""
 _LOOK = 0.01
 _LONGEST_WAIT = 1.0
 
@@ -31,8 +31,8 @@ def median_seconds(function: Timed, repeat: int = REPEAT) -> float:
 
 
 def clock_of(threads: int) -> Clock:
-    """The clock for a function on `threads` threads: for one, the CPU time of the thread, which other programs do not
-    affect; for several, wall time.
+    """The clock for a function on `threads` threads: for one thread, its CPU time, which other programs do not affect;
+    for several, wall time.
     """
     return time.thread_time if threads == 1 else time.perf_counter
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 STEPS_TOLERANCE = 2
-"""Tolerance of an accelerator's output in quantization steps: one for a rounding, and one for the effect of an earlier
+"""Tolerance of an accelerator's output in quantization steps: 1 for a rounding, and 1 for the effect of an earlier
 rounding.
 """
 LAYER_STEPS_TOLERANCE = 1
@@ -26,7 +26,7 @@ FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
 """Tolerance of max |a - b| / max |b| by the coarsest float type in which a model computes.
 
 For types of 16 bits it is eight units in the last place of the largest value (11 bits of float16, 8 of bfloat16),
-because each operator rounds, and references round at different places.
+because each operator rounds, and references round after other operators.
 """
 TENSOR_FLOAT_TOLERANCE = 2e-2
 """Tolerance of max |a - b| / max |b| if products may use tensor cores in tf32, which has 11 bits for each factor."""
@@ -38,7 +38,7 @@ WHOLE_TOLERANCE = 0.25
 """Tolerance of max |a - b| / max |b| for a network partitioned between accelerator and processor, from end to end; each
 region has a smaller tolerance.
 
-Differences in rounding add up over dozens of layers; a wrong tensor would cause an error of one or more.
+Differences in rounding add up over dozens of layers; a wrong tensor would cause an error of 1 or more.
 """
 
 
@@ -97,7 +97,7 @@ class Compared:
 
 
 NOTHING = Compared()
-"""The result of a check that compared no arrays: all counts are 0."""
+"""The counts of a check that compared no arrays: all 0."""
 
 
 def within(error: float | None, tolerance: float) -> bool:

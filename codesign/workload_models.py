@@ -1,5 +1,5 @@
 """Makes GPU workloads from workload names such as "dense:1,512,64". A name is turned into an ONNX model of one
-operator, whose workloads are returned: one for each method to compute the operator.
+operator, whose workloads are returned: a workload for each method to compute the operator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from .workload_names import (
 )
 
 MOST_ELEMENTS = 1 << 28
-"""Largest number of elements of a tensor, 1 GiB of float32; a process that measures allocates several tensors."""
+"""Largest number of elements of a tensor, 1 GiB of float32; a process that measures a workload allocates several
+tensors.
+"""
 
 
 def cuda_workloads(text: str, target: GpuTarget) -> list[CudaWorkload]:

@@ -1,5 +1,5 @@
-"""Makes workloads from workload names. A name holds the label of a layer in the papers (`named_layers`), or an operator
-and its sizes (FORMS).
+"""Makes workloads from workload names. A name contains the label of a layer in the papers (`named_layers`), or an
+operator and its sizes (`FORMS`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
-    """The int8 workload that `text` names (FORMS), with batch 1 and SAME padding, for the template that `config` uses.
+    """The int8 workload that `text` names (`FORMS`), with batch 1 and SAME padding, for the template that `config`
+    uses.
 
     Raises UserError for other texts.
     """
@@ -125,7 +126,8 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
-    """The float32 workload that `text` names (FORMS), batch 1, SAME padding, in the layout of networks on `target`.
+    """The float32 workload that `text` names (`FORMS`), with batch 1 and SAME padding, in the layout of networks on
+    `target`.
 
     Raises UserError for other texts.
     """
@@ -162,8 +164,8 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
 
 def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
-    """`workload` itself. Raises UserError if its sizes are contradictory, or if it is too large for a process that
-    measures.
+    """Returns `workload`. Raises UserError if its sizes contradict each other, or if it is too large to be measured in
+    a process.
     """
     try:
         parameters = workload.program().parameters
@@ -182,8 +184,8 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
 
 
 def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
-    """The workload of a node with the given sizes and without fused operators. For operators without a template of
-    their own, whose schedules a generator makes.
+    """The workload of a node with the given sizes and without fused operators, for operators without a template; a
+    generator makes their schedules.
     """
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
@@ -306,8 +308,9 @@ def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
 
 
 def parse_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """The operator and the sizes that a workload's name contains: "dense:1,512,64" gives dense and (1, 512, 64). For a
-    layer of the papers, such as "conv2d:C1", they are that layer's. Raises UserError for any other `text`.
+    """The operator and the sizes that a workload's name contains: "dense:1,512,64" gives dense and (1, 512, 64). If the
+    name is that of a layer of the papers, such as "conv2d:C1", the sizes are that layer's. Raises UserError for any
+    other `text`.
     """
     operator, _, rest = text.partition(":")
     if operator == "conv2d" and rest in CONVOLUTIONS:

@@ -1,4 +1,4 @@
-"""Processor-specific stages of compilation (see `pipeline.compile_kernels`): lowering, code generation, and the forms
+"""Processor-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms
 of compiled networks.
 """
 
@@ -42,7 +42,7 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 @dataclass(frozen=True, slots=True)
 class CpuLowering:
-    """Lowering for processors (see `kernel_forms.Lowering`)."""
+    """Lowering of graph nodes to kernels for processors: implements the interface `kernel_forms.Lowering`."""
 
     target: CpuTarget
 
@@ -53,8 +53,8 @@ class CpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """Demands on graphs: vector widths are the target's, and models that are quantized throughout are computed in
-        integers.
+        """The requirements on graphs: vector widths are the target's, and models that are quantized throughout are
+        computed in integers.
         """
         return GraphRules(
             lanes=self.target.lanes(DType.FLOAT32),
@@ -103,8 +103,8 @@ class SharedKernels:
 def cpu_now(
     target: CpuTarget | None = None, kernels: SharedKernels | None = None
 ) -> Form[CpuTarget, CpuNetwork]:
-    """The form of compilation whose networks run in this process, on this machine (`target`: a lower level of its
-    instruction set).
+    """The form of compilation (target and way of code generation) whose networks run in this process, on this machine.
+    `target`: a lower level of this machine's instruction set (None: the highest).
 
     `kernels`: a cache that has the kernels of earlier networks for the same target and gets the new ones, whose code
     may be generated later.
@@ -139,8 +139,8 @@ def cpu_now(
 
 
 def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarget, NetworkCode]:
-    """The form of compilation that yields code for any processor, to be saved as an archive (`runtime.network_archive`)
-    or as one function of an object file (`runtime.network_object`).
+    """The form of compilation (target and way of code generation) that yields code for any processor, to be saved as an
+    archive (`runtime.network_archive`) or as one function of an object file (`runtime.network_object`).
 
     With `library`, for an archive, a static library of that name is built during compilation.
     """
@@ -179,7 +179,9 @@ def cpu_ahead(target: CpuTarget, *, library: str | None = None) -> Form[CpuTarge
 
 
 def function_name(modules: dict[str, Module]) -> str:
-    """An unused name for the function of the next kernel, in code that is written into files."""
+    """An unused name for the function of the next kernel, in code that is written into files. `modules`: the modules so
+    far, by function name.
+    """
     return f"vdla_kernel{len(modules)}"
 
 

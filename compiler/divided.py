@@ -146,7 +146,9 @@ class Work:
         )
 
     def network(self, partition: Partition, dump_passes: Path | None) -> HeterogeneousNetwork:
-        """The network of all regions' code; `dump_passes` is a folder that gets one folder a region."""
+        """The network of all regions' code. `dump_passes`: a folder in which each region gets a folder for
+        its dumps.
+        """
         regions: list[CompiledRegion] = []
         for number, region in enumerate(partition.regions):
             dumps = None if dump_passes is None else dump_passes / f"{number:02d}-{region.side}"
@@ -195,7 +197,7 @@ class Work:
 
 
 def undivided(model: Source, on_cpu: OnCpu, dump_passes: Path | None) -> HeterogeneousNetwork | None:
-    """A whole model as one region of the processor; None if the processor refuses the model too."""
+    """A whole model compiled as one region of the processor; None if the processor refuses the model too."""
     try:
         network = on_cpu(model, None if dump_passes is None else dump_passes / "00-cpu")
     except ModelError as error:
@@ -257,7 +259,7 @@ def place(
 
 
 def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[str]:
-    """The nodes to which errors point when a region is compiled for the accelerator; empty if compilation succeeds."""
+    """The nodes at which compiling a region for the accelerator fails; empty if compilation succeeds."""
     try:
         compile_region(region)
     except NodeError as error:
@@ -270,8 +272,9 @@ def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:
-    """The nodes of a region that a compile error blames. If the error names a node that partitioning added, these are
-    the nodes that read its result; if it names no node of the region, all nodes.
+    """The nodes of a region that are to blame for a compile error, which names the nodes `names`. For a node that
+    partitioning added, these are the nodes that read its result; if the error names no node of the region, all nodes of
+    the region.
     """
     behind = {reader for name in names for reader in region.readers.get(name, ())}
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
@@ -299,7 +302,7 @@ def compile_divided(
     region only if its simulated time and the conversions at the border take less time than the CPU with that number of
     threads. `clock_hertz`: the accelerator's clock, by default that of its configuration. `cpu`: the form of the
     processor's kernels, by default `cpu_now()`. `virtual_threads`: number of overlapping copies of each scratchpad
-    buffer. `dump_passes` is a folder that gets one folder a region. `records` of the tuner set the knobs of recorded
+    buffer. `dump_passes`: a folder in which each region gets a folder. `records` of the tuner set the knobs of recorded
     layers, on both sides. Raises UserError.
     """
     from .cpu_stages import cpu_now

@@ -1,4 +1,4 @@
-"""GPU-specific stages of compilation (see `pipeline.compile_kernels`): lowering, code generation, and the forms of
+"""GPU-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms of
 compiled networks.
 
 All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their QuantizeLinear and
@@ -47,7 +47,9 @@ from .templates.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class GpuLowering:
-    """Lowering for GPUs, for all languages of kernels (see `kernel_forms.Lowering`)."""
+    """Lowering of graph nodes to kernels for GPUs, whatever the kernels' language: implements the interface
+    `kernel_forms.Lowering`.
+    """
 
     target: GpuTarget
 
@@ -58,8 +60,8 @@ class GpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """Demands on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring elements
-        along the width.
+        """The requirements on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring
+        elements along the width.
         """
         return GraphRules(lanes=1, refused=_refused, check=_check)
 
@@ -106,11 +108,11 @@ class _Compiling:
 
 
 def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
-    """The form of compilation that yields code for a GPU, which this machine need not have:
-    `runtime.cuda_network.CudaNetwork` runs the code, `runtime.cuda_archive` saves it.
+    """The form of compilation (target and way of code generation) that yields code for a GPU, which this machine need
+    not have: `runtime.cuda_network.CudaNetwork` runs the code, `runtime.cuda_archive` saves it.
 
-    Dumps also have each kernel with its barriers, and in the target's language. Raises UserError if the extra `cuda` is
-    not installed and NVRTC is needed.
+    Dumps contain each kernel also with its barriers and in the target's language. Raises UserError if the extra `cuda`
+    is not installed and NVRTC is needed.
     """
     assemble = _assembler(target)
     language = target.described["kind"]
@@ -160,8 +162,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
 
 def _assembler(target: GpuTarget) -> Callable[[str], bytes]:
-    """The function that turns a module's source text into code: NVRTC compiles CUDA C++; kinds of targets whose driver
-    loads source text (OpenCL) get the encoded text.
+    """The function that turns a module's source text into code: NVRTC compiles CUDA C++. For targets whose driver
+    compiles source text (OpenCL), the code is the encoded text.
     """
     kind = kind_of(target)
     if kind.compile is None:

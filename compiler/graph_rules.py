@@ -1,4 +1,4 @@
-"""The demands of a target on the graphs whose nodes become kernels."""
+"""The requirements of a target on graphs whose nodes become kernels (vector widths, layouts, supported operators)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def _accept(label: str, graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRules:
-    """A target's demands on graphs.
+    """A target's requirements on graphs.
 
     `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
-    throughout are computed in floats too. `join`: inputs of concatenations are written directly into the result.
-    `tiling`: chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators among LSTM, GRU and RNN
-    whose steps the target computes in one kernel. `refused` maps an error of the import to the error to raise. `check`
-    gets the model's label and its graph, and raises ModelError if the target has no code for it.
+    throughout are computed in floats too. `join`: whether inputs of concatenations are written directly into the
+    result. `tiling`: function that chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators
+    among LSTM, GRU and RNN whose steps the target computes in one kernel. `refused` maps an error of the import to the
+    error to raise. `check` gets the model's label and its graph, and raises ModelError if the target has no code for
+    it.
     """
 
     lanes: int

@@ -45,7 +45,7 @@ class Lowering(Protocol[Target]):
 
     @property
     def rules(self) -> GraphRules:
-        """The target's demands on a graph: vector widths, layouts, supported operators."""
+        """The target's requirements on a graph: vector widths, layouts, supported operators."""
         ...
 
     def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
@@ -59,16 +59,16 @@ class Lowering(Protocol[Target]):
     def at_point(
         self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
     ) -> LoweredNode[Target, Any]:
-        """`lowered`, a lowered node that has a workload, with its knobs set to `values`, a point of that workload's
-        space.
+        """The node of `lowered`, lowered again with the knobs `values`: a point of the search space of the workload of
+        `lowered`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoweredNetwork:
-    """A network's graph and storage plan, input of code generation. `label`: the model's name in messages. `started`:
-    start of the compilation, in seconds of `time.perf_counter`.
+    """A network's graph and memory plan: the input of code generation. `label`: the model's name in messages.
+    `started`: start of the compilation, in seconds of `time.perf_counter`.
     """
 
     label: str
@@ -79,8 +79,8 @@ class LoweredNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Made(Generic[Target, MadeT]):
-    """A node's kernel: the knobs `values` from a tuning record (None: the template's choice), the `schedule`, and the
-    result `made` of compiling it.
+    """A node's kernel. `values`: the knobs from a tuning record (None: the template's choice); `schedule`: the
+    scheduled program; `made`: result of its compilation.
     """
 
     lowered: LoweredNode[Target, Any]
@@ -98,9 +98,9 @@ class Maker(Generic[Target, MadeT, KernelT, Network]):
     `settle`, which waits for work that `make` left to a thread. `kernel` returns the value that launches store for a
     kernel, given the node's name; `parameters` returns a kernel's buffers in argument order. `placed` copies a constant
     into the shape of its parameter, by default aligned to a cache line; for files `np.reshape` suffices. `dumped`
-    writes the last dumps. `refused` maps the label, a node's name and its UNUSABLE error to the error to raise if no
-    recorded knobs are the cause. `made` is a cache of the kernels of earlier networks by key, and gets the new ones.
-    `link` makes the network from all launches.
+    writes the last dumps. `refused` maps the model's label, a node's name and its UNUSABLE error to the error that is
+    raised if recorded knobs are not the cause. `made` is a cache of kernels by key: it has those of earlier networks
+    and gets those of this network. `link` makes the network from all launches.
     """
 
     make: Callable[[Program, str, Dump | None], MadeT]

@@ -31,7 +31,9 @@ from .templates.lowered_node import LoweredNode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded(Generic[Target]):
-    """The lookup of tuning records for a kernel: its workload, and a function that lowers the node with given knobs."""
+    """The lookup of tuning records for a node's kernel: the workload, and a function that lowers the node with given
+    knobs.
+    """
 
     knobs: ChosenKnobs[Any]
     workload: Any
@@ -142,9 +144,9 @@ def _kernels(
 def _with_parameters_of(
     lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
 ) -> LoweredNode[Target, Any]:
-    """`lowered` adapted to the kernel of `known`, which computes the same program and is shared: its tensors are
-    renamed to that kernel's parameters. Equal programs may have different parameter names, since some names depend on
-    the operand that an epilogue reads.
+    """`lowered` adapted to the kernel of `known`, which computes the same program and is shared: the parameters by
+    which `lowered` names its tensors are renamed to that kernel's parameters. Equal programs may have different
+    parameter names, since some names depend on the operand that an epilogue reads.
     """
     ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
     if ours == theirs:
@@ -197,7 +199,7 @@ def _dumped(
 
 
 _HEAD = 4096
-"""Bytes of a prefix that are hashed for the lookup of equal arrays."""
+"""Number of bytes at the beginning of an array that are hashed when equal arrays are looked up."""
 
 
 class LaunchConstants:
@@ -222,8 +224,8 @@ class LaunchConstants:
         arrays: Mapping[str, np.ndarray],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> dict[str, np.ndarray]:
-        """A kernel's constant `arrays` by parameter, packed into the kernel's layouts by the `pack` steps of the
-        schedule's `trace`, in the parameters' `shapes`. `kernel` is the kernel's key.
+        """The constant `arrays` of a kernel, by parameter, packed into the kernel's layouts and in the parameters'
+        `shapes`. The `pack` steps of the schedule's `trace` say how. `kernel`: the kernel's key.
         """
         result: dict[str, np.ndarray] = {}
         for name, array in arrays.items():

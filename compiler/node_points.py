@@ -1,8 +1,8 @@
-"""Chooses the knobs of nodes with several kernels by simulated cycles of the whole network, in small networks. The cost
-model estimates each kernel alone.
+"""Chooses knobs by simulated cycles of the whole network, for nodes with several kernels in small networks. (The cost
+model estimates each kernel alone.)
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
-computes, the next one loads. Double buffering within a kernel, which hides its own loads, may then cost more
+computes, the next one loads. Double buffering within a kernel, which hides the kernel's own loads, may then cost more
 instructions than it saves, or save more than it costs.
 """
 
@@ -29,8 +29,8 @@ from .templates.vdla.template import Kernel, template_of
 from .templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
-"""Largest number of kernels and of instructions of a network that is simulated: 0.03 s of simulation at most. In larger
-networks small nodes matter little.
+"""Largest number of kernels and of instructions of a network that is simulated to choose knobs: 0.03 s of simulation at
+most. In larger networks small nodes matter little.
 """
 
 Points = Mapping[str, tuple[Values, ...]]
@@ -43,10 +43,10 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """Knobs of the nodes for which a choice other than the templates' takes fewer cycles in the network.
+    """Knobs of the nodes for which an alternative takes fewer cycles of the whole network than the templates' choice.
 
-    `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, one instruction group
-    for each node; its constants may be zeros. Tuning records are ignored. Raises UnfitNodeError.
+    `kernels`: the kernels of all nodes. `program_of` links a program from the knobs of all nodes, with an instruction
+    group for each node; the program's constants may be zeros. Tuning records are ignored. Raises UnfitNodeError.
     """
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
@@ -83,8 +83,8 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """Two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that are best for
-    one kernel whose batch is as large as those of all kernels of the node together.
+    """Two alternative choices of knobs for all `nodes`: knobs without double buffering; and the knobs that would be
+    best if the batch of each kernel were multiplied by the number of the node's kernels.
     """
 
     @cache

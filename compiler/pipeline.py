@@ -62,13 +62,14 @@ def compile_program(
 ) -> Compiled:
     """Compile an ONNX model (a path, or its bytes), or a fused graph, into one program of the accelerator `config`.
 
-    `virtual_threads`: copies of each buffer, which overlap loads, computation and stores (1: no latency hiding).
-    `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop IR is checked after
-    each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal program.
+    `virtual_threads`: copies of each scratchpad buffer, which overlap loads, computation and stores (1: no latency
+    hiding). `dump_passes` is a folder for the text of every layer after every pass. With `verify` the loop IR is
+    checked after each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal
+    program.
 
-    Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
-    so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
-    machines or networks. Raises UserError.
+    Without `data` the memory image has zeros in place of weights and other constants: instructions, micro-ops,
+    addresses and so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered
+    kernels of other machines or networks. Raises UserError.
     """
     from .graph.budgets import image_problem
     from .graph.layout import activation_bytes
@@ -190,10 +191,10 @@ def compile_kernels(
 def compile_kernel(
     program: Program, form: Form[Any, Network], *, operator: str | None = None, operations: int = 0
 ) -> Network:
-    """A scheduled program alone as a network, whose inputs and outputs are the program's parameters.
+    """Compiles a single scheduled program as a network, whose inputs and outputs are the program's parameters.
 
-    `operator`: name of the network and its launch, by default the program's. `operations`: its arithmetic. Raises
-    UserError.
+    `operator`: name of the network and its launch, by default the program's. `operations`: number of its arithmetic
+    operations. Raises UserError.
     """
     from .ir.regions import write_buffers
     from .kernel_forms import LoweredNetwork
@@ -225,10 +226,11 @@ def network_workloads(
 def import_graph(
     rules: GraphRules, model: Source, *, batch: int = 1, fusion: bool = True, dump: Dump | None = None
 ) -> Graph:
-    """The graph of a model's kernels, with layouts: read, imported, fused, made legal; `dump` gets it after every pass.
+    """The graph of a model's kernels, with layouts: read, imported, fused, made legal. `dump` gets the graph after
+    every pass.
 
-    Models that are quantized throughout are computed in integers on targets with `integer_lanes`, else in floats, with
-    both roundings of each pair of QuantizeLinear and DequantizeLinear. Raises ModelError.
+    Models that are quantized throughout are computed in integers on targets with `integer_lanes`. All other models are
+    computed in floats, with both roundings of each pair of QuantizeLinear and DequantizeLinear. Raises ModelError.
     """
     read, refusal = read_model(model), None
     if rules.integer_lanes is not None and is_quantized(read):

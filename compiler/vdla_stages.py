@@ -1,6 +1,4 @@
-"""Stages of compilation (`pipeline.compile_program`) that only the accelerator has: kernels of a network, choice of
-their knobs, linking into a program.
-"""
+"""Stages of compilation (`pipeline.compile_program`) only for the accelerator: kernels, their knobs, linking."""
 
 from __future__ import annotations
 
@@ -34,7 +32,8 @@ class AcceleratorNetwork:
     """A legalized network for the accelerator `config`: its kernels, and methods that schedule, lower and link them
     into a program.
 
-    `virtual_threads`: copies of each buffer. `kept`: cache of lowered kernels of this and other networks and machines.
+    `virtual_threads`: copies of each scratchpad buffer, which overlap loads and computation. `kept`: cache of lowered
+    kernels of this and other networks and machines.
     """
 
     config: Config
@@ -53,9 +52,7 @@ class AcceleratorNetwork:
 
     @property
     def chained(self) -> Mapping[str, ChainBuffer]:
-        """By tensor name, the buffers (addresses) of tensors that stay in the chain memory: an on-chip buffer for a
-        layer's output, which the next layer reads.
-        """
+        """Buffers (addresses), by tensor name, of tensors kept in the chain memory (on-chip memory between layers)."""
         return self._kernels[1]
 
     @cached_property
@@ -88,8 +85,8 @@ class AcceleratorNetwork:
     def points(
         self, settings: Mapping[str, Values], nodes: Iterable[str] | None = None
     ) -> dict[str, tuple[Values, ...]]:
-        """The knobs of every kernel of `nodes` (None: all), by node. Kernels that tuning records apply to take the
-        knobs in `settings`; all others take the best knobs that are known without records. Raises UnfitNodeError for a
+        """The knobs of every kernel of `nodes` (None: all), by node. Kernels to which tuning records apply get the
+        knobs in `settings`; all others get the best knobs that are known without records. Raises UnfitNodeError for a
         node whose smallest tile exceeds a memory.
         """
         kernels = self.kernels if nodes is None else {node: self.kernels[node] for node in nodes}
@@ -98,7 +95,7 @@ class AcceleratorNetwork:
     def layer(
         self, node: str, points: Sequence[Values], *, check: bool = False, dump: Dump | None = None
     ) -> LoweredLayer:
-        """The kernels of a node, scheduled with the knobs `points` (one entry for each kernel) and lowered. `check`:
+        """The kernels of a node, scheduled with the knobs `points` (the knobs of one kernel each) and lowered. `check`:
         verifies the program after every pass. `dump`: receives the program after every pass.
         """
         return self._lowered(node, self.kernels[node], points, check, dump)
@@ -123,8 +120,8 @@ class AcceleratorNetwork:
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
-        """The program that runs only the kernel of `node` that tuning records apply to, its constants zero; `values`:
-        its knobs (None: the default).
+        """The program that runs a single kernel of `node`, the kernel to which tuning records apply, with constants of
+        zero; `values`: its knobs (None: the default).
 
         Raises UnfitNodeError and the errors of scheduling and emission.
         """

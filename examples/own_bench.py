@@ -31,8 +31,9 @@ BUFFERS = ("one", "two")
 @cocotb.test()
 @cocotb.parametrize(buffers=BUFFERS, chance=CHANCES)
 async def product(dut, buffers, chance):
-    """Runs the program once, with a memory whose channels each pause in a cycle with probability `chance`; compares all
-    of Y with the expected result.
+    """Runs the compiled program once on the RTL `dut`, and compares all of Y with the expected result. `buffers` names
+    the program by its copies of each buffer ("one" or "two"). Each channel of the memory pauses in a cycle with
+    probability `chance`.
     """
     folder = Path(os.environ["FOLDER"])
     program = vdla.load_program(folder / f"{buffers}.vdla")
@@ -56,7 +57,9 @@ async def product(dut, buffers, chance):
 
 
 def main() -> None:
-    """Build both programs, run the bench, and print the cycles of the simulator and of the RTL."""
+    """Build the programs with one and with two copies of each buffer, run the bench, and print the cycles of the
+    simulator and of the RTL.
+    """
     simulator = "icarus" if shutil.which("iverilog") else "verilator"
     inputs, expected = example(SIZE)
     simulated = {}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal, Value
 
 KINDS = 4
-"""Number of registers with the same value; copy number n uses register n modulo KINDS."""
+"""Largest number of registers with the same value; group number n of the pins is driven by register n modulo KINDS."""
 
 
 def copy(m: Module, value: Value, number: int, name: str) -> Value:
-    """The `value` of the previous cycle from copy `number` of a register, which is register `number` modulo KINDS.
+    """The `value` of the previous cycle, from copy `number` of a register called `name`. There are only KINDS
+    registers: the copy is register `number` modulo KINDS.
 
     Synthesis merges equal registers, whatever their attributes. So the registers differ: two of four store the
     complement, and two of four are ones at power-up, which has no effect, since they have no reset.

@@ -70,7 +70,7 @@ COUNTERS = (
 
 
 READ_CYCLES = 4
-"""Cycles from `Counters.index` to `Counters.value`."""
+"""Cycles from a change of `Counters.index` to the selected counter on `Counters.value`."""
 
 _GROUP = 8  # number of counters in a group; the third of these cycles selects within each group (one counter, or 0)
 

@@ -8,8 +8,8 @@ from amaranth.hdl import Mux, Signal, Value
 
 
 def counted(count: Signal, *, up: Value, down: Value) -> Value:
-    """`count` + `up` - `down` in the width of `count`; `up` and `down`, one bit each, only select a multiplexer, so
-    that they do not pass a carry chain.
+    """`count` + `up` - `down` in the width of `count`. `up` and `down` have one bit each and only control a
+    multiplexer, so that they do not pass a carry chain.
     """
     bits = len(count)
     return Mux(up == down, count, Mux(up, (count + 1)[:bits], (count - 1)[:bits]))

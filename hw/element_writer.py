@@ -17,9 +17,9 @@ from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
-    """Layout of a job, one load: sizes of the instruction; `kind`, index of the writer's element sizes; `offset`, byte
-    position of the first row's start in a bus word; `pitch`, distance of rows in bytes modulo the bus word; and whether
-    the rows form one run of adjacent bytes.
+    """Layout of a job, which is one load: sizes of the instruction; `kind`, index of the writer's element sizes;
+    `offset`, byte position of the first row's start in a bus word; `pitch`, distance of rows in bytes modulo the bus
+    word; and whether the rows form one run of adjacent bytes.
     """
     shift = config.memory.bus_bytes.bit_length() - 1
     return data.StructLayout(
@@ -49,8 +49,8 @@ class Walk(wiring.Component):
 
     Members: `start` loads the three numbers, which must not all be zero. On the current element: `is_data`: it is data;
     `phase_last`: it is the last of its phase; `ends`: it is the last of the walk. `next` moves to the next element,
-    from the last to the first. `next_is_data`, `first_is_data`: whether the element after `next`, after `start`, is
-    data.
+    from the last one to the first. `next_is_data`: the element after the current one is data. `first_is_data`: the
+    first element is data.
     """
 
     def __init__(self) -> None:
@@ -240,8 +240,8 @@ class ElementWriter(wiring.Component):
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
     def _room(self, offset: Value, many: Value) -> Value:
-        """Number of elements of kind 0 from byte `offset` of a bus word to the end of the aligned block; 1 if `many` is
-        0.
+        """Number of elements of kind 0 that a step at byte `offset` of a bus word may write: to the end of the aligned
+        block of `together` elements; 1 if `many` is 0.
         """
         low = self._sizes[0].bit_length() - 1
         inside = offset[low : low + self._together.bit_length() - 1]

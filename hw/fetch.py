@@ -27,8 +27,8 @@ does not exist.
 class FetchUnit(wiring.Component):
     """Reads `count` instructions from byte address `program` on, a multiple of 4096. Both are stable during a run.
 
-    Members: `read`: the read client. `load`, `compute`, `store`: heads of the command queues, with the directions that
-    the queues have.
+    Members: `read`: the read client. `load`, `compute`, `store`: the heads of the three command queues, which the units
+    read (signature `interfaces.commands`).
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -107,8 +107,8 @@ def trace() -> Signature:
 def unit_members(config: Config) -> dict[str, Member]:
     """Members that the load, compute and store units have in common.
 
-    `idle`: every instruction that has begun has ended in an earlier cycle (e < now); FINISH waits until all units are
-    idle and command queues are empty. `activity`: the performance counters count it in each cycle of a run.
+    `idle`: every instruction that has begun ended in an earlier cycle; FINISH waits until all units are idle and
+    command queues are empty. `activity`: the performance counters count it in each cycle of a run.
     """
     return {
         "commands": In(commands(config)),
@@ -251,8 +251,10 @@ def banked_read(*, depth: int, width: int) -> Signature:
 
 
 def inp_read(config: Config) -> Signature:
-    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; with the
-    extension `taps` one position (`Config.position_inputs` vectors) of each bank."""
+    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest. With the
+    extension `taps`, each bank has a port, which reads the input vectors of one position of the window
+    (`Config.position_inputs` vectors).
+    """
     if ArrayShape.of(config).banks == 1:
         return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
     vectors = config.position_inputs
@@ -289,7 +291,8 @@ def accumulator_read(config: Config) -> Signature:
     """The store unit's read port of the accumulator banks.
 
     In cycle t store shows `address` with `request` (registered); in the same cycle compute sets `grant`, unless it uses
-    the read port of bank(address) itself. `data` ([batch][block_out] int32, first lane lowest) is valid in t + 2 only.
+    the read port of the addressed bank itself. `data` ([batch][block_out] int32, first lane lowest) is valid in t + 2
+    only.
     """
     return Signature(
         {

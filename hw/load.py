@@ -70,7 +70,8 @@ class LoadUnit(wiring.Component):
     def _decode(
         self, m: Module, begin: Value, requests: ReadRequests
     ) -> tuple[Value, Value, data.View, Value]:
-        """Decodes the head instruction to runs for `requests` and a job for the writer; CONFIG writes its register.
+        """Decodes the head instruction to runs (of bytes to read) for `requests` and a job (a load) for the writer;
+        CONFIG writes its register.
 
         Returns (whether the head is a CONFIG; whether a job starts in this cycle; the job; whether the length of a
         LOAD.PATCH's rows is being computed, so that no instruction may begin).
@@ -324,8 +325,9 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Drives the pushes and ends of loads in flight; returns the number of loads in flight. Registers count the
-        pushes of the youngest load, since CONFIGs may add to them; a small memory has the pushes of older loads.
+        """Drives the token pushes and the ends of loads in flight; returns the number of loads in flight. Registers
+        count the pushes of the youngest load, since CONFIGs may add to them; a small memory has the pushes of older
+        loads.
         """
         config = self._config
         bits = token_bits(config)

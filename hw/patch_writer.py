@@ -1,9 +1,9 @@
 """The writer of LOAD.PATCH, which makes overlapping patches of image rows (hw/README.md section 6, isa/README.md).
 
 A generator walks over the vectors; the stages after it compute, for each vector, the bus words that it needs and the
-masks of its lanes. The stages never wait: a ring buffer after them stores vectors until their steps happen. The window
-is a ring buffer of bus words in small banks, so that the bytes of a vector are read in one cycle from any byte offset,
-together with the FIFO's word if the step takes it.
+masks of its lanes. The stages never wait: a ring buffer after them stores vectors until their steps happen. The bus
+words of the current row are in a second ring buffer, the window. It has small banks, so that the bytes of a vector are
+read in one cycle from any byte offset, together with the FIFO's word if the step takes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class PatchWriter(wiring.Component):
     Members: `job`: the next load; if it is taken in cycle j, its first step is in j + 8 or later. `job.sizes`: sizes of
     the instruction (x_size patches; `offset` and `pitch` of the rows in a bus word); `job.patch`: the fields of
     register PATCH. `words`: the FIFO of bus words. `may`: the writer may do steps of its current load (registered).
-    `steps_last`: the last step of a load happens in this cycle. `tag`: the tag of the load's job.
+    `steps_last`: the last step of a load happens in this cycle. `tag`: the tag that came with the job of the current
+    load.
 
     The other members describe the write of a step, two cycles after the step. `write`: the write happens (not for an
     empty load). If lanes[i] is 1, lane i of batch row `batch_row` of vector `address` is written: with byte i of `data`
@@ -78,7 +79,7 @@ class PatchWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """Layout of the fields of a step that all stages have."""
+        """Layout of the fields of a step that every pipeline stage carries."""
         return data.StructLayout(
             {
                 "valid": 1,

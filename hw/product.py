@@ -1,4 +1,6 @@
-"""A multiplier that takes several cycles, for lengths that an instruction needs only once (hw/README.md section 6)."""
+"""A multiplier that takes several cycles. It computes byte lengths, which an instruction needs only once (hw/README.md
+section 6).
+"""
 
 from __future__ import annotations
 

@@ -119,8 +119,9 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """For each word of the write port that fits in one word of every bank, in the order of the banks: (enables of
-        its lanes, data). The low bits of the write address rotate the port's words to their banks.
+        """One entry for each word of the write port that a word of each bank has room for, in the order of the banks:
+        (enables of its lanes, data). The entries are the port's words, rotated to their banks by the low bits of the
+        write address, and zeros where the port has no word.
         """
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [

@@ -31,8 +31,8 @@ class SharedModules:
         self.texts: dict[str, str] = {}
 
     def joined(self, text: str) -> str:
-        """The RTLIL `text` and all shared modules, each renamed to the path of the module that contains its instances
-        and its own name.
+        """The RTLIL `text` and all shared modules. Each shared module is renamed to the path of the module that
+        contains its instances, a dot, and its own name.
 
         So tools can tell from the name which unit a shared module belongs to. Raises ValueError if two modules contain
         instances of the same shared module.

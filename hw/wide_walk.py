@@ -14,10 +14,10 @@ class WideWalk(wiring.Component):
     elements.
 
     Members: `start` loads the three numbers; `next` moves to the next step. `is_data`: the current step takes data;
-    `next_is_data`, `first_is_data`: the same for the step after `next`, after `start`. `first_room`, `room`: largest
-    number of data elements in the step after `start`; in the step after `next`. `taken`: number of elements in the
-    current step, 1 for a pad. `phase_last`: the step is the last one of its phase (pads or data); `ends`: it is the
-    last one of the walk.
+    `next_is_data`: the step that follows it does; `first_is_data`: the first step does. `first_room`, `room`: largest
+    number of data elements that the first step, and the step that follows the current one, may take. `taken`: number of
+    elements in the current step, 1 for a pad. `phase_last`: the step is the last one of its phase (pads or data);
+    `ends`: it is the last one of the walk.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -42,8 +42,8 @@ class WideWalk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds a down counter. Whether a step ends its phase depends on the step's room, so it is computed when the
-        step begins.
+        """Builds a down counter of the elements left in the phase (pads or data). When a step begins, a register stores
+        whether that step ends its phase, that is, whether it may take all elements that are left.
         """
         m = Module()
         state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})

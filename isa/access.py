@@ -66,15 +66,15 @@ class AccessError(ProgramError):
 
 
 class UnknownMicroOps(AccessError):
-    """Raised if an instruction uses micro-ops that were loaded from DRAM which the program wrote, so that their indices
-    are unknown.
+    """Raised if an instruction uses micro-ops whose indices are unknown: they were loaded from addresses of DRAM to
+    which the program had stored.
     """
 
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """State after the instructions so far, in program order: `registers`: field values by name of the register; `uop`:
-    the micro-op scratchpad. `image`: DRAM at launch.
+    """State of a machine after a part of the program, executed in order: `registers`: field values by name of the
+    register; `uop`: the micro-op scratchpad. `image`: DRAM at launch.
 
     `unknown_uop`, bool (uop_depth,): micro-ops that were loaded from DRAM which a store had written. `written`, bool:
     the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that stores have written. `index_sets`: cache of
@@ -155,8 +155,8 @@ def _dram(
     trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
 ) -> Iterator[Elements]:
     """Indices of the DRAM granules (aligned pieces of `Config.out_bytes` bytes) that contain `rows` runs of `length`
-    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError, whose message says that field `what`
-    `verb` ("reads" or "writes") these bytes.
+    bytes, `pitch` bytes apart, the first at byte `start`. Raises AccessError for bytes outside of DRAM; `verb` ("reads"
+    or "writes") and the field name `what` are words of its message.
     """
     if rows <= 0 or length <= 0:
         return
@@ -265,7 +265,7 @@ def _patch(trace: Trace, values: Values) -> Iterator[Access]:
 
 
 def _sums(first: Indices, second: Indices) -> Indices:
-    """The distinct sums a + b of all a in `first` and b in `second`, ascending."""
+    """The distinct sums `a` + `b` of all `a` in `first` and all `b` in `second`, ascending."""
     if first.size > second.size:
         first, second = second, first
     mask = np.zeros(int(first.max()) + int(second.max()) + 1, np.bool_)
@@ -282,8 +282,9 @@ def _steps(count: int, stride: int) -> Indices:
 
 
 def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
-    """The distinct indices of operand `name` over all operations; `column`: its position in a micro-op (dst, src, wgt).
-    `base`: base register. Raises AccessError for an index of `limit` or more; `of`: name of an element in the message.
+    """The distinct indices of operand `name` over all operations of an instruction. `column`: number of the operand's
+    field in a micro-op (dst, src, wgt). `base`: value of its base register. Raises AccessError for an index of `limit`
+    or more; `of`: name of an element in the message.
     """
     begin, end = values["uop_bgn"], values["uop_end"]
     outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]

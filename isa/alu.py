@@ -23,7 +23,7 @@ Lanes = NDArray[np.int64]
 
 
 class AluOpcode(IntEnum):
-    """Codes of ALU operations, the field alu_opcode of ALU."""
+    """Codes of ALU operations: the values of field alu_opcode of the instruction ALU."""
 
     MIN = 0
     MAX = 1

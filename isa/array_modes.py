@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from .config import Config
 
 TAPS = 4
-"""Number of neighbouring input positions, and of rows of weights, that an operation of instruction TAPS multiplies. It
-is also the number of banks of the memories of input vectors.
+"""Number of neighbouring input positions (pixels), and of rows of weights, that an operation of instruction TAPS
+multiplies. It is also the number of banks of the memories of input vectors.
 """
 
 SWEPT = 4
-"""Largest number of operations whose input positions are multiplied together in a sweep (mode in which an operation of
-TAPS multiplies its own input positions and those of the operations before it).
+"""Largest number of operations whose input positions (pixels) are multiplied together in a sweep. In this mode an
+operation of TAPS multiplies its own input positions and those of the operations before it.
 """
 
 LEAST_COLUMNS = 4
-"""Number of columns of the smallest array, with or without the extension `fold`."""
+"""Least number of columns that an array may have, with or without the extension `fold`."""
 
 
 def swept(config: Config) -> int:
-    """Number of operations whose input positions the array multiplies together in a sweep (mode in which an operation
-    of TAPS multiplies its own input positions and those of the operations before it). It is SWEPT, or less if a lane
-    has too few multipliers.
+    """Number of operations whose input positions (pixels) the array multiplies together in a sweep. In this mode an
+    operation of TAPS multiplies its own input positions and those of the operations before it. The number is SWEPT, or
+    less if a lane has too few multipliers.
     """
     return max(1, min(SWEPT, config.block_in // config.tile_parts // TAPS))
 
@@ -43,9 +43,10 @@ def sweep_rows(config: Config) -> int:
     operation of TAPS multiplies its own input positions and those of the operations before it). Groups begin at
     multiples of this number.
 
-    A group has a row for each input vector of `swept` x TAPS positions, and at least 2 x `position_outputs` rows. So
-    the index of a row also encodes which part of an input vector is multiplied, and, in its highest bit within the
-    group, whether the operation only stores its positions for later operations.
+    A position consists of the input vectors of one pixel that the lanes multiply. A group has a row for each input
+    vector of `swept` x TAPS positions, and at least twice as many rows as an input vector has parts
+    (`position_outputs`). So the index of a row also encodes which part of an input vector is multiplied. The highest
+    bit of the index within the group says whether the operation only stores its positions for later operations.
     """
     return max(TAPS * swept(config) * config.position_inputs, 2 * config.position_outputs)
 
@@ -88,27 +89,30 @@ class ArrayMode:
         return self.positions * self.position_vectors(config)
 
     def operations(self, config: Config) -> int:
-        """Number of operations, the current one included, whose input positions an operation of this mode multiplies
-        (above 1 only in a mode that `holds`, which keeps positions of earlier operations).
+        """Number of operations, the current one included, whose input positions (pixels) an operation of this mode
+        multiplies. It is above 1 only in a mode that `holds`, which keeps the positions of earlier operations.
         """
         return swept(config) if self.holds else 1
 
     def held(self, config: Config) -> tuple[int, int, int, int]:
-        """Shape of the array of input positions that a mode that `holds` (keeps positions of earlier operations)
-        multiplies: [operations, the oldest first][positions][batch][block_out]. The positions are zeros at launch.
+        """Shape of the array of input positions that a mode that `holds` multiplies (it keeps the positions of earlier
+        operations; a position is the input vectors of one pixel): [operations, the oldest
+        first][positions][batch][block_out]. The positions are zeros at launch.
         """
         return self.operations(config), self.positions, config.batch, config.block_out
 
     def tile_weights(self, config: Config) -> int:
-        """Number of weight indices in a tile: one for each row of weights if the mode is `by_lane`, else 1."""
+        """Number of weight indices in a weight tile: one for each row of weights if the mode is `by_lane` (each lane
+        multiplies by a weight of its own), else 1.
+        """
         return config.tile_rows if self.by_lane else 1
 
     def group(self, config: Config) -> int:
         """Number of weight indices in a group: the rows of weights that an operation multiplies, for all parts of input
         vectors. A group begins at a multiple of this number.
 
-        In a mode that `holds` (keeps positions of earlier operations), an index in the upper half of a group means that
-        the operation only stores its positions for later operations and multiplies nothing.
+        In a mode that `holds` (keeps the input positions, or pixels, of earlier operations), an index in the upper half
+        of a group means that the operation only stores its positions for later operations and multiplies nothing.
         """
         if not self.by_lane:
             return 1
@@ -117,12 +121,12 @@ class ArrayMode:
         return self.positions * config.position_inputs * config.position_outputs
 
     def row(self, config: Config, place: int, part: int) -> int:
-        """Index, within a group (the rows of weights that an operation multiplies), of the row of weights for input
-        vector number `place` among the vectors that the operation multiplies.
+        """Index of the row of weights for input vector number `place` among the vectors that an operation multiplies.
+        The index counts within a group, the rows of weights that one operation multiplies.
 
-        If an input vector has several times as many elements as there are lanes, only part `part` of it is multiplied,
-        and the row is the one for this part. Rows of different parts alternate or, in a mode that `holds` (keeps
-        positions of earlier operations), are in separate groups.
+        If an input vector has several times as many elements as there are lanes, an operation multiplies only part
+        `part` of it, and the row is the one for this part. Rows of different parts alternate or, in a mode that `holds`
+        (keeps positions of earlier operations), are in separate groups.
         """
         return place if self.holds else place * config.position_outputs + part
 
@@ -148,8 +152,8 @@ MODES = (
 
 
 def positions_of(instruction: str) -> int:
-    """Largest number of input positions that an operation of the instruction reads; 0 if the instruction is not one of
-    the array.
+    """Largest number of input positions (pixels) that an operation of the instruction reads; 0 if the instruction does
+    not use the array.
     """
     return max([mode.positions for mode in MODES if mode.instruction == instruction], default=0)
 
@@ -165,9 +169,7 @@ def modes_of(config: Config) -> tuple[ArrayMode, ...]:
 
 
 def mode_of(instruction: str, registers: Mapping[str, Mapping[str, int]]) -> ArrayMode:
-    """The mode of an instruction of the array; `registers`: the compute unit's registers, fields by name of the
-    register.
-    """
+    """The mode of an array instruction; `registers`: fields of the compute unit's registers, by register name."""
     return next(
         mode
         for mode in reversed(MODES)

@@ -14,10 +14,10 @@ from .array_modes import modes_of
 class ArrayShape:
     """The hardware that all modes of a machine's array need together.
 
-    `by_lane`: the array can multiply lane by lane. `positions`: largest number of neighbouring input positions that an
-    operation reads. `holds`: the array has registers that keep input positions for later operations. `zero_points`:
-    factors are differences of int8 values, of 9 bits. `fold_levels`: number of last levels of the adder tree at which
-    the sums of groups of array rows may stay separate.
+    `by_lane`: the array can multiply lane by lane. `positions`: largest number of neighbouring input positions (pixels)
+    that an operation reads. `holds`: the array has registers that keep input positions for later operations.
+    `zero_points`: factors are differences of int8 values, of 9 bits. `fold_levels`: number of last levels of the adder
+    tree at which the sums of groups of array rows may stay separate.
     """
 
     by_lane: bool
@@ -41,7 +41,7 @@ class ArrayShape:
     @property
     def banks(self) -> int:
         """Number of banks of the input scratchpad and of the chain memory (on-chip buffer for a layer's output, which
-        the next layer reads): one for each position that is read in the same cycle.
+        the next layer reads): one for each input position (pixel) that is read in the same cycle.
         """
         return self.positions
 

@@ -179,9 +179,7 @@ class Config(Sizes):
         return default_bytes(self, fifo) if given is None else given
 
     def with_memory(self, memory: Memory) -> Config:
-        """This machine with another `memory` of the same bus width. FIFOs keep their sizes, even sizes that were
-        derived from the memory.
-        """
+        """This machine with another `memory` of equal bus width. FIFO sizes stay, even those derived from memory."""
         sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         return dataclasses.replace(self, memory=memory, **sizes)
 
@@ -216,7 +214,8 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Fields that are None, and fields declared `later` (parameters.py) that have their default, are left out.
+        Two kinds of fields are left out: fields that are None, and fields that were added after older files had been
+        written (declared `later`, see parameters.py) if they have their default.
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
@@ -244,7 +243,9 @@ class Config(Sizes):
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values`, except fields that are None and fields declared `later` that have their default."""
+    """The fields of `values`. Left out are fields that are None, and fields added after older files had been written
+    (declared `later` in parameters.py) if they have their default.
+    """
     later = later_defaults(type(values))
     return {
         item.name: value

@@ -1,6 +1,4 @@
-"""Checks a configuration: raises ConfigError, whose message says how to correct it, for a machine that cannot be
-encoded or built.
-"""
+"""Checks a configuration: raises ConfigError, with a remedy, for a machine that cannot be encoded or built."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ whole bytes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of the data path: number of lanes, number of multipliers, descriptions of a multiplier and of the memory
-    ports, and bytes of storage.
+    """A block of the data path, such as the GEMM array or an extension: number of lanes, number of multipliers,
+    descriptions of a multiplier and of the memory ports, and bytes of storage.
     """
 
     name: str
@@ -168,8 +168,8 @@ def _table_storage(config: Config) -> dict[str, int]:
 
 def _taps_storage(config: Config) -> dict[str, int]:
     """Storage that the extension `taps` adds, in bytes by name: registers for the input vectors that the banks deliver
-    in addition to the first position, and registers in each array row for the elements that the row takes from these
-    vectors.
+    in addition to the first position (pixel), and registers in each array row for the elements that the row takes from
+    these vectors.
     """
     position, lanes = config.inp_bytes * config.position_inputs, _lanes(config)
     elements = (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes
@@ -177,8 +177,8 @@ def _taps_storage(config: Config) -> dict[str, int]:
 
 
 def _sweep_storage(config: Config) -> dict[str, int]:
-    """Storage that the extension `sweep` adds, in bytes by name: registers for input vectors that later operations
-    multiply again, and the copies of these registers at the multipliers.
+    """Storage that the extension `sweep` adds, in bytes by name: registers for the input vectors of an operation that
+    later operations multiply again, and copies of these registers at the multipliers.
     """
     return {"vectors of sweeps": 2 * (swept(config) - 1) * TAPS * _lanes(config)}
 

@@ -137,7 +137,9 @@ def c_header(config: Config) -> str:
 
 
 def _present(config: Config, *defines: tuple[str, str, int]) -> list[str]:
-    """The lines of the `defines` (part, name, value) whose part, an extension or CHAIN, the machine has."""
+    """The lines of those C `defines`, (part, name, value), whose part the machine has; a part is an extension
+    or CHAIN.
+    """
     return [_define(name, value) for part, name, value in defines if _has(config, part)]
 
 

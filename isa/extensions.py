@@ -57,8 +57,8 @@ def _position_memories(config: Config) -> dict[str, int]:
 
 def holds_positions(config: Config) -> bool:
     """Whether the sizes of input scratchpad and chain memory (on-chip buffer for a layer's output, which the next layer
-    reads) are a whole number of positions (the input vectors that instruction TAPS reads for one pixel), with at least
-    two positions in each bank.
+    reads) are a whole number of positions, with at least two positions in each bank. A position is the input vectors
+    that instruction TAPS reads for one pixel.
     """
     size = config.inp_bytes * config.position_inputs
     return all(
@@ -106,9 +106,7 @@ def _check_fold(config: Config) -> None:
 
 
 def _check_tiles(config: Config) -> None:
-    """Raises ConfigError unless the weight scratchpad holds one whole weight tile, that is, all the parts into which
-    the extension `fold` splits it.
-    """
+    """Raises ConfigError unless the weight scratchpad holds a whole weight tile (all parts with extension `fold`)."""
     if config.wgt_depth < config.tile_parts:
         raise ConfigError(
             f"wgt_buffer_bytes = {config.wgt_buffer_bytes}: with folds = {config.folds} it must hold at least "
@@ -189,9 +187,7 @@ DEFAULT_EXTENSIONS = tuple([name for name, item in EXTENSION_TABLE.items() if it
 
 
 class ByShape(tuple[str, ...]):
-    """The extensions that `suited` derived from a machine's shape because none were given; `dataclasses.replace`
-    derives them again.
-    """
+    """Extensions that `suited` derived from a machine's shape (none given); `dataclasses.replace` derives again."""
 
     __slots__ = ()
 
@@ -199,8 +195,9 @@ class ByShape(tuple[str, ...]):
 def suited(config: Config) -> ByShape:
     """The extensions of a machine for which none are given: the default extensions that its shape allows.
 
-    `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of whole positions of
-    input vectors (`holds_positions`). If a machine has neither, `depthwise` is left out.
+    `depthwise` needs block_in = block_out or the extension `taps`, and `taps` needs memories of input vectors that hold
+    a whole number of positions (the input vectors of one pixel, see `holds_positions`). If a machine has neither,
+    `depthwise` is left out.
     """
     if config.block_in == config.block_out:
         return ByShape(DEFAULT_EXTENSIONS)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field: `width` bits from bit `low` on, two's complement if `signed`. On machines without `extension`, if
-    that is not None, the field must be 0.
+    """A bit field: `width` bits, the lowest of which is bit `low`; two's complement if `signed`. If `extension` is not
+    None, the field must be 0 on machines without this extension.
     """
 
     name: str
@@ -45,9 +45,7 @@ class Field:
 
 
 def pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
-    """Consecutive fields of `items`, (name, width) each, from bit `start` on; a field that would cross into the next
-    word of 64 bits starts there.
-    """
+    """Fields `items` (name, width) in a row from bit `start`; one that would cross into a 64-bit word starts there."""
     fields, low = [], start
     for name, width in items:
         if low // WORD_BITS != (low + width - 1) // WORD_BITS:
@@ -73,8 +71,8 @@ def _too_large(config: Config, value: int) -> str:
 @dataclass(frozen=True, slots=True)
 class Register:
     """A configuration register of a unit, zero at launch. `extension`: the optional hardware that has the register;
-    None if every machine accepts it. `most`: largest legal values of the fields that a machine limits further than
-    their width; `refusal`: the text about a larger value.
+    None if every machine accepts it. `most`: for fields whose values are limited further than by their width, a
+    function that gives the largest legal values for a machine; `refusal`: text about a larger value.
     """
 
     name: str
@@ -91,9 +89,7 @@ class Register:
 
 
 def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
-    """The integer whose `fields` have the `values`; fields without a value are zero. Messages call it `where`. Raises
-    EncodingError.
-    """
+    """The integer whose `fields` have the `values` (default 0). Raises EncodingError, which names `where`."""
     left, word = dict(values), 0
     for item in fields:
         value = left.pop(item.name, 0)
@@ -121,9 +117,7 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
 def pack_columns(
     where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
 ) -> list[np.ndarray]:
-    """The words of n instructions, as `words` arrays uint64 (n,), whose `fields` have the values of `columns`, arrays
-    (n,). Raises EncodingError.
-    """
+    """Words of n instructions: `words` arrays uint64 (n,); `fields` are set to `columns` (n,). Raises EncodingError."""
     items: list[Field] = []
     for key in columns:
         if key not in fields:

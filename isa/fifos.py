@@ -2,9 +2,10 @@
 
 The formulas follow from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words is filled by
 bursts of b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved
-while its request waits for memory (`read_latency`), while its beats move, and until a new request may use the room
-again; the next k - 1 bursts must keep the bus busy during this time. `outstanding_reads` bursts must keep the bus busy
-from the acceptance of a request to its last beat.
+from its request until a new request may use the room again: while the request waits for memory (`read_latency`), while
+the beats move, and while the last beat passes the FIFO (FIFO_LATENCY, ROOM_DELAY). During this time the next k - 1
+bursts must keep the bus busy. `outstanding_reads` bursts must keep the bus busy from the acceptance of a request to its
+last beat.
 """
 
 from __future__ import annotations

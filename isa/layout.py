@@ -47,9 +47,7 @@ FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""Names of a load's padding fields: numbers of pads before and after the data in y and in x; 4 bits each, from bit 112
-on.
-"""
+"""Names of a load's padding fields: numbers of pads before and after the data in y and x; 4 bits each, from bit 112."""
 _PADS = pack(112, *((name, 4) for name in PADS))
 _POST = pack(
     112,
@@ -75,9 +73,7 @@ def _post(config: Config) -> tuple[Field, ...]:
 
 
 def _statistics(config: Config) -> tuple[Field, ...]:
-    """The fields of ROWS, an instruction that computes row statistics; it accesses no memory except the
-    accumulators.
-    """
+    """Fields of ROWS, an instruction that computes row statistics and accesses no memory except the accumulators."""
     head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
     return (*head, *pack(64, ("y_size", 16), ("x_size", 16)))
 
@@ -158,9 +154,7 @@ INSTRUCTIONS = tuple(sorted(_INSTRUCTIONS, key=lambda item: item.opcode))
 
 
 def names_of(*groups: str) -> tuple[str, ...]:
-    """Assembler names of the instructions in `groups` (all instructions if no group is given), in the order of
-    INSTRUCTIONS.
-    """
+    """Assembler names of the instructions in `groups` (all if no group is given), in the order of INSTRUCTIONS."""
     return tuple(item.name for item in INSTRUCTIONS if not groups or item.group in groups)
 
 
@@ -176,9 +170,7 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 @lru_cache(maxsize=64)
 def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
-    """Fields that must be 0 in programs for `config` because their extension is missing, by format name; formats
-    without such fields are left out.
-    """
+    """By format name, fields that must be 0 for `config` (missing extension); formats without any are left out."""
     found = {name: absent(config, layout.fields) for name, layout in formats(config).items()}
     return {name: fields for name, fields in found.items() if fields}
 
@@ -210,9 +202,7 @@ def split_words(config: Config, word: int) -> tuple[int, ...]:
 
 
 def encode(config: Config, name: str, **values: int) -> tuple[int, ...]:
-    """The 64-bit words of an instruction of format `name` with field `values`; other fields are 0. Raises
-    EncodingError, which names the field.
-    """
+    """64-bit words of a `name` instruction with field `values` (default 0). Raises EncodingError naming the field."""
     layout = formats(config).get(name)
     if layout is None:
         raise EncodingError(f"no instruction {name!r}; there are {', '.join(formats(config))}")
@@ -248,9 +238,7 @@ def uop_dtype(config: Config) -> np.dtype[np.unsignedinteger]:
 
 
 def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarray) -> np.ndarray:
-    """Micro-ops (`uop_dtype`) with the fields `dst`, `src` and `wgt`, arrays of equal shape. Raises EncodingError if an
-    index does not fit.
-    """
+    """Micro-ops (`uop_dtype`) of equal-shape arrays `dst`, `src`, `wgt`. Raises EncodingError if any does not fit."""
     dtype = uop_dtype(config)
     words = np.zeros(np.shape(dst), dtype=dtype)
     for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):
@@ -272,9 +260,7 @@ def unit_of(name: str, values: Mapping[str, int]) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class TokenQueue:
-    """A queue of dependence tokens from a producing unit to a consuming unit, with the flags that push
-    and pop tokens.
-    """
+    """Queue of dependence tokens from a producing to a consuming unit, with the flags that push and pop tokens."""
 
     name: str
     producer: Unit

@@ -33,11 +33,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A deadlocked unit; or, if `unit` is None, fetch, which waits for room in a command queue. `instruction`: the
-    instruction that cannot go on.
+    """A unit that waits forever (is deadlocked). If `unit` is None, it is fetch, which waits for room in a command
+    queue. `instruction`: the instruction that cannot go on.
 
-    `queue`: the token queue that has no token or, if `full`, no room; None for fetch and for FINISH. `pop_number`:
-    number of the pop of `queue`, from 1. `never`: the whole program pushes fewer tokens to `queue` than `pop_number`.
+    `queue`: the token queue that has no token or, if `full`, no room; None for fetch and for FINISH. `pop_number`: the
+    missing token would be popped from `queue` as number `pop_number`, counted from 1. `never`: the whole program pushes
+    fewer tokens to `queue` than `pop_number`.
     """
 
     unit: Unit | None
@@ -50,7 +51,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """`clocks[i]`: vector clock of the instructions that have ended before instruction i begins, None if it never
+    """`clocks[i]`: vector clock of the instructions that have ended before instruction `i` begins, None if it never
     begins. `blocked`: deadlocked units.
     """
 
@@ -95,8 +96,8 @@ def _dispatch(config: Config, state: _State) -> bool:
 
 
 def _begin(config: Config, state: _State, unit: Unit) -> bool:
-    """Does the possible pops of the unit's head instruction; if all are done and its pushes have room, begins and ends
-    the instruction. Returns whether the state changed.
+    """Performs the pops of the unit's head instruction for which tokens are available. When all pops are done and the
+    queues of its pushes have room, begins and ends the instruction. Returns whether the state changed.
     """
     if not state.commands[unit]:
         return False

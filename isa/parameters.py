@@ -60,9 +60,7 @@ def declared(kind: type) -> Iterator[tuple[str, Any, Parameter]]:
 
 
 def check_declared(values: object, prefix: str = "") -> None:
-    """Checks the declared fields of `values` against their ranges. Raises ConfigError, whose message has `prefix`
-    before the field's name.
-    """
+    """Checks declared fields of `values` against ranges. Raises ConfigError, with `prefix` before the field's name."""
     for name, default, item in declared(type(values)):
         value = getattr(values, name)
         if item.low is None or item.high is None or (value is None and default is None):
@@ -79,7 +77,9 @@ def check_declared(values: object, prefix: str = "") -> None:
 
 
 def later_defaults(kind: type) -> dict[str, Any]:
-    """Defaults of the fields of the dataclass `kind` that are declared `later`, by name."""
+    """Defaults, by name, of the fields of the dataclass `kind` that are declared `later`: they were added after older
+    files had been written, so those files lack them.
+    """
     return {name: default for name, default, item in declared(kind) if item.later}
 
 

@@ -42,8 +42,10 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """The program so far, its registers and micro-ops (`trace`), the last accesses to each element (`last`), and the
-    order that its tokens enforce (`clocks`, `tokens`, `before`).
+    """A program under construction: its instructions, its registers and micro-ops so far (`trace`), the last accesses
+    to each element (`last`), and the order between units that tokens enforce. `clocks`: what each unit has waited for.
+    `tokens`: vector clocks of the tokens in each queue. `before`: number of tokens in each queue when a unit's last
+    instruction was appended.
     """
 
     config: Config
@@ -234,7 +236,8 @@ def _wait(
     """Orders the next instruction of `unit`, with fields `values`, after instruction `index` of unit `other`.
 
     Returns the vector clock of the token that the next instruction pops, or None if no pop is needed. The clock is not
-    yet merged into the unit's, because token carriers may be appended before the instruction.
+    yet merged into the unit's clock, because token carriers (instructions that only pop and push tokens) may be
+    appended before the instruction.
     """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)

@@ -257,8 +257,8 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
 
 def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
     """Input vector `index`, int64 (batch, block_in), in the input scratchpad or, from chain_base on, in the chain
-    memory (on-chip buffer for a layer's output, which the next layer reads). `first`: index of the first vector of its
-    position, which must be in the same memory; else raises ProgramError.
+    memory (on-chip buffer for a layer's output, which the next layer reads). `first`: index of the first input vector
+    of the same position (pixel), which must be in the same memory; else raises ProgramError.
     """
     config = machine.config
     if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
@@ -336,12 +336,13 @@ def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
 
 
 def _lane_products(machine: _Machine, mode: ArrayMode, s: int, row: int) -> NDArray[np.int64]:
-    """For each lane, the sum of input times weight over the positions that an operation of `mode` multiplies: int64
-    (batch, block_out). The first position is that of input vector `s`; the weights are the group of rows that weight
-    row `row` belongs to.
+    """For each lane, the sum of the products of inputs and weights over all positions (pixels) that an operation of
+    `mode` multiplies: int64 (batch, block_out). The first position is that of input vector `s`; the weights are the
+    group of rows that contains weight row `row`.
 
     If an output vector has more elements than an input vector, a position is several input vectors and as many rows of
-    weights. If it has fewer, the lanes multiply a part of an input vector; the low bits of `row` are the part's number.
+    weights. If it has fewer, the lanes multiply only a part of an input vector; the low bits of `row` are the number of
+    the part.
     """
     config, zero = machine.config, machine.registers["ZERO"]
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")

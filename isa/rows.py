@@ -1,11 +1,11 @@
 """The integer arithmetic of the extension `rows`, for all engines: reductions of rows (instruction ROWS), and scaling
 by the results (STORE.POST with `rows`), for softmax and normalizations.
 
-A row has the elements of one position: the lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS. Of the last
-vector, only the first `lanes` may be elements (`elements_of_last`); results for the other lanes are 0. An element is a
-9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the machine stores a *value* (the
-row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / square root of the sum of
-squares), in one of `row_entries` entries, with which
+A row has the elements of one column (value of x) of an instruction: the lanes of `y_size` accumulator vectors, up to
+MOST_ELEMENTS. Of the last vector, only the first `lanes` may be elements (`elements_of_last`); results for the other
+lanes are 0. An element is a 9-bit difference d = x - c, or entry d mod 256 of a table of 256 entries. For each row the
+machine stores a *value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 /
+square root of the sum of squares), in one of `row_entries` entries, with which
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -71,8 +71,9 @@ def difference(x: Int64Array | int, c: int) -> Any:
 
 
 def normalized(total: int, even: bool) -> tuple[int, int]:
-    """(mantissa, places): max(total, 1) is shifted left within TOTAL_BITS bits as far as possible, by `places`, an even
-    number if `even`; the mantissa is its upper MANTISSA_BITS bits.
+    """(mantissa, places) of a positive integer: max(total, 1) is shifted left by `places`, as far as it stays within
+    TOTAL_BITS bits. `places` is even if the parameter `even` is True. The mantissa is the upper MANTISSA_BITS bits of
+    the result.
     """
     total = max(total, 1)
     places = TOTAL_BITS - total.bit_length()

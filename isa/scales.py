@@ -1,6 +1,4 @@
-"""Quantization of real numbers into the stored domain (int8; uint8 values less 128, see `arithmetic.py`), and the
-scales of quantized tensors.
-"""
+"""Quantization of reals into the stored domain (int8; uint8 less 128, see `arithmetic.py`), and tensors' scales."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,9 +42,7 @@ def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> I
 
 
 def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike) -> Float32Array:
-    """ONNX DequantizeLinear from the stored domain (int8; uint8 values less 128): ``float32(values - zero_point) *
-    scale``.
-    """
+    """ONNX DequantizeLinear from the stored domain (int8; uint8 less 128): ``float32(values - zero_point) * scale``."""
     difference = values.astype(np.int32) - np.asarray(zero_point, np.int32)
     return np.asarray(difference.astype(np.float32) * np.asarray(scale, np.float32))
 

@@ -1,6 +1,4 @@
-"""Sizes that are computed from a configuration: bytes of elements, depths of memories, widths of indices, size of the
-array.
-"""
+"""Sizes computed from a configuration: bytes of elements, depths of memories, widths of indices, size of the array."""
 
 from __future__ import annotations
 
@@ -55,11 +53,13 @@ class Sizes:
 
     @property
     def inp_step_vectors(self) -> int:
-        """Largest number of input vectors that a step of LOAD.INP writes: one or, with the extension `wide_loads`, the
-        number of vectors in a bus word.
+        """Largest number of input vectors that a step (write) of LOAD.INP puts into the input scratchpad: one or, with
+        the extension `wide_loads`, the number of vectors in a bus word.
 
-        The banks of `taps` must be able to write this number of consecutive vectors, from any index on: TAPS vectors if
-        `position_inputs` is 1, else half of the vectors in one word of each bank, as the first may be inside a word.
+        The banks of the input scratchpad limit this number, since the vectors follow each other and may start at any
+        index. If a bank's word is one input vector (`position_inputs` is 1), the limit is TAPS, the number of banks.
+        Else the limit is half of the vectors in one word of each bank, because the first vector may be in the middle of
+        a word.
         """
         if not self.has("wide_loads"):
             return 1
@@ -73,16 +73,12 @@ class Sizes:
 
     @property
     def tile_parts(self) -> int:
-        """Number of weight tiles for all products of an input vector and an output vector: `folds` with the extension
-        `fold`, else 1.
-        """
+        """Number of weight tiles for an input and an output vector: `folds` with the extension `fold`, else 1."""
         return self.folds if self.has("fold") else 1
 
     @property
     def whole_tile_bytes(self) -> int:
-        """Bytes of a whole tile, the `tile_parts` weight tiles for an input and an output vector: [block_out][block_in]
-        int8.
-        """
+        """Bytes of the `tile_parts` weight tiles for an input and an output vector: [block_out][block_in] int8."""
         return self.tile_parts * self.wgt_bytes
 
     @property
@@ -92,35 +88,31 @@ class Sizes:
 
     @property
     def whole_tiles(self) -> int:
-        """Number of whole tiles that the weight scratchpad holds."""
+        """Number of whole tiles that the weight scratchpad holds. With the extension `fold` a whole tile is all parts
+        of a split weight tile.
+        """
         return self.wgt_depth // self.tile_parts
 
     @property
     def columns(self) -> int:
-        """Number of columns of the array, and of rows of a weight tile: an operation computes this number of dot
-        products for each batch row.
-        """
+        """Number of array columns, and of weight tile rows: dot products of an operation for each batch row."""
         return self.block_out // self.tile_parts
 
     @property
     def position_inputs(self) -> int:
-        """Number of input vectors in a position of DEPTHWISE and TAPS: enough to have as many elements as an output
-        vector; 1 if an input vector is not shorter.
+        """Number of input vectors in a position (data of one pixel) of DEPTHWISE and TAPS: enough to have as many
+        elements as an output vector; 1 if an input vector is not shorter.
         """
         return max(1, self.block_out // self.block_in)
 
     @property
     def position_outputs(self) -> int:
-        """Number of parts of an input vector for DEPTHWISE and TAPS, each as long as an output vector; 1 if an output
-        vector is not shorter.
-        """
+        """Number of parts, as long as an output vector, of an input vector for DEPTHWISE and TAPS; at least 1."""
         return max(1, self.block_in // self.block_out)
 
     @property
     def tile_rows(self) -> int:
-        """Number of rows of a weight tile for DEPTHWISE and TAPS; a row has as many weights as the shorter of input and
-        output vector has elements.
-        """
+        """Rows of a weight tile for DEPTHWISE and TAPS, each as long as the shorter of input and output vector."""
         return max(self.block_in, self.block_out) // self.tile_parts
 
     @property
@@ -199,9 +191,7 @@ class Sizes:
 
     @property
     def chain_depth(self) -> int:
-        """Number of input vectors in the chain memory (on-chip buffer for a layer's output, which the next layer
-        reads); 0 without chain memory.
-        """
+        """Number of input vectors in the chain memory (on-chip memory between layers); 0 without chain memory."""
         return self.chain_buffer_bytes // self.inp_bytes
 
     @property
@@ -214,9 +204,7 @@ class Sizes:
 
     @property
     def chain_word_bytes(self) -> int:
-        """Bytes of a word of the chain memory (on-chip buffer for a layer's output, which the next layer reads): the
-        wider of an input and an output vector.
-        """
+        """Bytes of a word of chain memory (on-chip, between layers): the wider of an input and an output vector."""
         return max(self.inp_bytes, self.out_bytes)
 
     @property
@@ -292,8 +280,6 @@ class Sizes:
 
     @property
     def post_passes(self) -> int:
-        """Number of passes of an output vector through the arithmetic of STORE.POST, a cycle each; 1 without the
-        extension `post`.
-        """
+        """Passes of an output vector through STORE.POST's arithmetic, a cycle each; 1 without the extension `post`."""
         lanes = self.batch * self.block_out
         return lanes // (self.post_lanes or lanes) if self.has("post") else 1

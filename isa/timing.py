@@ -17,25 +17,21 @@ READ_BURST_BEATS = 64
 """Largest number of beats in a read burst; AXI4 allows 256, but shorter bursts make other clients wait less."""
 
 WRITE_BURST_BEATS = 32
-"""Largest number of beats in a write burst, unless an output vector has more; the store FIFOs of the presets have room
-for two such bursts.
-"""
+"""Beat limit of a write burst, unless an output vector has more; the presets' store FIFOs hold two such bursts."""
 
 AXI_BOUNDARY = 4096
 """Number of bytes of an AXI4 page: no burst crosses an address that is a multiple of it."""
 
 LOADS_IN_FLIGHT = 32
-"""Largest number of loads in the load unit that have begun and not ended: the length of the writer's job queue."""
+"""Largest number of loads in the load unit that have begun and not ended: the length of the queue between the unit's
+requests and its writer.
+"""
 
 STORES_IN_FLIGHT = 8
-"""Largest number of instructions of the store unit (stores and LOAD.PARs between them) that have begun
-and not ended.
-"""
+"""Largest number of store unit instructions (stores and LOAD.PARs between them) that have begun and not ended."""
 
 STORE_BYTES = 11
-"""Bytes of storage for each instruction of the store unit in flight: a store's destination (base, sizes, stride), its
-pushes and flags.
-"""
+"""Bytes of storage per store unit instruction in flight: a store's destination (base, sizes, stride), pushes, flags."""
 
 BEGIN_DELAY = 1
 """Cycles from the cycle in which all conditions of an instruction hold to its begin: the decision passes a register."""
@@ -44,43 +40,45 @@ FIFO_LATENCY = 3
 """Cycles from a read beat on the bus to its use: register at the port, write to the FIFO's memory, read."""
 
 REQUEST_DELAY = 5
-"""Cycles from the begin of an instruction to its first read request: decode, length in words, burst cutting, next
-request, FIFO room.
-"""
+"""Cycles from instruction begin to first read request: decode, length in words, burst cut, next request, FIFO room."""
 
 WRITE_DELAY = 5
-"""Cycles from the begin of an instruction to its first write request, which needs no room but waits for its data."""
+"""Cycles from an instruction's begin to its first write request, which needs no FIFO room but waits for its data."""
 
 REQUEST_GAP = 2
 """Least number of cycles from the acceptance of a client's request to its next request: burst cutting, FIFO room."""
 
 PRODUCT_CYCLES = 7
-"""Additional cycles before the first request of an instruction whose run length is a product, which is computed by 4
-bits of a factor a cycle.
-"""
+"""Extra cycles before the first request if the run length is a product: each cycle multiplies by 4 bits of a factor."""
 
 ROOM_DELAY = 4
-"""Cycles from the last use of a burst's bytes to a request that may use their room in the FIFO."""
+"""Cycles from the last use of a burst's bytes in a read FIFO to the request that may use their room again."""
 
 FETCH_DELAY = 4
-"""First cycle in which fetch may show a request."""
+"""First cycle of a run in which fetch may put a read request on the bus."""
 
 FETCH_ROOM_DELAY = 3
-"""Cycles from the dispatch of an instruction to a request that may use its room in the fetch buffer."""
+"""Cycles from the dispatch of an instruction to the read request of fetch that may use the instruction's room in the
+fetch buffer.
+"""
 
 STEP_DELAY = 4
-"""Least number of cycles from the begin of a load to its first step."""
+"""Least number of cycles from the begin of a load to its first step (write to the scratchpad)."""
 
 PATCH_STEP_DELAY = 16
-"""Least number of cycles from the begin of a LOAD.PATCH to its first step: PRODUCT_CYCLES, and the stages that compute
-a step's words.
+"""Least number of cycles from the begin of a LOAD.PATCH to its first step (write to the scratchpad): PRODUCT_CYCLES,
+and the stages that compute the words of a step.
 """
 
 STEP_GAP = 2
-"""Least number of cycles from the last step of a load to the first step of the next; the writer takes a job between."""
+"""Least number of cycles from the last step (write to the scratchpad) of a load to the first step of the next load; in
+between, the load unit's writer takes the next load from its queue.
+"""
 
 STEP_LATENCY = 3
-"""Cycles from a load's last step to its end: word, alignment, write."""
+"""Cycles from the last step of a load (write to the scratchpad) to the load's end: one each to read the bus word, to
+align it and to write.
+"""
 
 PATCH_WINDOW_BYTES = 256
 """Number of bytes of a row that the window register of LOAD.PATCH holds."""
@@ -98,9 +96,7 @@ def gemm_latency(config: Config) -> int:
 
 
 def gemm_read_stage(config: Config) -> int:
-    """Cycles from the issue of a GEMM operation to its accumulator read: `gemm_latency` less 4 for read, forward,
-    accumulate and write.
-    """
+    """Cycles from GEMM issue to accumulator read: `gemm_latency` less 4 for read, forward, accumulate and write."""
     return gemm_latency(config) - 4
 
 
@@ -110,23 +106,17 @@ def alu_read_stage(config: Config) -> int:
 
 
 def alu_latency(config: Config) -> int:
-    """Cycles from the last issue cycle of an ALU operation to its end: `alu_read_stage`, then 4 for read, forward,
-    execute and write.
-    """
+    """Cycles from an ALU operation's last issue to its end: `alu_read_stage` + 4 (read, forward, execute, write)."""
     return alu_read_stage(config) + 4
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, one more for a second accumulator operand, and the extra cycles of its
-    arithmetic.
-    """
+    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
 ROW_VALUE_CYCLES = 4
-"""Cycles, in ROWS, from a lane's accumulator to the element that is added to a sum: difference 1, table or product 2,
-selection 1.
-"""
+"""Cycles in ROWS from lane accumulator to the element added to a sum: difference 1, table or product 2, selection 1."""
 
 ROW_FACTOR_CYCLES = 35
 """Cycles, in ROWS, from a row's sums to its factor: radicand 4, normalization 3, division 18, root 9, packing 1. The
@@ -135,8 +125,9 @@ other cycles of ROWS are those of its vectors in the pipeline of STORE.POST.
 
 
 def post_latency(config: Config) -> int:
-    """Cycles from the last accumulator read of a STORE.POST vector to its write to the store FIFO: all stages
-    (`store_stages.py`), the write 1, and one for each pass after the first.
+    """Cycles from the last accumulator read of a STORE.POST vector to its write to the store FIFO: the cycles of all
+    stages (`store_stages.py`), one for the write, and one for each pass of the vector through the arithmetic after its
+    first pass.
 
     On a machine with the extensions `table` (TABLE_CYCLES) and `rows` (ROW_CYCLES), all stores pass the stages of
     these.
@@ -145,12 +136,12 @@ def post_latency(config: Config) -> int:
 
 
 def parameter_cycles(config: Config) -> int:
-    """Least number of cycles from a store's last accumulator read to the first step of the next LOAD.PAR, so that the
-    store's vectors have read their parameters before the load changes them.
+    """Least number of cycles from a store's last accumulator read to the first step (write to the parameter table) of
+    the next LOAD.PAR, so that the store's vectors have read their parameters before the load changes them.
 
     It is the sum of 1 for the parameter entry's index, 1 for reading the biases, 5 from biases to scales, and
-    `post_passes`; with the extension `rows`, ROW_CYCLES more come before the biases. A step writes only two cycles
-    after it happens.
+    `post_passes`; with the extension `rows`, ROW_CYCLES more come before the biases. The write itself follows two
+    cycles after the step.
     """
     return 7 + stage_cycles(config, "rows") + config.post_passes
 
@@ -166,16 +157,12 @@ def longest_burst(words: float, most: int) -> int:
 
 
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:
-    """Largest number of beats in a read burst for a FIFO of `fifo_bytes` bytes: half of the FIFO, but at most
-    READ_BURST_BEATS.
-    """
+    """Beat limit of a read burst for a FIFO of `fifo_bytes` bytes: half of the FIFO, but at most READ_BURST_BEATS."""
     return longest_burst(fifo_bytes // config.memory.bus_bytes, READ_BURST_BEATS)
 
 
 def fetch_burst_instructions(config: Config) -> int:
-    """Largest number of instructions in a request of fetch: half of the fetch buffer, but at most those of the longest
-    read burst.
-    """
+    """Instruction limit of a fetch request: half of the fetch buffer, but at most those of the longest read burst."""
     worth = READ_BURST_BEATS * config.memory.bus_bytes // config.instruction_bytes
     return min(config.fetch_buffer_depth // 2, max(1, worth))
 
@@ -186,9 +173,7 @@ def write_burst_beats(config: Config) -> int:
 
 
 def most_write_beats(config: Config) -> int:
-    """Largest number of beats in a write burst with any store FIFO: WRITE_BURST_BEATS, or the beats of an output vector
-    if these are more.
-    """
+    """Beat limit of a write burst with any store FIFO: WRITE_BURST_BEATS, or an output vector's beats if more."""
     return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
 
 

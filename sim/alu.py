@@ -15,8 +15,8 @@ CODES = len(AluOpcode)
 
 @compiled()
 def shift_right(value, amount):  # type: ignore[no-untyped-def]
-    """SHR of isa/README.md on int32 values in int64 variables: left shift if `amount` is negative. The caller takes the
-    low 32 bits.
+    """`value` shifted right arithmetically by `amount`, or left by -`amount` if that is negative (SHR of
+    isa/README.md), for int32 values in int64 variables. The caller takes the low 32 bits.
     """
     if amount >= 0:
         return value >> min(amount, 31)

@@ -1,4 +1,6 @@
-"""GEMM, DEPTHWISE, TAPS and ALU on the scratchpads. Each returns DONE, or OUTSIDE if an index leaves its scratchpad."""
+"""Executes GEMM, DEPTHWISE, TAPS and ALU on the scratchpads. The functions named `run_...` return DONE, or OUTSIDE if
+an index leaves its scratchpad.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,10 @@ ZERO, SWEEP = register("ZERO").index, register("SWEEP").index
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles in the layout of `kernels.multiply_tile`.
 
-    `swept` (held operations, TAPS, batch, block_out) are input positions of earlier operations, minus their zero point,
-    the oldest first; a sweep (TAPS with register SWEEP on) multiplies them again. `inputs` (depth, batch, block_in) is
-    the array that GEMM, DEPTHWISE and TAPS index: `inp`, unused vectors up to chain_base, then the chain memory
-    (`chain` (chain_buffer_bytes,) is a view of that part).
+    `swept` (number of kept operations, TAPS, batch, block_out) are the input positions that earlier operations read,
+    minus their zero point, the oldest first; a sweep (TAPS with register SWEEP on) multiplies them again. `inputs`
+    (depth, batch, block_in) is the array that GEMM, DEPTHWISE and TAPS index: `inp`, unused vectors up to chain_base,
+    then the chain memory (on-chip buffer for a layer's output; `chain` (chain_buffer_bytes,) is a view of that part).
     """
 
     uop: NDArray[np.uint64]
@@ -98,7 +100,8 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
     """Whether each source vector and the `more` vectors after it are all in the input scratchpad (indices below `own`)
-    or all in the chain memory (indices chain_base to depth - 1). `row`: the decoded instruction.
+    or all in the chain memory (on-chip buffer for a layer's output, indices chain_base to depth - 1). `row`: the
+    decoded instruction.
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -209,8 +212,8 @@ def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: 
 
 @compiled()
 def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """Sizes for DEPTHWISE and TAPS: (weights in a row, input vectors in a position, output vectors in a position, rows
-    in a tile).
+    """Sizes for DEPTHWISE and TAPS, which multiply each row of weights by the inputs at one position of the window:
+    (weights in a row, input vectors in a position, positions in an input vector, rows in a weight tile).
     """
     narrow = min(acc.shape[2], inp.shape[2])
     return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow

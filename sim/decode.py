@@ -151,7 +151,9 @@ def _tables(
 
 @compiled()
 def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
-    """Decodes `words` into `rows`, up to the first FINISH; returns the index of an unknown instruction, or -1."""
+    """Decodes `words` into `rows`, up to the first FINISH; returns the index of an unknown instruction, or -1.
+    `chosen`, `kinds`, `fields`: the three tables of `_tables`.
+    """
     for i in range(len(words)):
         number = chosen[words[i, 0] & np.uint64(1023)]
         if number < 0:
@@ -177,9 +179,7 @@ def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
 
 @timing_code
 def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
-    """DRAM bytes that a LOAD.PATCH reads of one image row, from the row's start; `patch`: value of register PATCH.
-    `row`: the decoded instruction.
-    """
+    """Number of bytes of an image row that the decoded LOAD.PATCH `row` reads; `patch`: value of register PATCH."""
     run, step = patch & 0xFF, patch >> 8 & 0xFF
     if run == 0 or row[X_SIZE] == 0:
         return np.int64(0)
@@ -271,7 +271,8 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """(index of the first instruction that uses it, its text) for each feature that `rows` use and `config` lacks.
+    """For each feature that `rows` use and `config` lacks: (index of the first instruction that uses the feature, text
+    that names the feature).
 
     `present`: for each kind of instruction, whether `rows` have one.
     """

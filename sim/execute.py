@@ -64,8 +64,9 @@ _LINE = 64  # bytes
 def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch
 ):
-    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`: its
-    registers. `widths`: bits of a micro-op's fields. `scratch`: an int32 vector (batch, block_out) for STORE.POST.
+    """Executes the instruction `row`; returns DONE, or OUTSIDE if it accesses a scratchpad out of bounds. `here`:
+    values of its unit's configuration registers. `widths`: bits of a micro-op's fields. `scratch`: an int32 vector
+    (batch, block_out) for STORE.POST.
     """
     uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]

@@ -28,15 +28,18 @@ FOLD = register("FOLD").index
 
 @compiled()
 def groups_of(fold):  # type: ignore[no-untyped-def]
-    """Number of groups in which the array's rows work; `fold`: value of register FOLD."""
+    """Number of groups into which register FOLD divides the array's rows; each group makes sums of its own. `fold`:
+    value of the register.
+    """
     return np.int64(1) << (fold & 7)
 
 
 @compiled()
 def parts_of(w, folds, groups):  # type: ignore[no-untyped-def]
-    """(part of the input vector, part of the lanes) that an operation with weight tile `w` multiplies.
+    """(part of the input vector, part of the output lanes) that an operation with weight tile `w` multiplies.
 
-    `folds`: parts of a tile in a layer's weights, block_out / columns. `groups`: groups of the array's rows.
+    `folds`: number of consecutive weight tiles that together are one block_in x block_out block of weights, block_out /
+    columns of the array. `groups`: number of groups into which the array's rows are divided.
     """
     part = w % folds
     return part % groups, part // groups

@@ -82,8 +82,8 @@ def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
 
 @compiled()
 def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """Stage A of the store pipeline for one int32 `total`: clamp(rne(float32(total) * scale) + zero_point, low, high),
-    rne rounding half to even; equals `isa.arithmetic.requantize`.
+    """Requantization (stage A of the store pipeline) of one int32 `total`: clamp(rne(float32(total) * scale) +
+    zero_point, low, high), rne rounding half to even; equals `isa.arithmetic.requantize`.
     """
     return saturate(np.float32(total) * scale, zero_point, low, high)
 

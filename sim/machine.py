@@ -1,10 +1,10 @@
 """A timing run: its arrays (parameters, accumulator banks, the state at launch) and its main loop.
 
-Only memory needs a clock; all other times follow in closed form from earlier times.
-They are sums and maxima of earlier times, with two exceptions. Which client's address memory accepts and which burst
-it serves depends on the requests of that cycle, and the store unit reads accumulators only while compute does not. The
-loop derives every time that it can, then makes memory's next decision, in order of time. A time that cannot be derived
-yet depends on a later decision and is at least one cycle after it.
+Only memory is simulated cycle by cycle. Which client's address memory accepts and which burst it serves depends on the
+requests of that cycle. All other times follow in closed form from earlier times, as sums and maxima, except that the
+store unit reads accumulators only while the compute unit does not. The loop derives every time that it can, then makes
+memory's next decision, in order of time. A time that cannot be derived yet depends on a later decision and is at least
+one cycle after it.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class TimingRun:
     """Result of a timing run: `outcome` (OK, DEADLOCK or LIMIT) and its `cycle`.
 
     `record` (m, RECORD_COLUMNS): a row for each instruction. `units`, `tokens`: the arrays U and T at the end. `moved`,
-    `beats`: data bytes and bus beats by kind of traffic. `begin_delay`: cycles from the one in which all conditions of
-    an instruction hold to its begin.
+    `beats`: data bytes and bus beats by kind of traffic. `begin_delay`: number of cycles from the cycle in which all
+    conditions of an instruction hold to the cycle in which it begins.
     """
 
     outcome: int
@@ -93,9 +93,7 @@ class TimingRun:
 
 
 def token_queues() -> tuple[Array, Array]:
-    """The token queues, by index in TOKEN_QUEUES, of each unit's flags: int64 (3, 2) for pop_prev and pop_next, and the
-    same for push_prev and push_next.
-    """
+    """Indices in TOKEN_QUEUES, int64 (3, 2), of each unit's flags pop_prev, pop_next; and of push_prev, push_next."""
     pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
     for number, queue in enumerate(TOKEN_QUEUES):
         pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
@@ -118,8 +116,8 @@ def _clients(config: Config) -> Array:
 
 
 def _bursts_kept(config: Config) -> int:
-    """Length of the ring buffers of bursts: a power of two above the number of bursts that a client may have in flight,
-    since a burst takes at least one bus word of the client's FIFO.
+    """Length of the ring buffers that record bursts: a power of two above the number of bursts that a client may have
+    in flight, which is at most the number of bus words of its FIFO.
     """
     words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
     vectors = config.fifo_bytes("store") // config.out_bytes

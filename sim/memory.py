@@ -1,4 +1,6 @@
-"""The AXI4 memory (hw/README.md sections 1 to 3): address arbiter, data slot, bursts."""
+"""Timing of the AXI4 memory (hw/README.md sections 1 to 3): which read or write address it accepts next, and which
+burst it transfers when.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,8 @@ def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
 
 @timing_code
 def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
-    """Data bytes of the next burst of a run: `left` bytes remain from `address` on. `longest`: largest number of bytes
-    in a burst that starts at a bus word. `bus`: bytes of a bus word.
+    """Data bytes of the next burst of a run (contiguous bytes to transfer): `left` bytes remain from `address` on.
+    `longest`: largest number of bytes in a burst that starts at a bus word. `bus`: bytes of a bus word.
     """
     return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
 

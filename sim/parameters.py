@@ -62,7 +62,7 @@ _VALUES: list[Callable[[Launch], int]] = []
 
 
 def _place(value: Callable[[Launch], int]) -> int:
-    """Declares the next element of the array, whose value is `value(launch)`; returns its index."""
+    """Declares the next element of the array P, whose value is `value(launch)`; returns its index."""
     _VALUES.append(value)
     return len(_VALUES) - 1
 
@@ -136,5 +136,5 @@ P_UOP_WGT = _place(lambda run: uop_fields(run.config)[2].width)
 
 
 def parameter_values(run: Launch) -> NDArray[np.int64]:
-    """The array P, int64 (n,), for one run."""
+    """The parameters of one timing run (array P), int64 (n,)."""
     return np.array([value(run) for value in _VALUES], np.int64)

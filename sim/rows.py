@@ -88,9 +88,10 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Replaces each lane of `reduced` int32 (batch, block_out), a vector of the instruction's row `x`, by the product
-    of its difference or table entry and the row's factor in `entries` (`isa.rows`); lanes beyond the row become 0.
-    `here`: values of the unit's configuration registers.
+    """Scales `reduced` int32 (batch, block_out), a vector of the instruction's row `x`, in place: each lane becomes the
+    row's factor (from `entries`) times the lane's difference from the row's mean or, for softmax, times the table's
+    entry for its difference from the row's maximum (`isa.rows`). Lanes beyond the row become 0. `here`: values of the
+    unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])

@@ -55,8 +55,8 @@ FINISH, ALU, CONFIG = KINDS["FINISH"], KINDS["ALU"], KINDS["CONFIG"]
 MATRIX = tuple(map(KIND_NAMES.index, names_of("matrix")))
 OPERATIONS = tuple(map(KIND_NAMES.index, names_of("matrix", "vector")))
 POSITIONS = tuple(map(positions_of, KIND_NAMES))
-"""For each kind of instruction, the number of input positions that an operation reads; 0 for kinds that the array does
-not execute.
+"""For each kind of instruction, the number of window positions whose inputs an operation reads (several for TAPS); 0
+for kinds that the array does not execute.
 """
 BY_LANE = tuple(map(is_by_lane, KIND_NAMES))
 """For each kind of instruction, whether it multiplies each lane by its own weight (DEPTHWISE, TAPS)."""

@@ -123,8 +123,8 @@ from .units import begin, end, first_request, look_ahead, start_load
 
 @timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
-    """Cuts the next write burst from the output runs of the current store (array V), if any bytes are left. P:
-    parameters of the run.
+    """Cuts the next write burst from the output runs (contiguous bytes) of the current store (array V), if any bytes
+    are left. P: parameters of the run.
     """
     if V[V_LEFT] == 0:
         if V[V_RUNS] == 0:

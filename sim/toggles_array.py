@@ -44,10 +44,11 @@ def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
 
 @compiled()
 def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
-    """Fills `tree` [batch, row, value] with the products of `vector` and `tile` and the sums of every level.
+    """Fills `tree` [batch, row, value] with the products of `vector` and `tile` and the sums of every level of each
+    array row's adder tree. With several `groups` of rows, each group has separate sums.
 
-    With `alone` (DEPTHWISE), row o sums only the products of its own lanes: lane j, with j modulo the number of rows
-    equal to o, has the product of element j + `shift`. The sums of each of the `groups` of rows are separate.
+    With `alone` (DEPTHWISE), row o sums only the products of its own output lanes, those of the `lanes` lanes whose
+    number modulo the number of rows is o; lane j has the product of element j + `shift`.
     """
     columns, block_in = tile.shape
     folds = lanes // columns

@@ -37,8 +37,8 @@ _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
 
 @compiled()
 def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-def]
-    """Adds to totals[which] the bits that toggle on the bus while it transfers memory[begin:end]; `beat` (updated) has
-    the bytes of the last beat.
+    """Adds to `totals[which]` the bits that toggle on the bus while it transfers `memory[begin:end]`; `beat` (updated)
+    has the bytes of the last beat.
     """
     bus = len(beat)
     found = 0

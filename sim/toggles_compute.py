@@ -98,7 +98,7 @@ class Sample(NamedTuple):
 
 @compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
-    """The state at launch: all registers 0, the array's rows in one group."""
+    """State of the compute unit's registers at launch: all registers 0, the array's rows in one group."""
     batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
     lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth
@@ -179,7 +179,7 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the lanes' immediate operand. Lanes take it from each instruction of the unit whose
-    bit use_imm is 1, whether or not the instruction is an ALU. `totals`: counters of toggled bits, updated.
+    bit use_imm is 1, even if that is no ALU instruction. `totals`: counters of toggled bits, updated.
     """
     if immediate == NO_IMMEDIATE:
         return

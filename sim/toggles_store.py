@@ -80,7 +80,9 @@ _KEPT = 15
 
 @compiled()
 def start_store(pads, passes):  # type: ignore[no-untyped-def]
-    """The state at launch: all registers 0. `passes`: passes of the store pipeline for a vector."""
+    """State of the store unit's registers at launch: all registers 0. `passes`: passes of the store pipeline for a
+    vector.
+    """
     lanes = pads.acc.shape[1] * pads.acc.shape[2]
     return StoreState(
         np.zeros(lanes, np.int64),

@@ -16,13 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SILENCE = 5.0
-"""Seconds of compilation by numba, over all functions of a process, after which the message on long compilation is
-printed.
-"""
+"""Seconds of compilation by numba, over all functions of a process, before the long-compilation message is printed."""
 QUIET = "VDLA_QUIET"
-"""Environment variable that suppresses the message on long compilation by numba in Python sessions, as -q does for
-commands.
-"""
+"""Environment variable that suppresses numba's long-compilation message in Python sessions, as -q does for commands."""
 TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
@@ -49,9 +45,7 @@ class LongCompilation:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """A context for a call of numba's compiler; contexts may be nested, since numba compiles the functions that a
-        function calls inside its own context.
-        """
+        """Context for a call of numba's compiler; contexts nest, as numba compiles callees inside the caller's."""
         with self._lock:
             self._depth += 1
         try:
@@ -65,9 +59,7 @@ class LongCompilation:
                     self._spent += time.monotonic() - self._began
 
     def begins(self) -> None:
-        """Starts the timer for the message on long compilation. Called when numba found no cached code: it compiles
-        from now until the context ends.
-        """
+        """Starts the timer for the long-compilation message. Called if numba found no cached code, so compiles now."""
         with self._lock:
             if self._told or not self._depth or self._timer is not None:
                 return

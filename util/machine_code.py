@@ -48,8 +48,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     """A view of `array` (a copy if it has another dtype or gaps) that cannot be written.
 
-    numba compiles a function anew for an array that differs in this alone, so arguments that callers hand in, writable
-    or not, pass through here.
+    numba compiles a function anew for an array that differs only in whether it can be written. So arguments of callers,
+    writable or not, are made read-only here.
     """
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
@@ -70,16 +70,12 @@ class _Nowhere(NullCache):
     """A numba cache that stores nothing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:
-        """Called by numba before it compiles: starts the timer of the message on long compilation; returns None, since
-        there is no cached code.
-        """
+        """Called by numba before it compiles: starts the long-compilation timer; None, since no code is cached."""
         long_compilation.begins()
 
 
 class _WherePossible:
-    """A cache of numba that skips storing if the system refuses, for example on a full disk, and reports each cause
-    once.
-    """
+    """A numba cache that skips storing if the system refuses (for example: disk full), and reports each cause once."""
 
     def __init__(self, cache: Any, folder: Path) -> None:
         self._cache = cache
@@ -108,9 +104,7 @@ class _WherePossible:
 
 @functools.cache
 def _told(number: int | None) -> list[Path]:
-    """A list that is the same object for each call with `number`: it holds the folder whose error `number` this process
-    has reported, or nothing.
-    """
+    """The same list for each call with `number`: the folder whose error `number` this process reported, or empty."""
     return []
 
 

@@ -254,7 +254,7 @@ def seal_of(key: bytes, part: str, path: Path) -> bytes | None:
 
 
 def is_sealed(seal: bytes | None, wanted: bytes) -> bool:
-    """Whether an entry's seal equals the one that was stored when the entry was made."""
+    """Whether an entry's present seal equals `wanted`, the seal that was stored when the entry was made."""
     return seal is not None and hmac.compare_digest(seal, wanted)
 
 

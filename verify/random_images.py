@@ -47,7 +47,9 @@ pair of values.
 """
 
 _FAR = 4 * 2**20
-"""Largest number of bytes behind the output region, which only instructions of long strides access."""
+"""Largest number of bytes of a random program's memory behind the region that programs write. Only instructions with
+long strides access these bytes.
+"""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,7 +25,9 @@ MANY_LOADS = 40
 """Number of loads in sequence, larger than the number that may be in flight."""
 
 _MOST_READS = 128
-"""Number of accumulators in the largest windows; a store has dozens of windows."""
+"""Largest number of accumulators in the window (rows x columns that are reduced to one output) of a random store; such
+a store has dozens of windows.
+"""
 
 _MODE_REGISTERS = {item.name: item for item in ARRAY_REGISTERS if item.name != "ZERO"}
 """Registers that select a mode of the array or the number of its groups, by name; all legal values are
@@ -46,8 +48,8 @@ one group.
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """A random generator, and the state on which it depends which instructions are legal: machine, memory regions,
-    current registers.
+    """A random generator, and the state that decides which instructions are legal: the machine, its memory regions and
+    the current values of its registers.
 
     `wide`: fields may take any value of their range, so that an instruction may take thousands of cycles. `uops_at`:
     index of a second place in the micro-op scratchpad at which the image's micro-ops are loaded; 0 if there is none.
@@ -208,8 +210,8 @@ def _loops(source: Source) -> dict[str, int]:
 
 
 def _wide_loops(source: Source) -> dict[str, int]:
-    """Fields of the two loops of an instruction: without operations, with many, or with a few whose operands are far
-    apart.
+    """Random fields of the two loops of an instruction: loops without iterations, with many, or with a few whose
+    operands are far apart.
     """
     config = source.config
     begin = (
@@ -243,7 +245,9 @@ def _wide_loops(source: Source) -> dict[str, int]:
 
 
 def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
-    """The fields wgt_factor_out and wgt_factor_in, small enough for the iterations of `loops`."""
+    """The fields wgt_factor_out and wgt_factor_in (steps of the weight index in the two `loops`), mostly so small that
+    the index stays inside the weight scratchpad.
+    """
     depth = source.config.wgt_depth
     found = {}
     for loop in ("out", "in"):

@@ -38,7 +38,9 @@ _LONG = 1500
 """Number of operations of an instruction that keeps the compute unit busy for long."""
 
 _FAR = 0.15
-"""Share of programs whose image has memory behind the output region, for long strides."""
+"""Share of programs whose image has additional memory behind the region that programs write; instructions with long
+strides access it.
+"""
 
 _WIDE = 0.8
 """Share of programs whose fields may take any value of their range."""
@@ -56,7 +58,9 @@ bits are needed to count them.
 """
 
 _SEQUENCE = 8
-"""Number of instructions that a longer sequence counts as, so that a program has room for others."""
+"""A longer random sequence counts as at most this number of instructions toward the length of a program, so that there
+is room for others.
+"""
 
 _MOST_TOKENS = 64
 """Largest depth of the token queues that programs fill; deeper ones are not filled."""

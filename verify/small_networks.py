@@ -79,7 +79,7 @@ class NetworkBuilder:
         return self.add(operator, (data,), (batch, channels, rows, columns))
 
     def average_pool(self, data: str) -> str:
-        """Adds an average pool over all positions of a channel; returns the name of its output."""
+        """Adds an average pool over all rows and columns of each channel; returns the name of its output."""
         batch, channels, height, width = self.tensors[data].nchw
         count = height * width
         operator = Int8AveragePool(
@@ -98,9 +98,10 @@ class NetworkBuilder:
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
     def attention(self, queries: str, keys: str, values: str, zero_points: tuple[int, int]) -> str:
-        """Adds an attention: scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), the softmax
-        of the scores, and its products with `values` (1, positions, width, 1). Returns the name of the result, (1,
-        width, rows, 1). `zero_points`: zero points of queries and keys.
+        """Adds an attention of `rows` queries over `positions` keys (sequence elements): scores of `queries` (1, depth,
+        rows, 1) and `keys` (1, depth, positions, 1), the softmax of the scores, and its products with `values` (1,
+        positions, width, 1). Returns the name of the result, (1, width, rows, 1). `zero_points`: zero points of queries
+        and keys.
         """
         depth, rows = self.tensors[queries].nchw[1:3]
         positions, width = self.tensors[values].nchw[1:3]

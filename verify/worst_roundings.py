@@ -175,9 +175,9 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """A number modulo 2^`places`, used as the lowest `places` bits (the fraction) of a product of `length` bits: it
-    makes the product equal to a threshold T (where a first rounding to float32 gives a tie) or differ from T in few
-    bits.
+    """A number modulo 2^`places`, used as the lowest `places` bits (the fraction) of a product of `length` bits. With
+    this fraction the product is equal to a threshold T, at which a first rounding to float32 gives a tie, or differs
+    from T in few bits.
     """
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
@@ -187,7 +187,7 @@ def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
 
 
 def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.uint64]:
-    """For each odd number f in `factor`, the number below 2^`places` whose product with f is `product` modulo
+    """For each odd number `f` in `factor`, the number below 2^`places` whose product with `f` equals `product` modulo
     2^`places`.
     """
     # Newton's iteration for the inverse: 5 correct bits, then twice as many after each step.
@@ -204,7 +204,9 @@ def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
 
 
 def _trifle(rng: np.random.Generator, lowest: float, highest: float) -> float:
-    """Zero in four of six calls, else a power of two of either sign, with an exponent in `lowest` .. `highest`."""
+    """A random small number: zero in four of six calls, else a power of two of either sign whose exponent is in
+    `lowest` .. `highest`.
+    """
     return float(rng.choice((0, 0, 0, 0, -1, 1)) * np.exp2(np.round(rng.uniform(lowest, highest))))
 
 

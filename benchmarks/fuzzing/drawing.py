@@ -79,7 +79,7 @@ class Draw:
         self.rng = np.random.default_rng([*kind.encode(), seed, index])
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """A random bool: True with the given probability."""
         return bool(self.rng.random() < probability)
 
     def below(self, count: int) -> int:

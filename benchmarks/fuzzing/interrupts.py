@@ -138,7 +138,9 @@ def _marked(mark: str) -> list[int]:
 
 
 def _orphans(mark: str) -> str | None:
-    """Processes that outlive their command, as text; they are killed. None if there are no such processes."""
+    """Processes that outlive their command, as text; they are found by the text `mark` in their environment, and
+    killed. None if there are no such processes.
+    """
     ends = time.monotonic() + _GONE_SECONDS
     while found := _marked(mark):
         if time.monotonic() > ends:

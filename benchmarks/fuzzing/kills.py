@@ -20,8 +20,8 @@ _LONGEST = 6.0
 
 
 def kill_case(seed: int, index: int, folder: Path) -> Outcome:
-    """Runs one command with a new cache, kills it at a random moment, runs it again and returns the verdict on the
-    second run.
+    """Runs one command with a new cache, kills it at a random moment, and runs the same command again. Returns the
+    verdict on the second run.
     """
     draw = Draw("kills", seed, index)
     model, cache = folder / "net.onnx", folder / "cache"

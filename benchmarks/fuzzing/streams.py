@@ -37,7 +37,9 @@ MATRIX = len(CALLS) * len(FAULTS)
 --kinds streams` runs each pair once.
 """
 _DISK_BYTES = (1 << 12, 1 << 20)
-"""Sizes in bytes of small file systems: the smaller has room for one file, the larger for most files of a call."""
+"""Sizes in bytes of small file systems: the smaller one has room for one file, the larger one for most files that a
+command line writes.
+"""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:

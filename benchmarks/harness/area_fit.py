@@ -39,8 +39,8 @@ about this share; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) 
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, its area by feature in square micrometres; the fit minimizes relative errors, so that large
-    machines do not dominate.
+    """For each module, the fitted area in square micrometres per unit of each feature (number computed from a machine's
+    configuration). The fit minimizes relative errors, so that large machines do not dominate.
 
     Modules with memories that may be flip-flops are fitted together: a bit of such a memory has the same area in each
     module.
@@ -74,8 +74,8 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
 
 def fit_registers(rows: Sequence[Synthesized]) -> Costs:
-    """For each module, its flip-flops by feature, without the bits of its memories; the fit minimizes
-    relative errors.
+    """For each module, the fitted number of flip-flops, without the bits of its memories, per unit of each feature
+    (number computed from a machine's configuration). The fit minimizes relative errors.
     """
     found: Costs = {}
     for module in MODULES:
@@ -102,8 +102,8 @@ def _features(row: Synthesized, module: str) -> Mapping[str, float]:
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
-    """For each kind of timing path in PATHS, its delay by feature, in nanoseconds; fitted to the machines that have
-    such a path.
+    """For each kind of timing path in PATHS, the fitted delay in nanoseconds per unit of each feature (number computed
+    from a machine's configuration). The fit uses the machines that have such a path.
     """
     found: Costs = {}
     for place, (_, names) in PATHS.items():

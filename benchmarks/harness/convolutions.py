@@ -34,8 +34,8 @@ def marginal(times: Sequence[float]) -> float:
 def layers_model(
     copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
 ) -> onnx.ModelProto:
-    """A model of `copies` convolutions from X to Y in NCHW: in a chain or, if input and output shapes differ, side by
-    side with their outputs added.
+    """A model of `copies` convolutions from input "X" to output "Y", both NCHW: in a chain or, if input and output
+    shapes differ, side by side with their outputs added.
     """
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {

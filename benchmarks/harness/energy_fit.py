@@ -1,4 +1,6 @@
-"""Fits the coefficients of the energy model by non-negative least squares to replayed programs; errors of the model."""
+"""Fits the coefficients of the energy model to replayed programs by non-negative least squares, and computes the errors
+of the model.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,15 @@ class Parts:
 
     @property
     def whole(self) -> float:
-        """The sum of all parts."""
+        """Energy of the program in picojoules: the sum of the three parts."""
         return self.data + self.clock + self.memories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Energy of a program: as replayed, and as predicted by a model that was not fitted to its machine."""
+    """Energy of a program, once from the replay on its machine's netlist and once predicted by a model that was not
+    fitted to this machine.
+    """
 
     machine: str
     seed: int
@@ -82,7 +86,9 @@ def measured_clock(row: Row) -> float:
 
 
 def measured_memories(row: Row, scale: Scale) -> float:
-    """Energy of all memory macros in picojoules, from the numbers of reads and writes in the replay."""
+    """Energy of all memory macros in picojoules, from the reads and writes counted in the replay. `scale`: technology
+    scale of the macros' energies.
+    """
     total = 0.0
     for name, (reads, writes) in row["memories"].items():
         words, width = map(int, name.rpartition(" ")[2].split("x"))
@@ -92,8 +98,8 @@ def measured_memories(row: Row, scale: Scale) -> float:
 
 
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """Picojoules by part of the machine and feature; the fit minimizes the programs' relative errors, so that long
-    programs do not dominate.
+    """The fitted picojoules of each part of the machine per unit of each feature (number of events). The fit minimizes
+    the programs' relative errors, so that long programs do not dominate.
 
     Raises ValueError for a row reserved for evaluation.
     """

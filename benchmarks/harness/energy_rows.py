@@ -1,4 +1,6 @@
-"""Programs replayed on the netlists of small machines: energy by unit, together with the simulator's events."""
+"""Replays programs on the netlists of small machines, and makes the rows of results: energy by unit, together with the
+simulator's numbers of events.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from vdla.sim.statistics import operand_statistics
 from vdla.verify.energy_programs import energy_program
 
 FITTED = range(60)
-"""Seeds of the programs of every machine of `fitted_machines`, used for the choice of features and for the fit."""
+"""Seeds of the programs that run on every machine of `fitted_machines`; features are chosen with these programs, and
+the model is fitted to them.
+"""
 RESERVED = range(6000, 6005)
 """Seeds of the programs of every machine of `judged_machines`, used for evaluation only: no program of these machines
 is used for a fit or for choosing features. Seeds 5000 to 5004 were used when the form of the interval was chosen.

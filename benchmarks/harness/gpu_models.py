@@ -121,7 +121,7 @@ def product_case(size: int) -> ModelCase:
 
 
 def inputs_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Seeded, normally distributed inputs by name."""
+    """Seeded, normally distributed input arrays for `model`, by name."""
     rng = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     for held in model.graph.input:

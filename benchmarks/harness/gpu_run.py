@@ -25,7 +25,7 @@ from .float64 import float64_outputs
 from .gpu_models import ModelCase, inputs_of
 
 SAMPLED_ROWS = 64
-"""Number of rows of a large matrix product that are compared."""
+"""Number of rows of a large matrix product that are compared with the float64 result."""
 
 Arrays = Mapping[str, np.ndarray]
 LOW_PRECISION = {"float16": DType.FLOAT16, "bfloat16": DType.BFLOAT16, "int8": DType.INT8}
@@ -90,10 +90,10 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
 
 
 def product_on(place: Place, precision: str, size: int) -> Ours:
-    """The product X W of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in
+    """The product `X` `W` of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in
     float32.
 
-    float16 and bfloat16 give results of the same type, int8 gives int32. An int8 W is stored column after column, the
+    float16 and bfloat16 give results of the same type, int8 gives int32. An int8 `W` is stored column after column, the
     preferred layout of tensor cores and of the peer's library. Raises UserError.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
@@ -130,14 +130,14 @@ def output_type(precision: str) -> DType:
 
 
 def in_columns(precision: str) -> bool:
-    """Whether the second factor W of a matrix product in this precision is stored column after column: as [columns,
+    """Whether the second factor `W` of a matrix product in this precision is stored column after column: as [columns,
     depth].
     """
     return precision == "int8"
 
 
 def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
-    """Seeded factors X and W of a product, in the layout that they have in memory (`in_columns`)."""
+    """Seeded factors `X` and `W` of a product, by name, in the layout that they have in memory (`in_columns`)."""
     rng = np.random.default_rng(size)
     if precision == "int8":
         return {name: rng.integers(-128, 128, (size, size), dtype=np.int8) for name in ("X", "W")}

@@ -46,7 +46,7 @@ CHECKED_SIZES = (512, 1000)
 REDUCED_SIZES = (96, 100)
 TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2, "int8": 0.0}
 """The largest allowed difference of a result, relative to the largest value. Sums are in float32 in any order,
-including Winograd's; tf32 and float16 have 11 bits, bfloat16 has 8.
+including Winograd's; tf32 and float16 have 11 significant bits, bfloat16 has 8.
 """
 NETWORK_FACTOR = 4.0
 """Factor by which the tolerance of whole networks is larger, because errors of many layers add up."""

@@ -43,7 +43,7 @@ FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
 and other scores together; and 8 bits are too few for the statistics of a whole row in a normalization.
 """
 ANGLES = "turns."
-"""Prefix of the names of nodes that compute sines and cosines of positions: 8 bits are too few for angles of many
+"""Prefix of the names of nodes that compute sines and cosines of token positions: 8 bits are too few for angles of many
 turns.
 """
 

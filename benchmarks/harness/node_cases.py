@@ -57,7 +57,9 @@ PARAMETERS = {
     "M",
     "cond",
 }
-"""Formal inputs that parametrize operators (axes, shapes ...); most exporters write them as constants."""
+"""Names of inputs, as in ONNX's operator schemas, that are parameters of an operator (axes, shapes ...); most exporters
+write them as constants.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,9 @@ BATCH = 64
 RATE, DECAY = 3e-3, 0.05
 """Adam's step size at the beginning, and the factor by which it has been multiplied at the end."""
 MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
-"""Constants of Adam (Kingma and Ba, 2014)."""
+"""Constants of the optimizer Adam (Kingma and Ba, 2014): decay rates of the means of gradients and of their squares,
+and the small number added to the divisor.
+"""
 
 
 def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
@@ -111,8 +113,9 @@ def _convolution(inputs: Sequence[Any], attributes: Attributes) -> Any:
 def _read_by_taps(
     plane: Sequence[int], kernel: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> tuple[Any, tuple[int, int]]:
-    """The matrix, float32 [positions, taps x outputs], that is 1 where a tap of an output reads a position, else 0; and
-    the (height, width) of the outputs.
+    """A matrix of 0 and 1, float32 [input positions, kernel elements x output positions], and (height, width) of the
+    outputs. An element is 1 if this kernel element reads this input position for this output position. Positions are
+    (row, column) pairs, flattened.
     """
     (height, width), (top, left, bottom, right) = plane, pads
     out_height = (height + top + bottom - kernel[0]) // strides[0] + 1

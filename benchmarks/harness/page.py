@@ -71,9 +71,9 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: the text of the measured quantity, the figures formatted by `template` (as `str.format`).
+    """A line of a table: the text of the measured quantity, and figures that `template` formats (as `str.format` does).
 
-    `optional`: the row is left out if its files lack its figures.
+    `optional`: the row is left out if its results files lack its figures.
     """
 
     measure: str

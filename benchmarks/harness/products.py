@@ -42,14 +42,16 @@ OTHER_PRODUCTS = {
         (2000, 128, 33),
     )
 }
-"""(rows, depth, columns) by name, of products in networks and of products with odd sizes."""
+"""Sizes (rows, depth, columns) of further measured products, by the name of the product: products from networks, and
+products with odd sizes.
+"""
 
 
 def bound_kernel(
     schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
 ) -> tuple[Timed, np.ndarray, Callable[[], None]]:
-    """A kernel with output Y, compiled and bound to its inputs. Returns a function that runs it, the array Y, and a
-    function that ends its threads.
+    """A kernel with output array `Y`, compiled and bound to its inputs `arrays`. Returns a function that runs it, the
+    array `Y`, and a function that ends its threads.
     """
     program: Program = schedule.program
     (output,) = [parameter for parameter in program.parameters if parameter.name == "Y"]

@@ -112,7 +112,9 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
 
 
 def _states_no_more(node: ast.AST) -> bool:
-    """Whether a correct program behaves the same without the AST node `node`."""
+    """Whether the AST node `node` (such as an assertion) can be removed or changed without an effect on a correct
+    program.
+    """
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True

@@ -37,7 +37,9 @@ class EstimateSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no candidate of the space
+        is legal.
+        """
         blind = replace(history, costs=np.full(len(history), np.inf))
         return first_points(space, blind, examine(space, history.points), generator, count)
 
@@ -53,7 +55,9 @@ class AfterFirstPoints:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError if no candidate of the space
+        is legal.
+        """
         if len(history) < BATCH:
             return first_points(space, history, examine(space, history.points), generator, count)
         return self.rest.propose(space, history, generator, count)
@@ -73,8 +77,8 @@ def _without_estimate(prior: Sequence[Samples]) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A search that benchmarks/tuning.py compares: its label, and the function that makes it from samples of other
-    layers (which only searches with a learned model use).
+    """One of the searches that benchmarks/tuning.py compares: its label, and a function `make` that creates it from
+    samples of other layers (only searches with a learned model use the samples).
     """
 
     label: str

@@ -12,14 +12,14 @@ from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.search.point_features import program_numbers
 
 CHUNK = 1 << 16
-"""Number of points of the space that are examined at a time."""
+"""Number of points (candidate schedules) of the space that are examined at a time."""
 MOST_COUNTED = 1 << 27
 """Size of the largest space whose programs are counted; counting it takes two minutes."""
 
 
 def count_programs(space: Space) -> int:
-    """Number of distinct programs of all legal points. Raises ValueError for a space of more than MOST_COUNTED
-    points.
+    """Number of distinct programs of all legal points (candidate schedules) of a space. Raises ValueError for a space
+    of more than MOST_COUNTED points.
     """
     if space.size > MOST_COUNTED:
         raise ValueError(f"{space.template}: {space.size} points are too many to count")
@@ -31,10 +31,12 @@ def count_programs(space: Space) -> int:
 
 
 def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
-    """Lower bound, at 95% confidence, on the number of distinct programs of legal points, from `samples` random points.
+    """Lower bound, at 95% confidence, on the number of distinct programs of the legal points (candidate schedules) of a
+    space, from `samples` random points.
 
-    If there are N programs, two random legal points are equal programs with a probability of at least 1 / N. So c equal
-    pairs among n (n - 1) / 2 imply N of at least n (n - 1) / 2c, with equality if all programs are equally frequent.
+    If there are N programs, two random legal points have equal programs with a probability of at least 1 / N. So c
+    equal pairs among n (n - 1) / 2 imply N of at least n (n - 1) / 2c, with equality if all programs are equally
+    frequent.
     """
     drawn = [
         _programs(space, space.draw(rng, min(CHUNK, samples - start))) for start in range(0, samples, CHUNK)
@@ -48,8 +50,8 @@ def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
 
 
 def _programs(space: Space, points: np.ndarray) -> np.ndarray:
-    """Numbers, uint64, that identify the programs of the legal ones among `points`: equal numbers mean equal programs
-    (`point_features.program_numbers`).
+    """Numbers, uint64, that identify the programs of the legal ones among `points` (candidate schedules): equal numbers
+    mean equal programs (`point_features.program_numbers`).
     """
     account = space.account(space.columns(points))
     return program_numbers(space, account)[space.allowed(account)]

@@ -46,7 +46,9 @@ def paper_suite() -> tuple[Entry, ...]:
 
 
 def other_suite() -> tuple[Entry, ...]:
-    """Entries that the TVM paper does not measure: layers and matrix products of other networks, and with odd sizes."""
+    """Entries that the TVM paper does not measure: layers and matrix products of other networks, and some with odd
+    sizes.
+    """
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
         *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),

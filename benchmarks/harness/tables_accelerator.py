@@ -120,7 +120,7 @@ ACCELERATOR = Table(
 
 
 def campaigns_text(document: Document) -> str:
-    """A table with a line for each campaign of RTL mutations (a machine and a seed)."""
+    """A table with a line for each campaign of RTL mutations; a campaign is one machine with one random seed."""
     lines = [
         "| machine | seed | programs improved on it | mutations | caught | proven equivalent | caught of the others |",
         "|---|---|---|---|---|---|---|",
@@ -184,8 +184,8 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of cases of the fuzz campaign: (kind, text on the page, format of the numbers of cases, rejected, right and
-failed cases).
+"""Kinds of test cases of the fuzzing benchmark, one table row each: (kind, text on the page, format of the numbers of
+cases, rejected, right and failed cases).
 """
 
 

@@ -18,7 +18,9 @@ UNGRAPHED = "torch.compile, max-autotune, convolutions by cuDNN"
 
 
 def gpu(group: str, precision: str) -> At:
-    """Geometric mean, over the rows of a group in one precision, of torch's time in a CUDA graph over our time."""
+    """The geometric mean, over the rows of a `group` in one precision, of the ratio of torch's time in a CUDA graph to
+    our time.
+    """
 
     def mean(rows: Sequence[Document]) -> float:
         return geomean(

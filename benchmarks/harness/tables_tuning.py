@@ -11,9 +11,9 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """The table row of one search in benchmarks/tuning.py: the mean number of trials until its cycles are within 2% of
-    the best known, this number relative to the tuner's own search ("full"), and the number of runs that never came so
-    close.
+    """The table row of one search in benchmarks/tuning.py: the mean number of trials until the cycles of its best
+    schedule are within 2% of the best known, this number relative to the tuner's own search ("full"), and the number of
+    runs that never came so close.
     """
 
     def text(found: Document) -> str:

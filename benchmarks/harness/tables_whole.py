@@ -38,8 +38,8 @@ def networks_text(document: Document) -> str:
 
 
 def exported_text(document: Document) -> str:
-    """A table of networks exported from PyTorch and partitioned between accelerator and processor, with the largest
-    difference of any region's outputs from ONNX Runtime's on the same inputs.
+    """A table of the networks exported from PyTorch and divided into regions for accelerator and processor. It shows
+    the largest difference of any region's outputs from ONNX Runtime's on the same inputs.
     """
     lines = [
         f"{document['right']} of {len(document['rows'])} right. A part is a stretch of the network on one side.",
@@ -61,7 +61,9 @@ def exported_text(document: Document) -> str:
 
 
 def vision_transformers_text(document: Document) -> str:
-    """A table of vision transformers at their original sizes, with attention scores in a chain memory."""
+    """A table of vision transformers at their original sizes on machines with a chain memory (on-chip memory between
+    layers), which stores the attention scores.
+    """
     lines = [
         "| vision transformer | image | chain memory, bytes | cycles | utilization | bit-equal to the interpreter |",
         "|---|---|---|---|---|---|",

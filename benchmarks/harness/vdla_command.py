@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
-"""The words that start `vdla`; its arguments follow."""
+"""The first words of a command line that starts `vdla`; the arguments follow."""
 
 
 def size(path: Path) -> int:

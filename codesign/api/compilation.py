@@ -164,9 +164,7 @@ def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: boo
 
 
 def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
-    """The network compiled by `backend`, loaded from the user's cache; if the cache is unusable, the network is
-    compiled in this process.
-    """
+    """The network compiled by `backend`, from the user's cache; compiled in this process if the cache is unusable."""
     from ..network_cache import cached_network
 
     device = backend.open(options)

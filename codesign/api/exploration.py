@@ -274,8 +274,9 @@ def compare(
     *,
     technology: str | Path | None = None,
 ) -> Comparison:
-    """Compare two machines (presets, TOML files or configurations) on quantized networks: all metrics, cycles and
-    energy of each network and layer, area and energy of each unit. Raises UserError if a machine cannot run a network.
+    """Compare two machines (presets, TOML files or configurations) on quantized networks: compares all metrics, cycles
+    and energy of each network and layer, area and energy of each unit. Raises UserError if a machine cannot run a
+    network.
     """
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
     if not loaded:

@@ -78,7 +78,7 @@ class Report:
 
     @cached_property
     def energy(self) -> Mapping[str, float]:
-        """Microjoules of the launch by unit; `vdla compare` shows the same energy."""
+        """Microjoules of the launch (run of the program) by unit of the machine, computed as in `vdla compare`."""
         from ..technology.energy import energy_by_unit
         from ..technology.events import count_events
 

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from .output import talk
 
 ALIASES = {"--trace": "--timeline"}
-"""Old names of options, which still work for commands that have the new option."""
+"""Old names of options with their new names. Old names still work for commands that have the new option."""
 COMPLETE = "_VDLA_COMPLETE"
 """Name of the environment variable with which a shell requests completions."""
 

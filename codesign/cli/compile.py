@@ -130,8 +130,8 @@ def compile_model(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Raises UserError if the command line has one of the parameters `names`; the message is for the first one and ends
-    in `why`.
+    """Raises UserError if the command line has one of the parameters `names`. The message names the first of these
+    parameters and ends in `why`.
     """
     for name in names:
         if was_given(context, name):

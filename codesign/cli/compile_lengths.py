@@ -27,8 +27,8 @@ def compile_for_lengths(
     json: bool,
 ) -> None:
     """Compiles a model for all sizes of one symbolic dimension in the range `lengths`, and writes one archive for `vdla
-    run` to `output` (default: MODEL.tar). `pads`: values of inputs after their real tokens, by name; `tolerance`:
-    largest slowdown of any length against a program compiled for that length. Raises UserError.
+    run` to `output` (default: MODEL.tar). `pads`: for each input, by name, the value that fills it after its real
+    tokens; `tolerance`: largest slowdown of any length against a program compiled for that length. Raises UserError.
     """
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):

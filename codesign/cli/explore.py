@@ -1,4 +1,4 @@
-"""`vdla explore`: searches a space of machines (accelerator configurations) for the designs that no other one
+"""`vdla explore`: searches a space of machines (accelerator configurations) for the designs that no other design
 dominates.
 """
 

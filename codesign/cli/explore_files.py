@@ -45,9 +45,9 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of writing an exploration's report: the exploration with its latest measurements (`found`), a line for
-    each design whose RTL differs from the simulator (`wrong`), and a text on the work that Ctrl-C left undone
-    (`interrupted`, "" if none).
+    """The result of writing an exploration's report. `found`: the exploration with its latest measurements; `wrong`: a
+    line for each design whose RTL differs from the simulator; `interrupted`: a text about the work that Ctrl-C left
+    undone ("" if none).
     """
 
     found: Exploration
@@ -60,8 +60,8 @@ def write_files(
 ) -> Written:
     """Writes the report into the exploration's folder and prints its path.
 
-    Then synthesizes up to `synthesize` and co-simulates up to `verify` designs of the Pareto front, and writes the
-    report again after each step.
+    Then synthesizes up to `synthesize` designs of the Pareto front and co-simulates up to `verify` of them, and writes
+    the report again after each step.
     """
     from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
@@ -91,7 +91,8 @@ def write_files(
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
     """Writes all files of an exploration's report; returns the number of designs whose layers are missing because of
-    Ctrl-C, and the paths.
+    Ctrl-C, and the paths of the files. `layers`: number of designs of the Pareto front whose layers the report has;
+    `pictures`: whether plots are drawn.
     """
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_report
@@ -112,8 +113,8 @@ def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tup
 
 
 def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
-    """Synthesizes up to `most` designs of the Pareto front; returns the exploration with the results, and a text on the
-    designs that Ctrl-C left unsynthesized ("" if none).
+    """Synthesizes up to `most` designs of the Pareto front; returns the exploration with the results, and a text about
+    the designs that Ctrl-C left unsynthesized ("" if none).
     """
     from ..explore.syntheses import read_syntheses, with_syntheses
     from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 """Signals that end a command, and the word that the command then prints."""
 PATIENCE = 1.0
-"""Seconds after a signal during which further signals are ignored: pressing Ctrl-C twice must not stop cleaning up."""
+"""Seconds after a signal during which further signals are ignored: pressing Ctrl-C twice must not stop the
+cleaning up.
+"""
 _AGAIN_SECONDS = 0.02
 
 
@@ -33,7 +35,7 @@ class Interrupts:
 
     def __init__(self, *, last: bool) -> None:
         self.number: int | None = None
-        """Number of the first signal that arrived; None before."""
+        """Number of the first signal that arrived; None if none arrived yet."""
         self.processes: dict[int, int] = {}
         """Descendants of this process at the time of the first signal, by process number (`util.descendants`)."""
         self._last = last

@@ -1,4 +1,4 @@
-"""The entry point, and every exit code.
+"""The entry point, and the list of all exit codes.
 
 0 success; 1 a defect of the toolkit (with traceback), or a failed check against a reference (in one line); 2 a mistake
 in the user's input, or a standard output that cannot be written, in one line; 3 a program that deadlocks or does not

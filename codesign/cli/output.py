@@ -75,7 +75,7 @@ def print_error(text: str) -> None:
 
 @contextlib.contextmanager
 def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
-    """While the block runs, prints a note whenever there was none for a while, at first `SILENCE` seconds: the text of
+    """While the block runs, prints a note when nothing was printed for a while, at first `SILENCE` seconds: the text of
     `doing()` and the seconds so far.
 
     If `doing()` is None nothing is printed. Each pause is longer than the one before, so that an hour's work does not
@@ -102,7 +102,7 @@ def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
 
 
 def end_failed(text: str) -> NoReturn:
-    """Ends the command with 1 because a check failed: prints a line on standard error, red on a terminal."""
+    """Ends the command with exit code 1 because a check failed: prints a line on standard error, red on a terminal."""
     sys.stdout.flush()
     console = PlainConsole(stderr=True)
     console.print(f"error: {text}", style="bold red", soft_wrap=True)
@@ -113,8 +113,8 @@ class Steps:
     """Progress of a long command on standard error: shows each step as a bar or as a line, or shows nothing."""
 
     def __init__(self, progress: Progress | None, lines: bool = False) -> None:
-        """`progress`: the display on which steps are shown as bars. If it is None, a line is printed when a step
-        begins, if `lines` is set.
+        """`progress`: the display on which steps are shown as bars. If it is None and `lines` is set, a line is printed
+        when a step begins.
         """
         self._progress = progress
         self._lines = lines
@@ -123,7 +123,7 @@ class Steps:
         """Name of the current step; None before the first step."""
 
     def begin(self, text: str, total: int | None = None) -> None:
-        """Ends the current step and begins the one called `text`, with `total` parts if that is known."""
+        """Ends the current step and begins the step called `text`, with `total` parts if that is known."""
         self.doing = text
         if self._progress is None:
             if self._lines:

@@ -23,8 +23,8 @@ the search took 5% of the time of a compilation. Programs are trees, which need 
 megabytes more.
 """
 READER_GONE = 128 + signal.SIGPIPE
-"""Exit code if the reader of standard output has gone, as in `vdla ... | head -1`; a program that SIGPIPE ends has the
-same code.
+"""Exit code if the reader of standard output has gone, as in `vdla ... | head -1`. A program that the signal SIGPIPE
+ends has the same code.
 """
 
 
@@ -37,7 +37,7 @@ class Stopped(Exception):
 
 
 def run_process(program: bool) -> int:
-    """Runs `sys.argv`, prints its messages and returns the exit code.
+    """Runs the command line in `sys.argv`, prints its messages and returns the exit code.
 
     With `program`, this process exists only for this command: its standard streams and signal handlers are replaced,
     and if a signal ended the command, the process ends here. Exceptions that are defects of the toolkit are not caught.
@@ -92,7 +92,8 @@ def _interrupted(number: int | None) -> int:
 
 
 def _leave(code: int, processes: Mapping[int, int]) -> None:
-    """Kills the processes that this process started, runs the functions registered with atexit, and ends the process.
+    """Kills the processes that this process started, runs the functions registered with atexit, and ends the process
+    with exit code `code`.
 
     It does not wait for threads that still compute, because Python would unload libraries that they use.
     """

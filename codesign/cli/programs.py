@@ -35,8 +35,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 def open_program(path: Path, config: str | None, memory: Path | None = None) -> Program:
     """Reads the program in a binary file, a `.hex` file of bare instructions, or an assembler text.
 
-    `config` names the configuration of files that hold none; `memory` is the image of a `.hex` file (empty
-    without it). Raises UserError.
+    `config` names the configuration for files that contain none; `memory` is the file of the memory image for a `.hex`
+    file (None: an empty image). Raises UserError.
     """
     content = read_whole(path, "program")
     if content.startswith(ZIP_MAGIC):

@@ -1,4 +1,4 @@
-"""The option --records: files of tuned schedules, or those that ship with the package."""
+"""The option --records: files of tuned schedules, or the records that ship with the package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 
 SHIPPED = "shipped"
-"""Name on the command line of the records that ship with the package."""
+"""Value of --records that means the records that ship with the package."""
 
 RecordsOption = Annotated[
     list[str] | None,
@@ -52,7 +52,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
 
 
 def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
-    """Text on the number of kernels that use records; if `knobs` is None, nothing was compiled in this run."""
+    """A text that says how many kernels use records; if `knobs` is None, nothing was compiled in this run."""
     if knobs is None:
         return "records: the network in the cache was compiled with the same records"
     applied, ignored = len(knobs.applied), len(knobs.ignored)

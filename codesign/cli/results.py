@@ -45,7 +45,7 @@ def network_inputs(
 
 
 def _of_weights(path: Path, model: Path | None) -> str:
-    """Text of advice if the file `path` has arrays that are both weights and inputs of the model; else ""."""
+    """A sentence of advice if the file `path` has arrays that are both weights and inputs of the model; else ""."""
     if model is None:
         return ""
     from vdla.compiler.graph.onnx_read import read_model
@@ -124,7 +124,7 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
 
 
 def _layers(verdict: OutputCheck) -> str:
-    """Text on the largest difference that the check found when it compared layer by layer."""
+    """A text that states the largest difference that the check found when it compared layer by layer."""
     return f"{verdict.layer_steps} steps in {verdict.compared} ({verdict.layer_tolerance} allowed)"
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def run_kernels(
     path: Path, open_device: Callable[[], KernelDevice], model: ModelOptions | None, options: RunOptions
 ) -> None:
-    """Runs one inference, then timed ones: of a model or, if `model` is None, of a compiled FILE.tar.
+    """Runs one inference, then several timed inferences: of a model or, if `model` is None, of a compiled FILE.tar.
 
     The device is opened first, because without a device compiling would be useless. A model's outputs are compared with
     ONNX Runtime's. Raises UserError.

@@ -16,7 +16,7 @@ from .targets import Targets, gpu_number
 
 
 class Device(StrEnum):
-    """Kinds of device that `vdla run` runs on."""
+    """Kinds of devices on which `vdla run` can run a network."""
 
     vdla = "vdla"
     cpu = "cpu"
@@ -31,7 +31,7 @@ class Engine(StrEnum):
 
 
 class Check(StrEnum):
-    """References that the outputs of `vdla run` are compared with."""
+    """References with which the outputs of `vdla run` are compared."""
 
     auto = "auto"
     onnxruntime = "onnxruntime"
@@ -80,9 +80,9 @@ FOR_ALL = (
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "technology", "partition", "vthreads", "repeat", "threads", "no_cache")
-"""FOR_ALL, FOR_CPU, FOR_GPUS, FOR_DIVIDED: parameters of `vdla run` that apply to all devices, to processors, to GPUs,
-and to models that are partitioned between accelerator and processor. The accelerator alone has all parameters except
-those of FOR_CPU and `partition`.
+"""The four lists `FOR_ALL`, `FOR_CPU`, `FOR_GPUS`, `FOR_DIVIDED` name the parameters of `vdla run` that apply to all
+devices, to processors, to GPUs, and to models that are partitioned between accelerator and processor. The accelerator
+alone has all parameters except those of `FOR_CPU` and `partition`.
 """
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")
 """Parameters for models on processors and GPUs; they do not apply to networks that are already compiled."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
-"""Kinds of the checker's findings that mean that a program would wait for ever."""
+"""Kinds of findings of the program checker that mean that a program would wait for ever."""
 
 
 class Engine(StrEnum):
@@ -45,7 +45,7 @@ class Engine(StrEnum):
 
 @contextlib.contextmanager
 def exit_on_deadlock() -> Iterator[None]:
-    """A context that ends the process with exit code 3 and one line if the program run in it does not end."""
+    """A context that ends the process with exit code 3 and one line of text if the program run inside does not end."""
     from vdla.sim.errors import SimulationError
 
     try:
@@ -188,8 +188,8 @@ def _simulate(
 def _run_rtl(
     config: Config, instructions: np.ndarray, image: np.ndarray, scratchpads: Contents
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Runs the program on the RTL; returns its JSON object, with the counters read from the RTL's registers under the
-    simulator's names, and the memory afterwards.
+    """Runs the program on the RTL; returns the JSON object of the run, with the counters read from the RTL's registers
+    under the simulator's names, and the memory afterwards.
     """
     with rtl_extra():
         from vdla.hw.harness.engine import RtlError, simulate_rtl

@@ -1,4 +1,6 @@
-"""Standard streams that may be closed, full, or without a reader: a lost result is an error, a lost note is ignored."""
+"""Standard streams that may be closed, full, or without a reader: a lost result (standard output) is an error, a lost
+note (standard error) is ignored.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def guard_streams() -> None:
     """Replaces sys.stdout by a stream that raises OutputLostError if output cannot be written, and sys.stderr by a
     stream that never raises.
 
-    A stream that is closed now stays so: its descriptor is occupied, so that no file opened later gets it.
+    A stream that is closed now stays closed: its descriptor is occupied, so that no file opened later gets it.
     """
     for descriptor in range(3):
         try:

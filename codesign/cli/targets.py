@@ -20,7 +20,7 @@ class Targets:
 
     @property
     def gpu_name(self) -> str:
-        """The name of the GPU's backend, "" for none."""
+        """The name of the GPU's backend; "" if no GPU is named."""
         return self.gpu.split()[0] if self.gpu else ""
 
 

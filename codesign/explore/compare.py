@@ -1,5 +1,5 @@
-"""Compares two machines (accelerator configurations) on the same networks: figures, units, layers, and sentences on the
-differences.
+"""Compares two machines (accelerator configurations) on the same networks: figures, areas and energies of units,
+layers, and sentences that describe the differences.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Compared:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Sentences on the difference of the second machine from the first: its amount, its causes, and the layers that
-        contribute most.
+        """Sentences about the difference of the second machine from the first: its amount, its causes, and the layers
+        that contribute most.
         """
         found = []
         for network in self.networks:
@@ -200,5 +200,7 @@ def _row(kind: str, name: str, unit: str, values: Sequence[float]) -> Row:
 
 
 def _known(value: Any) -> Any:
-    """A field's value as the page shows it: "left out" for None, a size that follows from other fields."""
+    """A field's value as the page of the comparison shows it. None becomes "left out": the size then follows from other
+    fields.
+    """
     return "left out" if value is None else shown(value)

@@ -30,12 +30,12 @@ from .schedules.choose import NO_TRIALS, Effort, choose_schedules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFigures:
-    """Figures of one launch of a network. Cycles are exact; `energy` in microjoules by unit follows from the
+    """Figures of one launch of a network. Cycles are exact; `energy`, in microjoules by unit, follows from the
     simulator's events and the coefficients of a model or a table.
 
-    `schedules`: the knobs, by node, of layers that have another schedule than their template's default. `before`: the
-    number of cycles if all layers have the default schedules (None: the network does not run with these, or no layer
-    has another schedule).
+    `schedules`: by node, the knobs of layers whose schedule is not their template's default. `before`: the number of
+    cycles if all layers have the default schedules. It is None if the network does not run with default schedules, or
+    if no layer has another schedule.
     """
 
     cycles: int
@@ -66,9 +66,9 @@ class Figures:
     """Figures of a machine: `area` in square millimetres by unit, the clock (None only if nothing could be evaluated),
     and the figures of its networks by name. `failed`: the reason why there are no figures, or None.
 
-    By name of a metric (`metrics.METRICS`): `intervals` are 90% intervals of area and latency if a model gives them, as
-    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); `rungs` are
-    texts that name the source of a figure, for metrics whose source differs between machines.
+    Two fields are by name of a metric (`metrics.METRICS`). `intervals`: 90% intervals of area and latency if a model
+    gives them, as factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights).
+    `rungs`: texts that name the source of a figure, for metrics whose source differs between machines.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -140,7 +140,7 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
 
 
 _GREATEST = 1e30
-"""Largest number that is accepted as a figure (latency, energy, area ...) in a record of an exploration."""
+"""Largest number that is accepted as a figure (latency, energy, area ...) when the record of an exploration is read."""
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
@@ -226,14 +226,16 @@ def from_json(value: Mapping[str, Any]) -> Figures:
 
 @cache
 def sources_of_figures() -> str:
-    """A hash of the sources of area and energy, which identifies the code that computes figures from a simulation."""
+    """A hash of the source code of the models of area and energy, which identifies the code that computes figures from
+    a simulation.
+    """
     return sources_digest("vdla.codesign.technology")
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """Hash, 16 hexadecimal digits, of everything besides the machine that figures depend on: networks (without their
-    weights in sums), table of components, versions of the compiler and of the models of area and energy, and the effort
-    spent on schedules.
+    """Hash, 16 hexadecimal digits, of everything besides the machine on which figures depend: networks (without the
+    weights by which metrics sum over networks), the table of components, versions of the compiler and of the models of
+    area and energy, and the effort spent on schedules.
     """
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key

@@ -1,8 +1,8 @@
 """Expected growth of a front's hypervolume if designs are added whose objectives are predicted with an uncertainty.
 
-The region that no member of the front dominates is divided into boxes; with independent normal predictions the expected
-volume of a box that a design dominates is a product over the objectives (Emmerich, Deutz and Klinkenberg, CEC 2011;
-boxes by slices along the last objective). Every objective is minimized.
+The region that no member of the front dominates is divided into boxes (by slices along the last objective). With
+independent normal predictions, the expected volume that a design dominates in a box is a product over the objectives
+(Emmerich, Deutz and Klinkenberg, CEC 2011). Every objective is minimized.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ front is thinned out evenly along its first objective.
 """
 _FRONT_OF_MANY = 16
 _CHUNK = 2_000_000
-"""Approximate largest number of elements of an array in `expected_growth`."""
+"""Approximate largest number of elements of the arrays that `expected_growth` allocates at a time."""
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
@@ -85,7 +85,9 @@ def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floa
 
 
 def _below(edges: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """E[max(0, edge - Y)] for a normally distributed Y, [n, edges]; 0 for an edge of -inf."""
+    """E[max(0, edge - Y)] for each of `edges`, [n, edges], where Y is normally distributed with `mean` and `deviation`;
+    0 for an edge of -inf.
+    """
     distance = np.where(np.isfinite(edges), edges, 0.0) - mean
     scaled = distance / np.maximum(deviation, 1e-12)
     density = np.exp(-0.5 * np.minimum(scaled**2, 1e3)) / np.sqrt(2 * np.pi)

@@ -24,8 +24,8 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A kind of figure of a design, in `unit`; `scales` are the units that a constraint may use, as multiples of
-    `unit`. `rung` is a text on the figure's source; empty if the source differs between machines (`Figures.rungs`).
-    `maximize`: larger is better. `from_machine`: the figure needs no run of a network.
+    `unit`. `rung` is a text that names the figure's source; empty if the source differs between machines
+    (`Figures.rungs`). `maximize`: larger is better. `from_machine`: the figure needs no run of a network.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """The metric's name with its unit, as a table's heading."""
+        """The metric's name with its unit, as the heading of a table's column."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     @property
@@ -107,9 +107,9 @@ METRICS: Mapping[str, Metric] = {
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """90% intervals by name of a metric, as factors of its value: of area and latency from the machine's figures, of
-    energy from the weighted sum over the networks, of edp from latency and energy; metrics without an interval have no
-    entry.
+    """90% intervals, by name of a metric, as factors of the metric's value. Those of area and latency come from the
+    machine's `figures`, that of energy from the weighted sum over the networks, that of edp from latency and energy;
+    metrics without an interval have no entry.
     """
     found = dict(figures.intervals)
     if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):
@@ -144,8 +144,8 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """The source (rung) of each metric by name, for all figures that have not failed; different sources are joined by
-    "or". Empty texts if all figures failed.
+    """The source (rung) of each metric by name, over all `figures` that have not failed; different sources are joined
+    by "or". Empty texts if all figures failed.
     """
     all_figures = [item for item in figures if item.failed is None]
     return {

@@ -51,7 +51,7 @@ _CHECKED = 32
 the batch.
 """
 _MARGIN = 0.1
-"""Distance of the hypervolume's reference point beyond the worst objective values, as a fraction of their range."""
+"""Distance of the hypervolume's reference corner beyond the worst objective values, as a fraction of their range."""
 _FLOOR = 1e-12
 
 
@@ -116,7 +116,9 @@ class ModelSearch:
         return points
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Takes the results of the points that `ask` returned last, and records the errors of their predictions."""
+        """Takes the results of the points (machines) that `ask` returned last, and records the errors of their
+        predictions.
+        """
         # A point that breaks a limit known in advance is no candidate, and no model is trained on it.
         self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)
@@ -133,8 +135,8 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Yields random points that were not proposed before and break no constraint known without evaluation; ends if
-        no point is left, or after `MOST_MISSED` other points in a row.
+        """Yields random points of the space that were not proposed before and break no constraint known without
+        evaluation; ends if no point is left, or after `MOST_MISSED` other points in a row.
         """
         space = self._problem.space
         seen, missed = set(self._named), 0
@@ -149,8 +151,9 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """If all machines break a constraint that is known without evaluation, the `count` points of the space that are
-        nearest to its limit, so that the report can state their distance from the limit; else an empty list.
+        """The `count` points of the space that are nearest to the limit of a constraint, if all machines break this
+        constraint and it is known without evaluation; else an empty list. The report states the distance of these
+        points from the limit.
         """
         if self._named:
             return []
@@ -288,7 +291,7 @@ class ModelSearch:
 
     def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
         """(means, standard deviations) of the base-2 logarithm of the objective `metric`, for each machine of `pool`.
-        `place` is the objective's index in the study. The logarithm is of the value to minimize.
+        `place` is the index of `metric` among the exploration's objectives. The logarithm is of the value to minimize.
         """
         problem = self._problem
         if metric.from_machine:

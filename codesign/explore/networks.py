@@ -18,7 +18,7 @@ from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
-"""Largest weight of a network; 1 / MOST_WEIGHT is the least. The limits keep weighted sums finite."""
+"""Largest weight of a network; 1 / `MOST_WEIGHT` is the least. The limits keep weighted sums finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,8 +1,8 @@
-"""Places where machines (accelerator configurations) are evaluated: in this process, in processes of this computer, or
-on the workers of a scheduler.
+"""Where machines (accelerator configurations) are evaluated: in this process, in processes of this computer, or on the
+workers of a dask scheduler.
 
-The code of processes and schedulers is the tuner's (`compiler/tune/measure`): if a process dies or takes too long, the
-machine that it evaluates counts as failed, and the study continues.
+The code that runs worker processes and talks to schedulers is the tuner's (`compiler/tune/measure`): if a process dies
+or takes too long, the machine that it evaluates counts as failed, and the exploration continues.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ WORKER = "vdla.codesign.explore.worker"
 
 
 def _ignore(_: str) -> None:
-    """Ignores a message."""
+    """Does nothing with a message: the default of `Place.notify`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place where machines are evaluated: the workers of the dask scheduler at the address `scheduler`, else
-    `workers` processes of this computer. With one worker, this process itself evaluates, without `timeout`. `notify` is
-    called with a line of text when no evaluation has finished for a while.
+    """Where machines are evaluated: on the workers of the dask scheduler at the address `scheduler`, else in `workers`
+    processes of this computer. With one worker, this process itself evaluates, without `timeout`. `notify` is called
+    with a line of text when no evaluation has finished for a while.
     """
 
     workers: int = 1
@@ -50,11 +50,13 @@ class Place:
 
 
 HERE = Place()
-"""The place that evaluates machines in this process, not in others."""
+"""The `Place` (where machines are evaluated) for evaluation in this process."""
 
 
 class Evaluator(Protocol):
-    """Function that evaluates machines on the exploration's networks, with the schedules that an `Effort` finds."""
+    """Function that evaluates machines on the exploration's networks. Layers get the best schedules that an `Effort`
+    (number of trials) finds.
+    """
 
     def __call__(
         self, machines: Sequence[Config], effort: Effort

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .networks import Network
 
 FIRST = 20
-"""Number of random machines that every search, except the exhaustive one, evaluates first."""
+"""Number of random machines that every search strategy, except the exhaustive one, evaluates first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,9 +65,9 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Result of evaluating a point: its `objectives` as values to minimize (None: the point is no valid machine, or a
-    network does not run), the `excess` over the limit of the constraint that it breaks most, and the values of the
-    constraints' metrics.
+    """Result of evaluating a point of the space. `objectives`: values to minimize (None: the point is no valid machine,
+    or a network does not run); `excess`: how far the value of the constraint that is broken most lies beyond its limit;
+    `limited`: the values of the metrics in constraints.
     """
 
     point: Point

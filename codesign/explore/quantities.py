@@ -43,9 +43,9 @@ QUANTITIES = (
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layers:
     """Layers of networks in columns, each float64 [layers]. One output element of a layer takes `depth` (input
-    channels) times `window` (kernel positions) multiplications. `outputs`: output channels; `pixels`: output pixels;
-    `read`: input elements; `weights`: number of weights; `weight`: weight of the layer's network in sums. `spread` is
-    False for a depthwise layer, which has depth 1.
+    channels) times `window` (elements of the kernel window) multiplications. `outputs`: output channels; `pixels`:
+    output pixels; `read`: input elements; `weights`: number of weights; `weight`: weight of the layer's network in sums
+    over networks. `spread` is False for a depthwise layer, which has depth 1.
     """
 
     depth: Floats
@@ -95,8 +95,8 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
 
 
 def _products(machine: Config, layers: Layers) -> Floats:
-    """Number of vector products of each layer [layers] for all output channels of a pixel. An array with the extension
-    `fold` can be reshaped; the shape that needs the fewest products counts.
+    """Number of vector products (instructions of the array) of each layer, [layers], for all output channels of one
+    pixel. An array with the extension `fold` can be reshaped; the shape that needs the fewest products counts.
     """
     groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
     found = [

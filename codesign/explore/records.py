@@ -19,8 +19,8 @@ FORMAT = 1
 
 
 Known = dict[tuple[str, str], Figures]
-"""Known figures of machines by (key, digest of the machine). The key (`evaluate.study_key`) is a hash of networks,
-compiler and everything else that figures depend on.
+"""Known figures of machines by (key, digest of the machine). The key (`evaluate.study_key`) is a hash of the networks,
+the compiler and everything else besides the machine on which figures depend.
 """
 
 
@@ -57,14 +57,15 @@ def _text(value: Any) -> str:
 
 
 class RecordsFile(LineFile):
-    """Appends records to a file (`LineFile`); an incomplete line at its end is removed."""
+    """A file to which records are appended (`LineFile`); an incomplete line at its end is removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, cut=True)
 
     def append(self, study: str, machine: str, fields: Mapping[str, Value], figures: Figures) -> None:
-        """Appends the figures (area, clock, cycles, energy) of one machine under the key `study`; `machine` is the
-        digest of its configuration, `fields` the values of the space's fields.
+        """Appends the figures (area, clock, cycles, energy) of one machine. `study`: the key of the exploration's
+        settings (`evaluate.study_key`); `machine`: the digest of the configuration; `fields`: the values of the space's
+        fields.
         """
         value = {"format": FORMAT, "study": study, "machine": machine, "fields": plain(fields)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""Search strategies: each proposes batches of points of a space of machines to evaluate; equal seeds give
+"""Search strategies. Each proposes batches of points of a space of machines, which are then evaluated; equal seeds give
 equal points.
 """
 
@@ -29,11 +29,11 @@ class Strategy(Protocol):
     learns: bool
 
     def ask(self, count: int) -> list[Point]:
-        """At most `count` points to evaluate, none twice in a search; empty if the space has no more."""
+        """At most `count` points of the space to evaluate, none twice in a search; empty if the space has no more."""
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Takes the results of the points that `ask` returned last, in the order of these points."""
+        """Takes the results of the points (machines) that `ask` returned last, in the order of these points."""
         ...
 
 
@@ -54,7 +54,7 @@ class Exhaustive:
 
 
 class RandomSearch:
-    """A strategy that proposes random points, none of them twice."""
+    """A strategy that proposes random points of the space of machines, none of them twice."""
 
     learns = False
 
@@ -129,7 +129,7 @@ class OptunaSearch:
         return found
 
     def _name(self, point: Point) -> None:
-        """Makes the sampler propose the point `point` next."""
+        """Makes Optuna's sampler propose `point` next."""
         self._study.enqueue_trial({a.name: i for a, i in zip(self._space.axes, point, strict=True)})
 
     def _fresh(self) -> Point:

@@ -1,5 +1,5 @@
 """A space of machines (accelerator configurations): a base configuration and the values that its fields may have. This
-module reads its file and enumerates its points.
+module reads the file that describes a space, and enumerates the space's points.
 
     base = "vta"                                   # a preset, or a TOML file beside this one
     conditions = ["wgt_buffer_bytes >= 512 * block_in"]
@@ -37,7 +37,7 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Largest number of values that one field of a space may have."""
 MOST_LOOKED_AT = 4096
-"""Number of points of a space that are examined at most; of a larger space they are a random sample. If none of them is
+"""Largest number of points of a space that are examined; in a larger space they are a random sample. If none of them is
 a valid machine, the space counts as empty.
 """
 Value = int | tuple[str, ...]
@@ -70,16 +70,16 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Number of points, including points that are no valid machine."""
+        """Number of points (choices of values for all axes), including points that are no valid machine."""
         return prod(len(axis.values) for axis in self.axes)
 
     def points(self) -> Iterator[Point]:
-        """All points; the last axis changes fastest."""
+        """All points (choices of values for all axes); the last axis changes fastest."""
         for number in range(self.size):
             yield self.point(number)
 
     def point(self, number: int) -> Point:
-        """The point with a number from 0 to `size` - 1."""
+        """The point (a choice of values for all axes) with a number from 0 to `size` - 1."""
         indices = []
         for axis in reversed(self.axes):
             number, index = divmod(number, len(axis.values))
@@ -87,8 +87,8 @@ class Space:
         return tuple(reversed(indices))
 
     def fields(self, point: Point) -> dict[str, Value]:
-        """The values of the fields that a point sets, including derived fields. Raises UserError if a derived field has
-        no value.
+        """The values of the configuration's fields at a point of the space, including derived fields. Raises UserError
+        if a derived field has no value.
         """
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
@@ -99,8 +99,8 @@ class Space:
         return chosen
 
     def machine(self, point: Point) -> Config:
-        """The machine of a point. Raises UserError, with the reason, if a condition does not hold or the fields
-        contradict each other.
+        """The machine at a point of the space. Raises UserError, with the reason, if a condition does not hold or the
+        fields contradict each other.
         """
         chosen = self.fields(point)
         known = {**field_values(self.base), **chosen}
@@ -132,8 +132,8 @@ class Space:
 
 
 def _reads_fifo(expression: Expression) -> bool:
-    """Whether the expression reads the size of a FIFO, which follows from the whole machine unless the
-    space names it.
+    """Whether the expression reads the size of a FIFO. Unless the space sets this size, it follows from the whole
+    machine.
     """
     return any(f"{fifo}_fifo_bytes" in expression.names for fifo in FIFOS)
 
@@ -144,7 +144,7 @@ def shown(value: Value) -> int | str:
 
 
 def size_text(value: int | str) -> str:
-    """A value as text on a picture's axis; a multiple of 1024 as in "16 Ki"."""
+    """A field's value as text on the axis of a plot; a multiple of 1024 as in "16 Ki"."""
     if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
         return f"{value // 1024} Ki"
     return f"{value:,}" if isinstance(value, int) else value
@@ -214,7 +214,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
 
 
 def _sample(space: Space) -> Iterator[Point]:
-    """All points of a small space; MOST_LOOKED_AT seeded random points of a larger one."""
+    """All points of a small space; `MOST_LOOKED_AT` random points (fixed seed) of a larger one."""
     if space.size <= MOST_LOOKED_AT:
         yield from space.points()
         return
@@ -299,8 +299,8 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 
 
 def without_machine(space: Space) -> str | None:
-    """Text on the points that are no valid machine, with the most frequent reason (of all points, or of a sample of a
-    large space); None if all are valid.
+    """A sentence about the points that are no valid machine, with the most frequent reason (among all points, or in a
+    sample of a large space); None if all points are valid.
     """
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -320,7 +320,7 @@ def without_machine(space: Space) -> str | None:
 
 
 def machine_error(space: Space, point: Point) -> UserError | None:
-    """The reason why a point is no valid machine; None if it is valid."""
+    """The reason why a point of the space is no valid machine; None if it is valid."""
     try:
         space.machine(point)
     except UserError as error:

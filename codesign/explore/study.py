@@ -1,5 +1,5 @@
-"""A study: machines (accelerator configurations) of a space are evaluated in batches and recorded; the machines that no
-other one dominates form the front.
+"""An exploration (study): machines (accelerator configurations) of a space are evaluated in batches and recorded; the
+machines that no other machine dominates form the front.
 
 A strategy that learns gets all results of a batch before it proposes the next one, so that a study depends only on
 space, networks, seed and batch size, not on the number of processes. A continued study proposes the same points again
@@ -35,8 +35,8 @@ from .space import Point, Space, Value
 BATCH = 20
 """Number of points of the space that are proposed and evaluated together."""
 BATCHES_AT_ONCE = 16
-"""Number of batches that are evaluated at a time for a strategy that does not learn: workers then wait once for all of
-these, not after each batch.
+"""Number of batches that are evaluated at a time for a strategy that does not learn. Workers that have finished then
+wait for the others only after these batches, not after each batch.
 """
 RECORDS = "records.jsonl"
 
@@ -93,8 +93,8 @@ class Study:
 
     @cached_property
     def key(self) -> str:
-        """A hash of everything besides the machine that the figures (cycles, energy, area) depend on; records are
-        stored under it (`evaluate.study_key`).
+        """A hash of everything besides the machine on which the figures (cycles, energy, area) depend
+        (`evaluate.study_key`); records are stored under it.
         """
         return study_key(self.networks, self.components, self.effort)
 
@@ -105,15 +105,15 @@ class Study:
 
     @cached_property
     def front_key(self) -> str:
-        """The key of the records of front designs, whose schedules get the trials of `front_effort`; equal to `key` if
-        `front_effort` has no more trials than `effort`.
+        """The key under which the records of front designs are stored, whose schedules get the trials of
+        `front_effort`; equal to `key` if `front_effort` has no more trials than `effort`.
         """
         if not self.tunes_front:
             return self.key
         return study_key(self.networks, self.components, self.front_effort)
 
     def machine(self, point: Point) -> Config | str:
-        """The machine of a point, or a text with the reason why there is none."""
+        """The machine at a point of the space, or a text with the reason why there is none."""
         try:
             return self.space.machine(point)
         except UserError as error:
@@ -130,7 +130,7 @@ class Study:
         return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
-        """The design at `point`, with its number in the exploration, machine and figures."""
+        """The design at a `point` of the space, with its number in the exploration, its machine and its figures."""
         try:
             fields = self.space.fields(point)
         except UserError:
@@ -140,8 +140,8 @@ class Study:
     def judged(
         self, number: int, fields: dict[str, Value], machine: Config | None, figures: Figures
     ) -> Design:
-        """The design with the given figures: its objectives and its excess over the constraints are computed from
-        these. `number`: its position in the exploration.
+        """The design with the given `figures`, from which its objectives and its excess over the constraints are
+        computed. `number`: the design's index in the exploration.
         """
         values = [self.value(metric, machine, figures) for metric in self.objectives]
         objectives = tuple([value for value in values if value is not None])
@@ -170,8 +170,8 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """The result of a design in the form (`Told`) in which the search strategy gets it: objectives, and the excess
-        over constraints.
+        """The result of a design in the form (`Told`) that the search strategy gets: objectives, and the excess over
+        constraints.
         """
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
@@ -201,7 +201,7 @@ class Exploration:
 
     @cached_property
     def front(self) -> tuple[Design, ...]:
-        """The Pareto front: designs that meet the constraints and that no other one dominates, sorted by their first
+        """The Pareto front: designs that meet the constraints and that no other design dominates, sorted by their first
         objective; of designs with equal objectives only the first.
         """
         feasible = [design for design in self.designs if design.feasible]
@@ -222,7 +222,7 @@ def explore(
     told: Callable[[Exploration], object] | None = None,
     tuning: Callable[[int, int], object] = lambda done, count: None,
 ) -> Exploration:
-    """Searches until the budget is spent or the space has no more points.
+    """Evaluates designs until the limit on their number in `study` is reached or the space has no more points.
 
     Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
     `told` is called with the exploration after every batch; `tuning`, after schedules of a front design were tried,
@@ -279,8 +279,8 @@ def explore(
 
 
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
-    """The exploration after its front was tuned: designs of the Pareto front have the figures that `records` holds
-    under `front_key`, except designs on which these schedules make a network slower.
+    """The exploration after its front was tuned. Designs of the Pareto front get the figures that `records` holds under
+    `front_key`, unless the schedules found by tuning make a network slower.
     """
     study = exploration.study
     if not study.tunes_front:
@@ -297,8 +297,8 @@ def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
-    """Yields each point with its machine (None if invalid) and its figures, in order, each as soon as all earlier ones
-    are known.
+    """Yields each point of the space with its machine (None if invalid) and its figures, in the order of `points`, each
+    as soon as all earlier points are done.
     """
     machines = [study.machine(point) for point in points]
     there = [machine for machine in machines if isinstance(machine, Config)]
@@ -313,8 +313,8 @@ def _figures(
 def _evaluated(
     key: str, machines: Sequence[Config], effort: Effort, records: Known, run: Evaluator
 ) -> Iterator[Figures]:
-    """Yields the figures of each machine, in order, each as soon as all earlier ones are known: from the records under
-    `key`, or by evaluation.
+    """Yields the figures of each machine, in order, each as soon as all earlier machines are done: from the records
+    under `key`, or by evaluation.
     """
     missing = {machine.digest: machine for machine in machines if (key, machine.digest) not in records}
     ordered = list(missing.values())

@@ -2,7 +2,7 @@
 of a linear model.
 
 The figure's logarithm is predicted by a ridge regression on quantities of the machine (`quantities.py`), corrected by
-an ensemble of trees (XGBoost). Each fold of the data has its own trees, trained without it; their errors on the fold
+an ensemble of trees (XGBoost). For each fold of the data, trees are trained without that fold; their errors on the fold
 estimate the model's error, and the interval is wide enough for the share `INSIDE` of these errors. Equal data give
 equal models.
 """
@@ -37,7 +37,7 @@ RIDGE = 0.1
 INSIDE = 0.9
 """The share of values that an interval should contain."""
 NORMAL = 1.6449
-"""Distance from the mean, in standard deviations, within which a normal distribution has the share `INSIDE`."""
+"""Distance from the mean, in standard deviations, within which the share `INSIDE` of a normal distribution lies."""
 FEWEST = 4
 """Least number of evaluated machines from which a model is trained."""
 
@@ -53,7 +53,9 @@ class Surrogate:
     error: float
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """(means [n], standard deviations [n]) of the logarithm for `features` [n, f]."""
+        """(means [n], standard deviations [n]) of the figure's base-2 logarithm for n machines; `features` is [n,
+        number of features].
+        """
         straight = _design((features - self.shift) / self.scale) @ self.line
         corrections = np.array([tree.inplace_predict(features) for tree in self.trees], float)
         spread = corrections.std(axis=0) if len(self.trees) else np.zeros(len(features))
@@ -61,7 +63,9 @@ class Surrogate:
 
 
 def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
-    """A model of the logarithms `values` [n] over `features` [n, f]. Raises MissingTunerError without xgboost."""
+    """A model trained on `values` [n], base-2 logarithms of a figure, of n machines with `features` [n, number of
+    features]. Raises MissingTunerError without xgboost.
+    """
     library = load_xgboost()
     shift, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
     order = np.random.default_rng(seed).permutation(len(values))

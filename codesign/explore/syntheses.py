@@ -1,5 +1,5 @@
-"""Syntheses of an exploration's machines: stored in a file beside the exploration's records, and used in place of the
-model's predictions.
+"""Syntheses of an exploration's machines: stored in a file beside the exploration's records. Their areas and clocks
+replace the model's predictions.
 
 The result of a synthesis depends only on machine, RTL and library, so that a line of `syntheses.jsonl` is valid for any
 exploration.
@@ -28,8 +28,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """The result of mapping a machine onto the cells of a `library` (`sha256` is the hash of its file): `area` in
-    square millimetres by unit, the fastest clock (None without a timing tool), and the `seconds` of the synthesis.
+    """The result of mapping a machine onto the cells of a `library` (`sha256`: hash of the library's file). `area`: in
+    square millimetres by unit; `clock_mhz`: the fastest clock (None without a timing tool); `seconds`: duration of the
+    synthesis.
     """
 
     library: str
@@ -155,7 +156,7 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
 
 
 def _leaking(energy: Mapping[str, float], longer: float) -> dict[str, float]:
-    """`energy` (microjoules of a launch, by unit) after its duration has grown by the factor `longer`: the leakage is
-    multiplied by `longer`, the energy of the other units stays the same.
+    """`energy` (microjoules of a launch, by unit) after the duration of the launch has grown by the factor `longer`:
+    the leakage is multiplied by `longer`, the energy of the other units stays the same.
     """
     return {unit: value * longer if unit == "leakage" else value for unit, value in energy.items()}

@@ -32,8 +32,8 @@ Progress = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
-    """Text on the results that will be missing because a tool is missing; None if all tools exist. Raises UserError if
-    no design can be synthesized.
+    """A sentence that says which results will be missing because a tool is missing; None if all tools exist. Raises
+    UserError if no design can be synthesized.
     """
     if not components.modelled:
         raise UserError(
@@ -51,9 +51,9 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """Up to `most` designs of the Pareto front to be synthesized: first designs that are synthesized already. Half of
-    the others are spread over the front and include the best for each objective; the rest are the designs with the
-    widest interval of area.
+    """Up to `most` designs of the Pareto front to be synthesized: first the designs that are synthesized already. Half
+    of the others are spread over the front and include the best design for each objective; the rest are the designs
+    with the widest interval of area.
     """
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]
@@ -74,8 +74,8 @@ def _certainty(design: Design) -> tuple[float, int]:
 def synthesize_designs(
     designs: Sequence[Design], folder: Path, known: Syntheses, told: Progress
 ) -> dict[str, Synthesis]:
-    """Synthesizes designs; results by digest of the machine, each added to the folder's file at once. `told` is called
-    with the number of a design and the name of a step.
+    """Synthesizes designs; returns results by digest of the machine. Each result is added to the folder's file of
+    syntheses at once. `told` is called with the number of a design and the name of a step.
 
     KeyboardInterrupt ends the work and returns the results so far. Raises ToolError, NetlistError, LibertyError and
     RecordError.

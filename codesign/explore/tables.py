@@ -63,7 +63,7 @@ def _default_cycles(exploration: Exploration, design: Design) -> float | None:
 
 
 def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | None]:
-    """The value of every metric of a design; None where it has none."""
+    """The value of every metric of a design; None for a metric without a value."""
     study = exploration.study
     return {metric: study.value(metric, design.machine, design.figures) for metric in METRICS.values()}
 

@@ -2,8 +2,8 @@
 (`compiler/tune/measure/worker.py`) with machines as candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields, "trials": of schedules}; a candidate is {"machine": index in that list}. The result of a
-candidate has its figures as JSON.
+"machines": their fields, "trials": number of schedule trials}; a candidate is {"machine": index in that list}. The
+result of a candidate has its figures as JSON.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalAveragePool:
-    """Mean over all positions of a channel; the result is [batch, channels, 1, 1]."""
+    """Mean over the rows and columns of each channel; the result is [batch, channels, 1, 1]."""
 
     name: str
     data: str

@@ -64,7 +64,9 @@ def quantize(calibrated: Calibrated, unsigned: bool) -> Quantized:
 
 
 def _round_up(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round up to `KEPT_BITS` significant bits: exact in float32, as is the product of two such scales."""
+    """Round up to `KEPT_BITS` significant bits, so few that float32 represents the result, and the product of two such
+    scales, exactly.
+    """
     fraction, exponent = np.frexp(values)
     kept = np.ldexp(np.ceil(np.ldexp(fraction, KEPT_BITS)), exponent - KEPT_BITS)
     return kept.astype(np.float32)

@@ -14,7 +14,7 @@ OCTAVES = (2, 4, 8, 16)
 
 
 def sample_images(network: Network, count: int, seed: int) -> Float64Array:
-    """Return float64 [count, *input_shape] within ``[-LIMIT, LIMIT]``; sample i depends on `seed` and i only."""
+    """Return float64 [count, *input_shape] within ``[-LIMIT, LIMIT]``; sample `i` depends on `seed` and `i` only."""
     flat = len(network.input_shape) == 1
     shape = (1, 28, 28) if flat else network.input_shape
     samples = [_image(np.random.default_rng([seed, index]), *shape) for index in range(count)]
@@ -23,7 +23,7 @@ def sample_images(network: Network, count: int, seed: int) -> Float64Array:
 
 
 def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.float32]:
-    """Return float32 [count, *shape], normal within ``[-LIMIT, LIMIT]``; sample i depends on `seed` and i only."""
+    """Return float32 [count, *shape], normal within ``[-LIMIT, LIMIT]``; sample `i` depends on `seed` and `i` only."""
     samples = [np.random.default_rng([seed, index]).standard_normal(shape) for index in range(count)]
     return np.clip(np.reshape(samples, (count, *shape)), -LIMIT, LIMIT).astype(np.float32)
 

@@ -34,7 +34,9 @@ def _convolution(
     groups: int = 1,
     relu: bool = True,
 ) -> Convolution:
-    """A convolution layer with random weights; its padding keeps rows and columns at stride 1."""
+    """A convolution layer with random weights and pads of `kernel` // 2; an odd `kernel` then preserves rows and
+    columns at stride 1.
+    """
     inputs, outputs = channels
     depth = inputs // groups
     deviation = np.sqrt(2.0 / (depth * kernel * kernel))

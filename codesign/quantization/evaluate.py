@@ -76,7 +76,7 @@ class Figures:
 
     @property
     def noise(self) -> float:
-        """Power of the noise at the output relative to the power of the signal."""
+        """Power of the quantization noise at the worst output, relative to the power of the output."""
         return 10.0 ** (-self.sqnr / 10.0)
 
 

@@ -55,7 +55,7 @@ class Outcome:
 
 def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
     """(samples for calibration, held-out samples): the first three quarters and the last quarter of `samples`. Raises
-    UserError for a single sample.
+    UserError for a single sample; its message calls the samples `where`.
     """
     if len(samples) < 2:
         raise UserError(

@@ -267,7 +267,7 @@ def _differences(decisions: Decisions) -> int:
 
 
 def knee(points: Iterable[tuple[float, float]]) -> int:
-    """Index of the point of a front that is farthest above the line between the front's ends.
+    """Index of the knee of a Pareto front: the point that is farthest above the line between the front's ends.
 
     Points are (log of cost, dB), cheapest first; with fewer than three points the index is 0.
     """

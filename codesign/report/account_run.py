@@ -37,8 +37,9 @@ GEMM = "gemm"
 
 
 def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
-    """Compulsory bytes of a fused node, by kind of data: int8 elements without padding, 4-byte biases, and only the
-    input elements that some window reads. Tensors in `chained` stay on the chip and have 0 bytes.
+    """Compulsory bytes (which every program must move over the bus) of a fused node, by kind of data: int8 elements
+    without padding, 4-byte biases, and only the input elements that some window reads. Tensors in `chained` stay on the
+    chip and have 0 bytes.
     """
     found = _of_node(graph, node)
     if node.inputs[0] in chained:
@@ -80,8 +81,8 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
-    """The bytes of a node's first input (in memory) whose elements no window reads. The mask is empty if the input is
-    in the chain memory (on-chip memory that keeps a layer's output for the next layer).
+    """The bytes in DRAM of those elements of a node's first input that no window (of a convolution or pool) reads. The
+    mask is empty if the input is in the chain memory (on-chip memory that keeps a layer's output for the next layer).
     """
     name = node.inputs[0]
     if name in compiled.chained:

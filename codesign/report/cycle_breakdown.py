@@ -60,8 +60,8 @@ class LayerAccount:
         """The reason why the layer takes fewer cycles than its roofline; None if it does not.
 
         "overlap": the layer began during the previous layer, and takes at least its roofline counted from `started`.
-        "fusion": the layer takes less even counted from `started`, because the roofline includes the output of a
-        convolution, although a fused pool stores fewer elements.
+        "fusion": the layer takes less than its roofline even counted from `started`. The reason is a fused pool: the
+        roofline counts the output of the convolution, but the pool stores fewer elements.
         """
         if self.cycles >= self.roofline_cycles:
             return None

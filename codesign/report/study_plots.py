@@ -62,7 +62,9 @@ by strategy.
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
 NEEDED_ROOM = 0.8
-"""Height of the bars of all searches in a row of `needed_png`, whose height is 1; the rest separates rows."""
+"""Height of all bars of one layer together in the picture of `needed_png`, relative to the layer's row; the rest of the
+row separates it from the next.
+"""
 
 
 def searches(study: Study) -> tuple[Series, ...]:
@@ -224,8 +226,8 @@ def shares_png(
     columns: int = 2,
     over: str = "best known",
 ) -> bytes:
-    """One panel for each layer: the share of its random legal points that cost at most x times the cost in `known`;
-    `over` is the name of that cost on the axis.
+    """One panel for each layer: the share of the layer's random legal points (candidate schedules) whose cost is at
+    most x times the cost in `known`, against x. `over` is the name of the cost in `known` on the axis.
 
     `costs` are float64 [points] by layer, inf for failed points; `marks` name, by layer, costs that get lines.
     """

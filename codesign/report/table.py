@@ -130,8 +130,8 @@ def summary(run: RunAccount, *, computed: bool = False) -> list[str]:
 
 
 def check_text(check: CheckAccount) -> str:
-    """A line of text on the comparison of outputs: the reference, the largest difference, the allowed difference and
-    its reason, and the top-1 classes.
+    """One line of text on the comparison of outputs. It has the reference, the largest difference, the allowed
+    difference with its reason, and whether the top-1 classes agree.
     """
     images = "1 image" if check.images == 1 else f"{check.images} images"
     because = f": {check.tolerance_because}" if check.tolerance_because else ""

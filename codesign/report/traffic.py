@@ -165,8 +165,8 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """The pieces of DRAM [begin, end), sorted by key and changed to disjoint intervals with the same union for each
-    key: each begins after the earlier pieces of its key.
+    """The pieces of DRAM [begin, end), sorted by key, and cut so that pieces of one key do not overlap but cover the
+    same addresses: each begins where the earlier pieces of its key have ended, or later.
     """
     # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1

@@ -203,8 +203,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""For each module of the RTL: (name of the number of its instances in `counts_of`, names of the features that predict
-the area of one instance). Equal instances share an entry.
+"""For each module of the RTL: the key under which `counts_of` has the number of its instances, and the names of the
+features that predict the area of one instance. All instances of a module have the same area.
 """
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(

@@ -128,7 +128,9 @@ class CellModel:
         return found
 
     def paths_by_place(self, config: Config, macros: list[Memory]) -> dict[str, float]:
-        """Delay in nanoseconds of each candidate of PATHS that a machine has, by the module in which the path ends."""
+        """Delay in nanoseconds of each candidate for the longest path (PATHS) that a machine has, by the module in
+        which the path ends.
+        """
         counts = counts_of(config)
         features = features_of(config) | access_features(access_by_module(macros, self.scale))
         return {

@@ -1,5 +1,5 @@
-"""Coefficients of the model of switching: the energy of each event in a part of a machine, fitted to replays of
-netlists.
+"""Coefficients of the model of switching: the energy of each event in a part of a machine, fitted to replays
+(simulations of synthesized netlists on a program's recorded inputs).
 
 A part's energy is a sum over features: counts of events times their width in the machine (lanes, products, bytes, bits
 that change), so that one coefficient is valid for all machines (accelerator configurations). Clock pins of flip-flops
@@ -28,7 +28,8 @@ from .memories import memories_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Errors of predicted energy relative to replayed energy, on machines left out of the fit.
+    """Errors of predicted energy relative to the energy of replays (simulations of synthesized netlists), on machines
+    left out of the fit.
 
     `data`, `clock` and `memories`: relative root mean square error of the energy of changing data bits, of clock pins,
     and of memories. The three errors are independent, so the error of the sum is the root of their sum of squares;
@@ -51,9 +52,9 @@ class Spread:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
     """Coefficients of the model of switching energy: picojoules of `events` by part of the machine and feature, and of
-    the `clock` pin of one flip-flop in a cycle; `leakage` in nanowatts of a square micrometre of logic. `library`,
-    `volts` and `nanometres` describe the replayed netlists; `sram_scale` scales memory macros to them. `machines`:
-    names of the machines whose replays were fitted.
+    the `clock` pin of one flip-flop in a cycle; `leakage` in nanowatts of a square micrometre of logic. The model is
+    fitted to simulations of synthesized netlists: `library`, `volts` and `nanometres` describe these netlists;
+    `sram_scale` scales memory macros to them. `machines`: names of the simulated machines.
     """
 
     library: str

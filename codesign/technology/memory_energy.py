@@ -3,8 +3,8 @@
 The macros are those of `memories.memories_of`; the energy of smaller memories, which are flip-flops, is part of the
 energy of events. Reads and writes are of whole words; a port that stays at the address of its last read does not read.
 Memories that no event counts are left out: the window and the jobs of LOAD.PATCH, owners of bursts, and the entries of
-row statistics. Replays of netlists (`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of
-these sums are part of the interval.
+row statistics. Replays (simulations of synthesized netlists, `benchmarks/energy_model.py`) count the accesses of every
+macro, and the errors of these sums are part of the interval.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Energy of a launch by the model of switching: logic by event, clock pins, leakage, memories and DRAM.
 
-Figures of logic are from the library of the replayed netlists, figures of memories from the SRAM table scaled to that
-library's node, figures of DRAM from a device with another node. A timing-only simulation has no operands: the numbers
-of changed bits are then estimated with the rates of `operand_rates.py`.
+Figures of logic are from the library of the netlists to whose simulations the model is fitted, figures of memories from
+the SRAM table scaled to that library's node, figures of DRAM from a device with another node. A timing-only simulation
+has no operands: the numbers of changed bits are then estimated with the rates of `operand_rates.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .memory_energy import QUEUES, UNITS, accesses, memory_picojoules
 from .operand_rates import shipped_rates
 
 MOST_PRODUCTS, MOST_LANES, MOST_BUS_BYTES = 64, 8, 32
-"""Largest number of multiplications a cycle, of lanes and of bus bytes of the machines whose replays were fitted
-(`benchmarks/harness/energy_rows.py`).
+"""Largest number of multiplications a cycle, of lanes and of bus bytes among the machines to which the model was
+fitted: their netlists were simulated (`benchmarks/harness/energy_rows.py`).
 """
 
 LEFT_OUT = (
@@ -58,8 +58,8 @@ def energy_by_model(
 
 
 def is_inside(config: Config) -> bool:
-    """Whether a machine is within the size limits (multiplications a cycle, lanes, bus bytes) of the machines whose
-    netlists were replayed to fit the model.
+    """Whether a machine is within the size limits (multiplications a cycle, lanes, bus bytes) of the machines to whose
+    simulated netlists the model is fitted.
     """
     return (
         config.multiplies_per_cycle <= MOST_PRODUCTS
@@ -70,8 +70,8 @@ def is_inside(config: Config) -> bool:
 
 def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
     """90% interval of the sum of `energy` (by unit, of a launch whose changed bits are estimates), as factors of the
-    sum. Errors of data, clock pins and memories come from replays of machines left out of the fit, the error of the
-    rates from other networks. Leakage and DRAM count as exact.
+    sum. Errors of data, clock pins and memories come from simulated netlists of machines left out of the fit, the error
+    of the rates from other networks. Leakage and DRAM count as exact.
     """
     spread = shipped_event_energy().spread
     whole = sum(energy.values())

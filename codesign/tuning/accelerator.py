@@ -76,7 +76,9 @@ class AcceleratorTunable(Tunable[Workload]):
         return (accelerator_workload(name, self.target),)
 
     def network(self, path: Path) -> TunableNetwork[Workload]:
-        """The network in the file `path`. Raises UserError, also if the network does not fit the accelerator."""
+        """The network in the file `path`, with the workloads of its nodes. Raises UserError, also if the network does
+        not fit the accelerator.
+        """
         trials = network_trials(path, self.target)
         return TunableNetwork(
             workloads=tuple(trials.workloads.items()), conclude=partial(self._conclude, path, trials)
@@ -139,8 +141,8 @@ class AcceleratorTunable(Tunable[Workload]):
                 )
 
     def finish(self, layer: Layer[Workload], run: Run) -> Outcome:
-        """Cycles of the template's own choice and of the best trial of a workload, and whether both schedules compute
-        equal bits.
+        """The result of tuning a workload: cycles of the template's own choice and of the best trial, and whether both
+        schedules compute equal bits.
         """
         workload, knobs = layer.subject.workload, layer.knobs
         return Outcome(

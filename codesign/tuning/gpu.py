@@ -25,7 +25,7 @@ from ..workload_models import cuda_workloads
 from .kernels import TOLERANCE, KernelTunable, Load
 
 MOST_COMPILERS = 16
-"""Default limit on the number of processes that compile candidates; each needs some hundred megabytes."""
+"""Default largest number of processes that compile candidates; each needs some hundred megabytes."""
 ROUNDS = 11
 """Number of rounds in which a tuned network is timed against the untuned one, in turns."""
 TENSOR_FLOAT_TOLERANCE = 4e-3
@@ -47,8 +47,8 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
 
     @staticmethod
     def opened(text: str, ordinal: int) -> GpuTunable:
-        """GPU number `ordinal` as the target `text` ("cuda ...", or another kind of GPU). The device is opened and
-        closed again. Raises UserError.
+        """GPU number `ordinal` as a target of the tuner; `text`: the target ("cuda ...", or another kind of GPU). The
+        device is opened and closed again. Raises UserError.
         """
         kind = gpu_kind(text.split()[0])
         with closing(kind.open(ordinal)) as device:
@@ -75,8 +75,8 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         }
 
     def named(self, name: str) -> Sequence[CudaWorkload]:
-        """The float32 workloads that the text `name` describes (`workload_names.FORMS`), one for each method to compute
-        them.
+        """The float32 workloads that the text `name` describes (`workload_names.FORMS`): a workload for each method to
+        compute the operator.
         """
         return cuda_workloads(name, self.target)
 
@@ -88,7 +88,9 @@ class GpuTunable(KernelTunable[GpuTarget, CudaWorkload, CudaNetwork]):
         timeout: float | None,
         notify: Callable[[str], None],
     ) -> Backend:
-        """Processes that compile (`count` of them, by default one for each core) and one that owns the device."""
+        """The processes that measure candidates: `count` processes that compile (None: one for each core), and one that
+        owns the device.
+        """
         cores = max(1, min(MOST_COMPILERS, os.cpu_count() or 1))
         return open_backend.open_cuda_backend(
             workers=count or cores, ordinal=self._ordinal, timeout=timeout, notify=notify

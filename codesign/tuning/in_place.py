@@ -37,7 +37,9 @@ from .options import Options
 from .target import Layer, Run
 
 STARTS = 8
-"""Number of schedules of a node that are tried first inside the network: the best ones of its trials alone."""
+"""Number of schedules of a node that are tried first inside the network: the best schedules among the trials of the
+node alone.
+"""
 
 
 TaskOf = Callable[[Workload], AcceleratorTask]
@@ -48,7 +50,7 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
     """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
-    run began; `trials`: its trials by number; `settled`: better settings that it had found.
+    run began; `trials`: its trials by number; `settled`: by number of a trial, the better settings that it had found.
     """
 
     start: Settings | None
@@ -59,8 +61,8 @@ class Before:
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
 ) -> Placed:
-    """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads after their
-    trials alone.
+    """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads with the
+    histories of their trials alone (outside of the network).
 
     The start is the fastest of three settings: the templates' choices, the best schedules in the known records, and the
     schedules that are best alone for each node. So the result is never slower than any of these.
@@ -115,8 +117,8 @@ def _starts(
     task_of: TaskOf,
     known: Sequence[Record],
 ) -> list[Settings]:
-    """Settings (schedule of each node) with which tuning inside the network may start: the best in the known records;
-    and, for every node, the schedule that was best alone.
+    """Settings (schedule of each node) with which tuning inside the network may start: the best settings in the known
+    records; and, for every node, the schedule that was best in trials of the node alone.
     """
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
@@ -129,15 +131,15 @@ def _starts(
 
 
 def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
-    """The settings (schedule of each node) with which the network is fastest; the first of equally fast ones. Settings
-    with which the network cannot run are skipped.
+    """The settings (schedule of each node) with which the network is fastest; among equally fast settings the first.
+    Settings with which the network cannot run are skipped.
     """
     return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
 def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Workload]], run: Run) -> Before:
-    """State of this run inside the network before it was interrupted, from the known records. A remark states the
-    number of records that are not used.
+    """The state in which an interrupted run left the tuning inside the network, reconstructed from the known records. A
+    remark to the user states the number of records that are not used.
     """
     target = config.described
     compiler = compiler_identity(target["kind"])

@@ -1,5 +1,5 @@
-"""Processors and GPUs as targets of the tuner: candidates are timed, and the best ones are timed again in turns at the
-end.
+"""Processors and GPUs as targets of the tuner: candidates are timed, and at the end the best candidates are timed again
+in turns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .options import Options
 from .target import Layer, Outcome, Run, Tunable, TunableNetwork
 
 BASELINES = ("random", "grid")
-"""Search strategies that start without a hint; the other strategies start at the template's own choice."""
+"""Search strategies that start at random or first points; the other strategies start at the template's own choice."""
 FINALISTS = 3
 """Largest number of candidate schedules of a workload that are measured again at the end."""
 CHECKS = 3
@@ -54,10 +54,12 @@ network, number of its kernels).
 
 
 class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
-    """The part of `target.Tunable` that processors and GPUs share; `lowering` has the hardware and its templates."""
+    """The part of the interface `target.Tunable` that processors and GPUs share; `lowering` has the hardware and its
+    templates.
+    """
 
     tunable: ClassVar[str]
-    """Names of the operators that have knobs, for the error message on a network without such operators."""
+    """Names of the operators that have knobs, as text for the error message about a network without such operators."""
 
     def __init__(self, lowering: Lowering[TargetT]) -> None:
         self.lowering = lowering
@@ -104,8 +106,8 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
         """The costs of the template's choice and of the best candidate, measured in turns, in seconds.
 
         The least of many noisy measurements is often low by chance. Therefore the few best candidates are measured
-        again in turns with the template's choice. A record of the best of these, possibly the template's choice itself,
-        is written; it takes precedence over single measurements.
+        again in turns with the template's choice. A record of the fastest of these schedules, possibly the template's
+        choice itself, is written; it takes precedence over single measurements.
         """
         job, history, workload = layer.job, layer.history, layer.subject.workload
         order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
@@ -168,8 +170,8 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
 
     @abstractmethod
     def loader(self, closing: ExitStack) -> Load[NetworkT]:
-        """A function that compiles and loads a network; `closing` closes all networks loaded. Raises UserError if this
-        computer cannot run the target's code.
+        """A function that compiles and loads a network; when `closing` is closed, all loaded networks are closed.
+        Raises UserError if this computer cannot run the target's code.
         """
 
     @abstractmethod

@@ -28,7 +28,7 @@ ROUNDS_SECONDS = 2.0
 
 
 class ProcessorTunable(KernelTunable[CpuTarget, CpuWorkload, CpuNetwork]):
-    """A processor as a target of the tuner. `measured_here`: candidates run on this computer; then UserError is raised
+    """A processor as a target of the tuner. `measured_here`: candidates run on this computer; UserError is then raised
     if it cannot run them.
     """
 

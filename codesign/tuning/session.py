@@ -119,7 +119,7 @@ def _job(target: Tunable[WorkloadT], subject: Subject[WorkloadT], run: Run, read
 
 def _histories(target: Tunable[Any], jobs: Sequence[Job], run: Run) -> list[History]:
     """Runs the trials of all jobs; returns their histories. A job whose space has no legal schedule is skipped, so that
-    its workload has the template's own choice. Raises UserError if every job is skipped.
+    its workload keeps the template's own choice. Raises UserError if every job is skipped.
     """
     options = run.options
     plan = Plan(

@@ -25,7 +25,7 @@ from .options import Options, Watchers
 class Run:
     """A run of the tuner: its options and callbacks, and the `backend` that measures its trials.
 
-    `known`: records from before; trials of the same search in them are not repeated. `transfer`: records from which
+    `known`: records of earlier runs; trials of the same search in them are not repeated. `transfer`: records from which
     only cost models learn. `written`: the new records of this run.
     """
 
@@ -43,7 +43,7 @@ class Run:
 
     @property
     def records(self) -> list[Record]:
-        """All records: those from before this run, then the new ones."""
+        """All records: the records of earlier runs (`known`), then the new records."""
         return [*self.known, *self.written]
 
 
@@ -76,8 +76,8 @@ class Layer(Generic[WorkloadT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of tuning a workload: costs of the template's own choice and of the best candidate, inf if none ran;
-    the candidate's `knobs`, and whether its results are `right` (None without a candidate).
+    """The result of tuning a workload: costs of the template's own choice and of the best candidate, each inf if it
+    could not run; the candidate's `knobs`, and whether its results are `right` (None without a candidate).
     """
 
     default: float
@@ -90,9 +90,9 @@ class Outcome:
 class TunableNetwork(Generic[WorkloadT]):
     """A network to be tuned on a target.
 
-    `workloads`: the nodes that can be tuned, by name, with a workload for each method to compute them, in order.
-    `conclude(layers, run)` tunes or measures the whole network after all trials of its layers alone, and returns its
-    part of the JSON object; None if this computer cannot run it.
+    `workloads`: by name, the nodes that can be tuned, with a workload for each method to compute them, in order.
+    `conclude(layers, run)` tunes or measures the whole network after all trials of its layers alone, and returns the
+    network's part of the JSON object; None if this computer cannot run it.
     """
 
     workloads: Sequence[tuple[str, WorkloadT]]
@@ -100,8 +100,8 @@ class TunableNetwork(Generic[WorkloadT]):
 
 
 class Tunable(ABC, Generic[WorkloadT]):
-    """The interface of a target of the tuner (accelerator, processor or GPU). `in_place`: nodes are also tuned inside
-    their network.
+    """The interface of a target of the tuner (accelerator, processor or GPU). `in_place`: whether nodes are also tuned
+    inside their network.
     """
 
     in_place: ClassVar[bool] = False
@@ -142,7 +142,9 @@ class Tunable(ABC, Generic[WorkloadT]):
 
     @abstractmethod
     def named(self, name: str) -> Sequence[WorkloadT]:
-        """The workloads that `--workload NAME` names, one for each method to compute it. Raises UserError."""
+        """The workloads that `--workload NAME` describes: a workload for each method to compute the operator. Raises
+        UserError.
+        """
 
     @abstractmethod
     def network(self, path: Path) -> TunableNetwork[WorkloadT]:

@@ -106,7 +106,7 @@ class DividedBackend:
 
     @property
     def exact(self) -> bool:
-        """False, because the processor's regions compute with floats."""
+        """False: the processor's regions compute with floats, so padded inputs may change roundings."""
         return False
 
     def compile_length(

@@ -40,10 +40,10 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
     """The rungs for the lengths from `least` to `most`, ascending. `cost` gives the exact cost of a length; it is
     evaluated for few lengths.
 
-    Lengths from `low` to `high` share the rung `high` if the cost of `high` is at most 1 + `tolerance` times the cost
-    of `low`, and of the two lengths below `high` that are divisible by the largest powers of two. Otherwise the range
-    is split near its geometric middle. In the end a rung is dropped if the next rung's cost is within the tolerance for
-    all evaluated lengths that would use the dropped rung.
+    Lengths from `low` to `high` share the rung `high` if its cost is at most 1 + `tolerance` times the cost of each of
+    three lengths: `low`, and the two lengths below `high` that are divisible by the largest powers of two. Otherwise
+    the range is split near its geometric middle. In the end a rung is dropped if the next rung's cost is within the
+    tolerance for all evaluated lengths that would use the dropped rung.
     """
     known: dict[int, int] = {}
 

@@ -68,7 +68,7 @@ class LlvmCompiler:
         return {"device": "cpu", "target": asdict(self.target)}
 
     def remark(self, model: Source) -> str | None:
-        """None, because processors compute models without changes."""
+        """None, as there is nothing to remark: processors compute models without changes."""
         return None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CpuWorkload] | None:
@@ -223,7 +223,7 @@ class LlvmBackend:
 
     @property
     def exact(self) -> bool:
-        """False, because kernels of different lengths sum floats in different orders."""
+        """False: kernels of different lengths sum floats in different orders, so padding may change roundings."""
         return False
 
     def compile_length(

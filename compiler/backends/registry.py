@@ -45,9 +45,7 @@ def kernel_backend(target: str) -> KernelBackend:
 
 
 def backend_of(target: str) -> Backend:
-    """The backend of a target as a user writes it: "vdla", "llvm -mcpu=...", "vdla,llvm". Raises UserError for unknown
-    targets.
-    """
+    """The backend of a target such as "vdla", "llvm -mcpu=..." or "vdla,llvm". Raises UserError for unknown targets."""
     name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
     if name not in BACKENDS:
         raise UserError(f'target "{target}" is unknown; choose one of {", ".join(BACKENDS)}')

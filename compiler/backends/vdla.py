@@ -53,15 +53,13 @@ class VdlaBackend:
 
     @property
     def exact(self) -> bool:
-        """True, because the accelerator computes with integers alone."""
+        """True: the accelerator computes with integers alone, so padded inputs do not change results."""
         return True
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of one length, with its cycles. Constants in the program's memory image belong to the
-        program; all others are in `shared`.
-        """
+        """The program for inputs of `length`, with cycles; constants outside its memory image are in `shared`."""
         from ..runtime.lengths import Rung
         from ..runtime.program_description import describe_program
         from ..runtime.shared_arrays import share_constants
@@ -84,9 +82,7 @@ class VdlaBackend:
         return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
-        """A scheduled expression compiled to a program of its own; each of its innermost statements must be a copy into
-        a scratchpad or an intrinsic.
-        """
+        """The program of a scheduled expression, whose innermost statements must be intrinsics or scratchpad loads."""
         from .accelerator_kernel import build_kernel
 
         return build_kernel(schedule, machine_of(options), options.virtual_threads)

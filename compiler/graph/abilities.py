@@ -1,6 +1,4 @@
-"""Capabilities of a target: which of the optional nodes of an integer graph the target computes. The importer rejects
-all other optional nodes.
-"""
+"""Capabilities of a target: which optional operators of integer graphs it computes. The importer rejects the others."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """Nodes of an integer graph that only some targets compute.
+    """The optional operators of integer graphs that a target computes.
 
     `processor`: the target is a processor, which computes the operators defined after `Table` in `int8_operators.py`,
     except those marked as for accelerators. `tables`: look-up tables of one tensor (extension `table`). `planes`:
-    element-wise operands of one value for each plane (extension `broadcast`). `rows`: softmax and normalization over
-    channels (extension `rows`). `products`: matrix products of two activations, on square arrays with batch 1; with
-    `zero_points` the array subtracts the zero points of their factors. `rows` and `products` require whole blocks of
-    `block` channels.
+    element-wise operators whose second operand has one value for each plane (rows x columns of a channel; extension
+    `broadcast`). `rows`: softmax and normalization over channels (extension `rows`). `products`: matrix products of two
+    activations, on square arrays with batch 1; with `zero_points` the array subtracts the zero points of their factors.
+    `rows` and `products` require whole blocks of `block` channels.
     """
 
     processor: bool = False
@@ -39,8 +37,8 @@ class Abilities:
     def of(config: Config) -> Abilities:
         """The abilities of an accelerator with this configuration.
 
-        `planes` and `rows` are False if a block of channels takes several output vectors, because a value for each
-        plane is then not the same vector repeated.
+        `planes` and `rows` are False if a block of channels takes several output vectors: an operand with one value for
+        each plane would then need different vectors for the parts of a block.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
@@ -59,7 +57,7 @@ PLAIN = Abilities()
 """Abilities of an accelerator without extensions."""
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
 """Abilities of an accelerator with all extensions, a superset of the abilities of every configuration. A design-space
-study of many configurations imports each model once, with these abilities.
+exploration of many configurations imports each model once, with these abilities.
 """
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Abilities of processors."""
@@ -68,9 +66,7 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 
 def needs(extension: str) -> tuple[str, str]:
-    """(problem, way out) for the error about a node that needs `extension`, on an accelerator without this
-    extension.
-    """
+    """(problem, way out) for the error about a node that needs `extension` on an accelerator without `extension`."""
     if extension in ("broadcast", "rows"):
         return (
             f"needs the extension '{extension}' and block_in no larger than block_out",
@@ -80,7 +76,9 @@ def needs(extension: str) -> tuple[str, str]:
 
 
 def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether the second operand of an element-wise node has one value for each plane of the first."""
+    """Whether the second operand of an element-wise node has one value for each plane (rows x columns of a channel) of
+    the first operand.
+    """
     operator = node.operator
     if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:
         return False

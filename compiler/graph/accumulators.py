@@ -1,5 +1,5 @@
-"""Biases of sums of products in 32-bit accumulators: a bias with which no sum overflows is unchanged; a bias whose sums
-saturate in requantization anyway is moved into range; any other bias is rejected.
+"""Biases of sums of products in 32-bit accumulators. If no sum overflows with a bias, the bias is unchanged; if the
+sums that would overflow saturate in requantization anyway, the bias is moved into range; any other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
 Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
@@ -18,13 +18,13 @@ from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
-"""Bound to which real biases are clamped, in steps of the accumulator: larger than any 32-bit sum, so larger biases
-have the same effect, and exact in float64.
+"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so larger
+biases have the same effect, and exact in float64.
 """
 
 
 class AccumulatorError(ScaleError):
-    """The sums of a channel may leave 32 bits, which would change a result."""
+    """Raised if the sums of a channel may leave 32 bits, which would change a result."""
 
 
 def average_bias(area: int, zero_point: int) -> int:
@@ -56,11 +56,11 @@ def moved_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The adjusted bias (bias minus zero point x sum of weights) of each output channel, int32 (O,). It is the `wanted`
-    value, int64 (O,), or another value where sums with the wanted one may leave 32 bits. `rows`: int8 weights (O,
-    products).
+    """The adjusted bias (bias minus zero point x sum of weights) of each output channel, int32 (O,): the `wanted`
+    value, int64 (O,), or another value for channels in which sums with the wanted value may leave 32 bits. `rows`: int8
+    weights (O, products).
 
-    A moved value is the nearest to the wanted one with which all sums stay in 32 bits. Moving is allowed only if
+    The other value is the nearest to the wanted value with which all sums stay in 32 bits. It is allowed only if
     requantization by `scale` and `stage` saturates all sums of the channel with either value. Raises AccumulatorError
     otherwise.
     """

@@ -33,9 +33,7 @@ _WINDOWS = frozenset(
 
 
 def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
-    """The reason why a tensor of `shape` exceeds the limit on bytes, or has a negative dimension; None if it
-    does not.
-    """
+    """The reason why a tensor of `shape` exceeds the byte limit or has a negative dimension; None if it does not."""
     if any(size < 0 for size in shape):
         return f"has the shape {_shape(shape)}, a product beyond 64 bits"
     size = math.prod(shape) * item_bytes
@@ -48,7 +46,9 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
 
 
 def check_shapes(label: str, model: onnx.ModelProto) -> None:
-    """Raises ModelError for the first tensor of `model`, shapes inferred, that is too large, with or without pads."""
+    """Raises ModelError for the first tensor of `model` (with inferred shapes) that is too large, with or
+    without pads.
+    """
     known: dict[str, tuple[tuple[int, ...], int]] = {}
     for info in model.graph.input:
         known[info.name] = _known(info)
@@ -70,9 +70,11 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
-    """Raises ModelError if the activations of a network together take more than MOST_ARENA_BYTES.
+    """Raises ModelError if the activations of a network that are live at the same time take more than
+    `MOST_ARENA_BYTES`.
 
-    `tensors`: bytes of each activation by name; `makers`: name of the node that computes a tensor, by tensor name.
+    `total`: these bytes. `tensors`: bytes of each activation by name; `makers`: name of the node that computes a
+    tensor, by tensor name.
     """
     if total <= MOST_ARENA_BYTES:
         return
@@ -85,9 +87,7 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """The reason why an accelerator's memory cannot hold `tensors` (bytes by name), of which `total` bytes are in use
-    at a time; None if it can.
-    """
+    """The reason why an accelerator cannot hold `tensors` (bytes by name), `total` bytes at a time; None if it can."""
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))
@@ -118,16 +118,14 @@ def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
 def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
     """A ModelError about a node.
 
-    Not a NodeError, after which the network would be partitioned at this node: a tensor that is too large for one
-    target is too large for all.
+    It is no NodeError: after a NodeError, the network would be partitioned at this node, but a tensor that is too large
+    for one target is too large for all.
     """
     return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
 
 
 def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
-    """Raises ModelError if a node's first input, with its pads, is too large. (The size of the output does not tell:
-    with long strides it may be small.)
-    """
+    """Raises ModelError if a node's padded first input is too large (with long strides, the output may be small)."""
     spatial = len(shape) - 2
     attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
     pads = attributes.get("pads", ())

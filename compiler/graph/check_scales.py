@@ -22,8 +22,8 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
     """Raises NodeError for constant scales that are not positive, finite and normal float32 numbers.
 
     `label`: the file's name in messages. `weights`: bytes of the initializers stored apart from the model, by
-    initializer number. The scales of a constant may be negative: ONNX Runtime writes negative ones for symmetric
-    weights of 4 bits. The scale of a constant of 32-bit integers (a bias) may be subnormal.
+    initializer number. Two exceptions: the scales of a constant may be negative, since ONNX Runtime writes negative
+    scales for symmetric weights of 4 bits; the scale of a constant of 32-bit integers (a bias) may be subnormal.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
@@ -65,8 +65,8 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
 def _check_counts(
     label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
 ) -> None:
-    """Raises NodeError for a node whose scale has no elements, or whose zero points are neither one nor as many as its
-    scales.
+    """Raises NodeError if a node's scale has no elements, or if the number of its zero points is neither 1 nor the
+    number of scales.
     """
     problem = None if scales else "has an empty tensor as its scale"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
@@ -85,9 +85,7 @@ def _check_counts(
 def _check_finite(
     label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
-    """Raises NodeError if `node` is a DequantizeLinear of 8-bit constants (`data`) and its largest result overflows
-    float32.
-    """
+    """Raises NodeError if `node` dequantizes 8-bit constants (`data`) and its largest result overflows float32."""
     if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
     largest = int(np.abs(data.astype(np.int16)).max(initial=0))

@@ -1,6 +1,6 @@
 """Work of a node: multiplies, and operations on a processor.
 
-Definitions are those of docs/measures.md: multiplies by padding positions count, as in every published number. Only
+Definitions are those of docs/measures.md: multiplies by padding elements count, as in every published number. Only
 convolutions and matrix products have multiplies; every other operator counts 0.
 """
 

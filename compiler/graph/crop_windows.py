@@ -1,4 +1,6 @@
-"""Convolutions without the outer taps of their windows that read only padding, at every position (dilated windows)."""
+"""Removes the outer taps (rows and columns of the window) of convolutions that read only padding for every output
+(dilated windows).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from .operators import Convolution
 
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """`window` without the outer taps that read only padding at every position of an (H, W) `plane`.
+    """`window` without the outer taps (rows and columns of the window) that read only padding for every output of an
+    input plane (H, W).
 
     Returns the rows and columns of taps that remain, and the smaller window. Windows with large dilations have such
     taps.
@@ -43,9 +46,9 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
 
 
 def crop_windows(graph: Graph) -> Graph:
-    """The graph with each convolution's window cut to the taps that read the input.
+    """The graph in which each convolution's window is cut to the taps (positions in the window) that read the input.
 
-    A 3x3 window with a dilation of 24 on 14 x 14 positions becomes a 1x1 window.
+    A 3x3 window with a dilation of 24 on 14 x 14 pixels becomes a 1x1 window.
     """
     nodes: list[Node] = []
     changed = False
@@ -72,10 +75,11 @@ def _with_window(graph: Graph, node: Node, slices: tuple[slice, slice], window: 
 
 
 def crop_taps(graph: Graph) -> Graph:
-    """The graph without outer taps of convolutions that read only padding for every output.
+    """The graph in which convolutions lack outer taps (positions in the window) that read only padding for every
+    output.
 
-    Windows with large dilations have such taps. A tap of this kind adds the same to every output: its weights times the
-    pad value.
+    Windows with large dilations have such taps. A tap of this kind adds the same value to every output: its weights
+    times the pad value.
     """
     nodes = [
         replace(node, operator=_cropped(operator, graph.tensors[node.inputs[0]].nchw))

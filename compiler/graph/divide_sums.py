@@ -1,5 +1,5 @@
-"""Splits the addition of a constant to a concatenation of positions: the constant is added to each part before the
-concatenation, by the store of the kernel that computes the part.
+"""Splits the addition of a constant to a concatenation along positions (pixels): the constant is added to each part
+before the concatenation, while the kernel that computes the part stores it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .int8_operators import Int8Elementwise, Positions, Products
 
 
 def divide_sums(graph: Graph) -> Graph:
-    """The graph in which a constant is added to each part of a concatenation (along positions) instead of to its
-    result. This is done if most positions come from a convolution or product that can add its share of the constant as
-    it stores its result.
+    """The graph in which a constant is added to each part of a concatenation (along positions: rows and columns)
+    instead of to its result. This is done if most positions come from a convolution or product that can add its share
+    of the constant as it stores its result.
 
     For accelerators, before `fuse_combines`.
     """
@@ -62,8 +62,9 @@ def _named(tensors: dict[str, Tensor], tensor: Tensor, name: str) -> str:
 def _joined(
     graph: Graph, node: Node, makers: Mapping[str, Node], uses: Mapping[str, int]
 ) -> tuple[Node, int, list[np.ndarray]] | None:
-    """(concatenation node, index of its result among the inputs of `node`, positions of each part) if `node` adds a
-    constant to a concatenation of positions and splitting the addition pays; else None.
+    """(concatenation node, index of its result among the inputs of `node`, output positions of each part) if `node`
+    adds a constant to a concatenation along positions (rows and columns) and splitting the addition saves time; else
+    None.
     """
     if not isinstance(node.operator, Int8Elementwise) or node.operator.combination.kind != "add":
         return None
@@ -86,8 +87,8 @@ def _joined(
 
 
 def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
-    """For each input of a node that concatenates positions: the output positions of the input's positions, in their
-    order. None for other nodes.
+    """For each input of a node that concatenates along positions (rows and columns): the output positions to which the
+    input's positions go, in the input's order. None for other nodes.
     """
     operator = node.operator
     if (

@@ -15,15 +15,15 @@ AGAIN = "export the model again"
 
 
 class ModelError(UserError):
-    """A model that cannot be read, or that needs a feature the compiler does not support."""
+    """Raised for a model that cannot be read, or that needs a feature the compiler does not support."""
 
 
 class InvalidModelError(ModelError):
-    """A model that no target can compile: it contradicts itself, or a part of it is missing or undefined."""
+    """Raised for a model that no target can compile: it contradicts itself, or a part of it is missing or undefined."""
 
 
 class ContradictionError(InvalidModelError):
-    """A model whose shapes or types contradict each other; `reason` says which."""
+    """Raised for a model whose shapes or types contradict each other; `reason` says which."""
 
     def __init__(self, source: str, reason: str, way_out: str = "export the model again") -> None:
         super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")
@@ -31,8 +31,8 @@ class ContradictionError(InvalidModelError):
 
 
 class NodeError(ModelError):
-    """A node that is not supported. `node`: its name (or the importer's name for an unnamed node); `problem`: the
-    reason.
+    """Raised for a node that is not supported. `node`: its name (or the importer's name for an unnamed node);
+    `problem`: the reason.
     """
 
     def __init__(self, source: str, node: str, op_type: str, problem: str, way_out: str) -> None:
@@ -43,14 +43,14 @@ class NodeError(ModelError):
         self.way_out = way_out
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) with another node as the culprit; `source` names the model."""
+        """This error (same problem and way out) about another node, `node`; `source` names the model."""
         return type(self)(source, node.name, node.op_type, self.problem, self.way_out)
 
 
 class NodesError(NodeError):
-    """Several nodes that are not supported: `parts`, an error for each.
+    """Raised for several nodes that are not supported; `parts`: an error for each node.
 
-    The message lists the first `MOST_LISTED`, one on each line; the other attributes are those of the first error.
+    The message lists the first `MOST_LISTED` nodes, each on a line; the other attributes are those of the first error.
     """
 
     def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
@@ -74,12 +74,13 @@ class NodesError(NodeError):
 
 
 class InvalidNodeError(NodeError, InvalidModelError):
-    """A node that no target can compile, see `InvalidModelError`."""
+    """Raised for a node that no target can compile: it contradicts itself or the model."""
 
 
 class ParameterError(NodeError):
-    """A node that can be compiled only if the values of the model inputs `inputs` are known; they decide shapes, for
-    example."""
+    """Raised for a node that can be compiled only if the values of the model inputs `inputs` are known, for example
+    because they decide shapes.
+    """
 
     def __init__(
         self, source: str, node: str, op_type: str, problem: str, way_out: str, inputs: tuple[str, ...]
@@ -88,13 +89,13 @@ class ParameterError(NodeError):
         self.inputs = inputs
 
     def of_node(self, source: str, node: NamedNode) -> NodeError:
-        """This error (same problem and way out) with another node as the culprit; `source` names the model."""
+        """This error (same problem and way out) about another node, `node`; `source` names the model."""
         return ParameterError(source, node.name, node.op_type, self.problem, self.way_out, self.inputs)
 
 
 def parameters_of(error: Exception) -> tuple[str, ...]:
-    """Names of the model inputs whose values are needed at compile time, if the first error is a ParameterError; else
-    none.
+    """If `error` (of several errors, the first one) is a ParameterError: names of the model inputs whose values are
+    needed at compile time; else none.
 
     Errors of later nodes may be consequences of the first one, and are ignored.
     """
@@ -135,5 +136,7 @@ def node_error(source: str, node: str, op_type: str, problem: str, way_out: str)
 
 
 def invalid_node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> InvalidNodeError:
-    """Like `node_error`, for a node that no target can compile."""
+    """An error for a node that no target can compile, in the form of all messages about nodes: `FILE: node 'NAME' (OP):
+    PROBLEM; WAY OUT`.
+    """
     return InvalidNodeError(source, node, op_type, problem, way_out)

@@ -1,8 +1,8 @@
 """Tensor data that a model stores in other files.
 
 All locations are checked before the first byte is read. A location must name a regular file below the model's folder,
-links resolved; offset and length must be inside the file, and the length must be the one that the tensor's shape and
-type give. The importer and the cache of compiled networks both read through this module.
+after symbolic links are resolved. Offset and length must be inside the file, and the length must be that of the
+tensor's shape and type. The importer and the cache of compiled networks both read through this module.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
 
 
 def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTensor, bytes], None]) -> None:
-    """Calls `use` with each location in `places` and its bytes, one after the other."""
+    """Calls `use` with each tensor's location in `places` and its bytes, one after the other. Raises ModelError, which
+    names the model `label`, for a file that cannot be read.
+    """
     for path, group in itertools.groupby(places, key=lambda place: place.path):
         try:
             descriptor = open_file(path, follow=False)

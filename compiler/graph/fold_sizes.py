@@ -1,7 +1,7 @@
 """Constant folding of integers derived from shapes: Shape, Slice, Concat and the nodes between them.
 
-ONNX's shape inference folds only some of these operators. Models for any length use others: the positions of a sequence
-are a Slice of a constant to the size that Shape returns.
+ONNX's shape inference folds only some of these operators. Models for any length use others: the indices of the tokens
+of a sequence are a Slice of a constant to the size that Shape returns.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from .onnx_constants import evaluate_node
 from .onnx_load import input_shape, opset_of, static_shapes
 
 MOST_ELEMENTS = 2**20
-"""Largest number of elements of a folded result: that of a mask of 1,024 x 1,024 tokens."""
+"""Largest number of elements of a folded result: as many as a mask of 1,024 x 1,024 tokens has."""
 _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, shapes inferred, with integers and booleans that depend on shapes alone as initializers.
+    """The model with integers and booleans that depend on shapes alone as initializers. `model` must have inferred
+    shapes.
 
     Nodes that cannot be folded stay, and so do nodes without readers.
     """

@@ -1,4 +1,4 @@
-"""Error texts (problem and way out) about operators that no importer supports, by domain."""
+"""Error texts (problem and way out) about operators of domains (namespaces of operators) that no importer supports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rewrites that merge a node of an integer graph into the node before or after it.
 
 Every rewrite is exact: the new graph computes the same bits (no rounding is dropped, moved or merged). `fuse.fuse` runs
-some of the rewrites for every target; the others run only for targets on which they pay.
+some of the rewrites for every target; the others run only for targets that become faster by them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .rewrites import remove_dead
 
 
 def fuse_clamps(graph: Graph) -> Graph:
-    """Fuses each element-wise clamp into the node that computes its input, as bounds, if no other node reads this
-    input.
+    """Fuses each element-wise clamp into the node that computes its input, as bounds of that node's output, if no other
+    node reads this input.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -80,10 +80,10 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """Replaces each element-wise node whose operands are tables of one tensor, or the tensor itself, by one table: for
-    example, a GELU written node by node.
+    """Replaces each element-wise node whose operands are look-up tables of one tensor, or the tensor itself, by one
+    table: for example, a GELU written node by node.
 
-    All roundings stay. Tables with other readers stay as well.
+    All roundings stay. Tables that other nodes read stay as well.
     """
     stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
     found: dict[str, tuple[str, np.ndarray]] = {}
@@ -102,8 +102,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """Fuses each element-wise node that reads a table and the table's input, and nothing else, into the table: for
-    example x * sigmoid(x), with both roundings.
+    """Fuses each element-wise node that reads only the result of a look-up table and the table's input into the table:
+    for example x * sigmoid(x), with both roundings.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each table that is the only reader of a product, or of a convolution without pool and without an operand of
-    its store, into that node's store.
+    """Fuses each look-up table that is the only reader of a product or of a convolution into that node's store, if the
+    node has no pool and its store has no second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """
@@ -146,8 +146,8 @@ def fuse_lookups(graph: Graph) -> Graph:
 
 
 def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
-    """Fuses padding positions of arbitrary value, after the result of a 1x1 convolution or after each row of the
-    result, into the convolution, whose store then leaves gaps.
+    """Fuses padding (pixels of arbitrary value after the result of a 1x1 convolution, or after each row of the result)
+    into the convolution, whose store then leaves gaps.
 
     For accelerators, after all other rewrites. Convolutions that read one of `inputs` are left unchanged.
     """
@@ -169,8 +169,9 @@ def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
 
 
 def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
-    """(columns, pitch) if `index`, int64 (N, positions), lists all positions of each image in rows of `columns`, each
-    row followed by -1 up to `pitch`; else None."""
+    """(columns, pitch) if `index`, int64 (N, positions), lists all positions (pixels) of each image in rows of
+    `columns`, each row followed by entries of -1 up to a length of `pitch`; else None.
+    """
     batch, _, height, width = shape
     plane, nothing = height * width, np.flatnonzero(index[0] < 0)
     if not nothing.size or len(index) != batch:
@@ -185,10 +186,12 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Fuses each Swap (exchange of positions and channels) of the result of a 1x1 convolution into the convolution, if
-    the convolution reads whole blocks of `block` positions. No result is moved then.
+    """Fuses each Swap (exchange of pixels and channels) of the result of a 1x1 convolution into the convolution, if the
+    convolution reads whole blocks of `block` pixels. The convolution then writes the exchanged result, and no separate
+    kernel moves it.
 
-    For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its operand.
+    For accelerators. With `broadcast` the convolution may have a constant of one value for each channel as its second
+    operand.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -209,7 +212,9 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
 
 
 def _of_positions(operator: Int8Convolution) -> bool:
-    """Whether a convolution has a 1x1 window and one group, and neither a pool, phases, gaps nor a table."""
+    """Whether a convolution has a 1x1 window and one group, and neither a pool, nor phases of a transposed convolution,
+    gaps in its output or a look-up table.
+    """
     return (
         operator.window == Window(kernel=(1, 1))
         and operator.groups == 1
@@ -229,8 +234,8 @@ def _is_plane_constant(graph: Graph, name: str) -> bool:
 
 def fuse_phases(graph: Graph) -> Graph:
     """Fuses the Interleave of a transposed convolution into the convolution that computes its phases (the outputs of
-    each pair of remainders modulo the strides). The convolution's kernels then write each output to its final position.
-    For accelerators, after `fuse`, which does not handle convolutions with phases.
+    each pair of remainders modulo the strides). The convolution's kernels then write each output to its final row and
+    column. For accelerators, after `fuse`, which does not handle convolutions with phases.
     """
 
     def merge(first: Node, second: Node) -> Node | None:
@@ -246,12 +251,12 @@ def fuse_phases(graph: Graph) -> Graph:
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
     """Fuses each element-wise sum, product or rescaling into the convolution or product that computes an operand, as
-    the combination (stage B) of its store.
+    the combination with the other operand (stage B) of its store.
 
     If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
     longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
-    the element-wise one, where the other operand has been computed. `planes`: whether the operand of a convolution may
-    have one value for each plane.
+    the element-wise node, where the other operand has been computed. `planes`: whether the operand of a convolution may
+    have one value for each plane (rows x columns of a channel).
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
@@ -299,8 +304,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """Fuses each max-pool that is the only reader of a convolution without an operand: the maximum is then taken before
-    requantization.
+    """Fuses each max-pool that is the only reader of a convolution without a second operand into it: the maximum is
+    then taken before requantization.
 
     `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.
@@ -326,7 +331,8 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk.
+    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk over the
+    graph. `merge` returns the merged node, or None.
 
     The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
     result.

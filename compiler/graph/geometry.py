@@ -15,7 +15,7 @@ from ..te.blocks import Pads, Pair, Window, ceil_div
 
 
 def window_extent(kernel: int, dilation: int) -> int:
-    """Input positions from the first to the last tap of a window."""
+    """Number of input elements along an axis from the first to the last element of a window."""
     return dilation * (kernel - 1) + 1
 
 
@@ -25,7 +25,9 @@ def output_size(size: int, kernel: int, stride: int, dilation: int, pad_begin: i
 
 
 def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads: Pads) -> Pair:
-    """`output_size` of both axes of an (H, W) plane; `pads` are (top, left, bottom, right)."""
+    """The number of windows along both axes (`output_size`) of an (H, W) plane; `pads` are (top, left,
+    bottom, right).
+    """
     top, left, bottom, right = pads
     return (
         output_size(plane[0], kernel[0], strides[0], dilations[0], top, bottom),
@@ -35,8 +37,8 @@ def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Windows of a convolution or pool in any number of dimensions (`te.blocks.Window` has two). `pads`: pads before
-    each dimension, then pads after each.
+    """Windows of a convolution or pool in any number of dimensions (`te.blocks.Window` has exactly two). `pads`: pads
+    before each dimension, then pads after each dimension.
     """
 
     kernel: tuple[int, ...]
@@ -46,7 +48,7 @@ class Windows:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """`window_extent` along each dimension."""
+        """Along each dimension, the number of input elements from the first to the last element of a window."""
         return tuple([window_extent(k, d) for k, d in zip(self.kernel, self.dilations, strict=True)])
 
 
@@ -68,7 +70,8 @@ def automatic_pads(
 def ceiling_pads(
     sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> tuple[int, ...]:
-    """Pads with which whole windows of `extents` positions give the same outputs as `ceil_mode` with `pads`.
+    """Pads before and after each dimension with which whole windows of `extents` elements give the same outputs as
+    ONNX's `ceil_mode` with `pads`.
 
     A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and as ONNX
     Runtime does at every opset.
@@ -88,7 +91,8 @@ def ceiling_pads(
 def average_divisors(
     sizes: Sequence[int], window: Window | Windows, declared: Sequence[int], count_include_pad: bool
 ) -> np.ndarray:
-    """Number of positions in the divisor of each window of an average: int32, one dimension for each of `sizes`.
+    """Number of input elements by which the sum of each window of an average pool is divided: int32, one dimension for
+    each of `sizes`.
 
     With `count_include_pad` the `declared` pads count; the additional pads in `window`, which stand for ceil_mode,
     never do.
@@ -108,8 +112,8 @@ def average_divisors(
 def positions_read(
     size: int, kernel: int, stride: int, dilation: int, pad_begin: int, outputs: np.ndarray
 ) -> np.ndarray:
-    """Whether some window reads each position of an axis: bool (size,). `outputs`, bool (windows,): the windows that
-    are considered.
+    """For each row (or column) of the input, whether some window reads it: bool (size,). `outputs`, bool (windows,):
+    the windows that are considered.
     """
     starts = np.flatnonzero(outputs) * stride - pad_begin
     touched = (starts[:, None] + dilation * np.arange(kernel)).reshape(-1)
@@ -121,9 +125,10 @@ def positions_read(
 def plane_read(
     plane: Pair, window: Window, outputs: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of an (H, W) plane that `window` reads: bool (H,) and bool (W,).
+    """Which rows and columns of an (H, W) plane the windows read: bool (H,) and bool (W,).
 
-    An element is read if its row and its column are. `outputs`: the rows and columns of windows that count (None: all).
+    An element is read if its row and its column are. `outputs`: which rows and columns of windows are considered, two
+    bool arrays (None: all).
     """
     if outputs is None:
         return _plane_read_by_all(plane, window)
@@ -132,8 +137,9 @@ def plane_read(
 
 @lru_cache(maxsize=1024)
 def _plane_read_by_all(plane: Pair, window: Window) -> tuple[np.ndarray, np.ndarray]:
-    """`plane_read` for all windows of the plane. Results are cached, because reports and design-space studies ask for
-    the same planes for every configuration.
+    """Which rows and columns of an (H, W) plane any of the windows reads: bool (H,) and bool (W,), as `plane_read`
+    returns. Results are cached, because reports and design-space explorations ask for the same planes for every
+    configuration.
     """
     rows, columns = window.outputs(*plane)
     read = _plane_read(plane, window, (np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)))

@@ -84,10 +84,10 @@ def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Ten
 class Node:
     """One operator applied to tensors; `members`: names of the ONNX nodes that it implements.
 
-    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Fused real-valued
-    expressions are over elements of `inputs` (`te.scalars.argument(i)` for input i, broadcast as numpy does): `data`
-    replaces the single input of the operator; `result`, an expression of the operator's result `te.scalars.ELEMENT` and
-    of inputs, is the stored value.
+    If an operator has several outputs, all but the first are in `more_outputs`, which are row-major. Two fields are
+    fused real-valued expressions over elements of `inputs` (`te.scalars.argument(i)` for input i, broadcast as numpy
+    does): `data` replaces the single input of the operator; `result`, an expression of the operator's result
+    `te.scalars.ELEMENT` and of inputs, is the stored value.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Node:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of all outputs, the first one first."""
+        """Names of all outputs of the node, in order."""
         return (self.output, *self.more_outputs)
 
     @property
@@ -169,8 +169,8 @@ class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
     Constants are listed in `tensors`, too, and have the shape `Tensor.storage`. `views`: for each tensor of the model
-    whose elements are stored in another order, the indices of its elements in the stored tensor of the same name, in
-    the form of `GraphOutput.view`. No node reads a view.
+    whose elements are stored in another order, the row-major index of each element in the stored tensor of the same
+    name (-1: zero). No node reads a view.
     """
 
     name: str
@@ -193,7 +193,9 @@ class Graph:
         return counts
 
     def data_shape(self, node: Node) -> Shape:
-        """The shape of the first input of a node's operator: the tensor, or the fused expression `data`."""
+        """The shape of the data that a node's operator reads first: its first input or, if there is one, the fused
+        expression `data`.
+        """
         if node.data is None:
             return self.tensors[node.inputs[0]].shape
         return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])
@@ -217,14 +219,16 @@ def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
 
 
 _ONE_BY_ONE = 16
-"""Number of suffixes that `first_free` tries one by one, before its search doubles the suffix and bisects."""
+"""Number of suffixes that `first_free` tries one by one; afterwards it doubles the suffix until it finds a free one,
+and bisects.
+"""
 
 
 def unused(name: str, *taken: Collection[str]) -> str:
     """`name` if it is in none of `taken`, else `name` with a number: name#2, name#3, ...
 
-    The number is the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number. The search takes
-    logarithmic time: layers of many steps need thousands of names.
+    The number is the least number that is not taken or, beyond `_ONE_BY_ONE`, a number that follows a taken number. The
+    search takes logarithmic time: layers of many steps need thousands of names.
     """
 
     def is_taken(number: int) -> bool:
@@ -235,7 +239,9 @@ def unused(name: str, *taken: Collection[str]) -> str:
 
 
 def first_free(is_taken: Callable[[int], bool]) -> int:
-    """A free number of 1 or more: the least free one or, beyond `_ONE_BY_ONE`, one that follows a taken number."""
+    """A number of 1 or more that is not taken: the least such number or, beyond `_ONE_BY_ONE`, a number that follows a
+    taken number.
+    """
     for number in range(1, _ONE_BY_ONE + 1):
         if not is_taken(number):
             return number

@@ -1,4 +1,6 @@
-"""Conversions on the host around a program: inputs into stored int8 tensors, stored tensors into outputs."""
+"""Conversions on the host before and after a program: model inputs to stored int8 tensors, and stored tensors to model
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .graph import Graph, GraphInput, GraphOutput
 
 
 class InputError(UserError):
-    """An input array that is missing, unknown, or of the wrong shape or type."""
+    """Raised for an input array that is missing, unknown, or of the wrong shape or type."""
 
 
 def arrays_by_name(given: object) -> Mapping[str, np.ndarray]:

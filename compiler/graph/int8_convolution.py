@@ -1,6 +1,4 @@
-"""The int8 convolution, and the quantization of a tensor's integers.
-
-Tensors are (N, C, H, W), as those of the other integer operators (`int8_operators`)."""
+"""Int8 convolution, and quantization of a tensor's integers. Tensors are (N, C, H, W), as in `int8_operators`."""
 
 from __future__ import annotations
 
@@ -41,15 +39,15 @@ class Int8Convolution:
 
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
     and positive. `bias` is int32 (O,) and includes the correction `-zero_point * sum(weight[o])` for the input's zero
-    point; positions outside the input read as `pad_value` (the input's zero point), never 0.
+    point; elements outside the input read as `pad_value` (the input's zero point), never 0.
 
     Optional parts. `pool`: the maximum of the sums over its windows precedes requantization (stage A of `post`); pads
-    never win. `table`: int8 (256,) as in `Table`, applied between requantization and the combination with an operand
+    never win. `table`: look-up table, int8 (256,), applied between requantization and the combination with an operand
     (stage B) where `post.table` is set. `phases`: this Interleave moves the result. `share`: fraction of the model's
     convolution that this node computes: below 1 for a subset of its filters, 0 for a node that only moves values.
-    `spaced` (columns, pitch): outputs are rows of `columns` positions, each followed by arbitrary values up to `pitch`.
-    `taken`: only the first `taken` positions of each image are read, as an input (N, C, `taken`, 1), and the output has
-    as many.
+    `spaced` (columns, pitch): outputs are rows of `columns` pixels, each followed by arbitrary values up to a length of
+    `pitch`. `taken`: only the first `taken` pixels of each image are read, as an input (N, C, `taken`, 1), and the
+    output has as many.
     """
 
     weight: np.ndarray
@@ -93,8 +91,8 @@ class Interleave:
         )
 
     def remainders(self, axis: int) -> tuple[int, ...]:
-        """The phase (number, shifted by `before`, modulo the stride) of each output along one axis: rows (`axis` 0) or
-        columns (1).
+        """For each output row (`axis` 0) or column (1), the number of its phase along this axis: the output's index,
+        shifted by `before`, modulo the stride.
         """
         before, factor = self.before[axis], self.factors[axis]
         return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])

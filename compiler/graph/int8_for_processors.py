@@ -23,8 +23,9 @@ BLOCKS = (4, 8, 16)
 
 
 def block_of(channels: int, lanes: int) -> int:
-    """Channels in a block of a tensor: the smallest of BLOCKS that holds all channels, at most a vector of `lanes`
-    int32 sums."""
+    """Number of channels in a block of a tensor: the smallest of `BLOCKS` that holds all channels, at most the `lanes`
+    int32 sums of a vector.
+    """
     possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
     return next((block for block in possible if channels <= block), possible[-1])
 

@@ -3,8 +3,8 @@
 Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). Memory layout is decided later. A fully
 connected layer is a convolution whose window covers its whole input.
 
-Arithmetic is the one of `vdla.isa.arithmetic`. The stages of a result, requantization (A) and combination with an
-operand (B), are defined by `te.post`, for graphs and tensor expressions alike. The dataclasses here carry an operator's
+Arithmetic is that of `vdla.isa.arithmetic`. The stages of a result, requantization (A) and combination with an operand
+(B), are defined by `te.post`, for graphs and tensor expressions alike. The dataclasses here carry an operator's
 constants and nothing else.
 """
 
@@ -22,8 +22,9 @@ from .int8_convolution import Int8Convolution, Interleave, Quantization
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Int8MaxPool:
-    """Input: data. The maximum of stored values over windows; positions outside the input never win (they read as
-    -128)."""
+    """Input: data. The maximum of stored values over windows; elements outside the input never win (they read
+    as -128).
+    """
 
     window: Window
 
@@ -32,8 +33,8 @@ class Int8MaxPool:
 class Int8AveragePool:
     """Input: data. out = requantization by `post` of bias + sum over window, with the scale for the window's divisor.
 
-    Positions outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`,
-    so pads add nothing. `divisors`, int32 (OH, OW): number of positions that each window counts. `scale_by_divisor`:
+    Elements outside the input read as `pad_value` (the input's zero point) and `bias` is `-kernel area * pad_value`, so
+    pads add nothing. `divisors`, int32 (OH, OW): number of input elements that each window counts. `scale_by_divisor`:
     (divisor, float32 scale) of each distinct divisor, in ascending order.
     """
 
@@ -80,17 +81,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """Inputs: parts. Channel c of the output is channel `sources`[c][1] of part `sources`[c][0]. Covers concatenations,
-    splits and shuffles of channels."""
+    """Inputs: one or several tensors (parts). Channel c of the output is channel `sources`[c][1] of part
+    `sources`[c][0]. Covers concatenations, splits and shuffles of channels.
+    """
 
     sources: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
-    """Inputs: parts with equal numbers of channels. Position p of the output, (n, y, x), has all channels of position
-    `index`[p] of the parts, counted over parts, then images, rows and columns. Index -1 means `fill` in all channels
-    or, where `fill` is None, arbitrary values, which no reader uses.
+    """Inputs: parts (tensors) with equal numbers of channels. A position is a pixel, (n, y, x). Output position p has
+    all channels of input position `index`[p]; input positions are counted over parts, then images, rows and columns.
+    Index -1 means `fill` in all channels or, where `fill` is None, arbitrary values, which no reader uses.
 
     `index` is int64 (N, OH, OW). Covers slices, pads, repeated, moved and joined rows and columns. With `channels`
     (first, count) the output has only these channels. `fill` None and `channels` are for accelerators.
@@ -103,8 +105,9 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` positions become
-    channels, and channels become positions. With `channels` (first, count), for accelerators, only these channels."""
+    """Input: data. out[n, p, c] = data[n, c, p], where p counts pixels row by row: the first `positions` pixels become
+    channels, and channels become pixels. With `channels` (first, count), for accelerators, only these channels.
+    """
 
     positions: int
     channels: Pair | None = None
@@ -112,9 +115,9 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransposedProduct:
-    """A 1x1 convolution whose result is stored with positions and channels exchanged. Input: data. out = `Swap`, over
-    all positions, of the result of the plain 1x1 `convolution`: its filters become positions, and positions channels.
-    For accelerators.
+    """A 1x1 convolution whose result is stored with positions (pixels) and channels exchanged. Input: data. out =
+    `Swap`, over all positions, of the result of the plain 1x1 `convolution`: its filters become positions, and
+    positions channels. For accelerators.
     """
 
     convolution: Int8Convolution
@@ -122,11 +125,11 @@ class TransposedProduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resample:
-    """Input: data. Along rows (`axis` 0) or columns (1) the output at p is bias + sum over t of `weight`[p, t] *
+    """Input: data. Along rows (`axis` 0) or columns (1) the output at index p is bias + sum over t of `weight`[p, t] *
     data[`first`[p] + t], requantized by `scale` and `post`.
 
-    `first` is int64 (O,), `weight` int8 (O, taps), all of whose rows have the same sum; a tap of weight 0 reads
-    nothing. `bias` is `-zero_point * sum` for the input's zero point.
+    `first` is int64 (O,); `weight` is int8 (O, number of weights for an output), all of whose rows have the same sum;
+    an element with weight 0 is not read. `bias` is `-zero_point * sum` for the input's zero point.
     """
 
     axis: int
@@ -139,8 +142,9 @@ class Resample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One matrix product of `Products`: index of its image, and (channel, position) of its first element in a, b and
-    the output."""
+    """One matrix product of `Products`: index of its image, and (channel, row-major index of the pixel) of its first
+    element in a, b and the output.
+    """
 
     image: int
     a: Pair
@@ -150,13 +154,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Inputs: a, b and, if `post` has one, its operand, of the output's shape. For each group, with its (channel,
-    position) in each tensor, for i below `rows` and j below `columns`
+    """Matrix products of two activations. Inputs: a, b and, if `post` has one, its operand, of the output's shape. For
+    each group (one product), with its (channel, position) in each tensor, for i below `rows` and j below `columns`
 
-        out[channel + j, position + i] = `post` of sum over k below `depth` of
+    out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are row-major indices of a plane. The groups fill the output. `table`: as in
+    with `scale`; positions are row-major indices of pixels in a plane. The groups fill the output. `table`: as in
     `Int8Convolution`. For accelerators.
     """
 
@@ -172,13 +176,14 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Input: data. A row is all channels of a position. out = bias[c] + share, requantized by scale[c] and `post`.
+    """Input: data. A row is all channels of a position (pixel). out = bias[c] + share, requantized by scale[c] and
+    `post`.
 
     The shares (results of the softmax or normalization, before scaling) are computed by `isa.rows`: `softmax_shares`
     with the table `entries`, int64 (256,); if `entries` is None, `normalized_shares`, which subtracts `zero_point` and,
     with `centre`, the mean; `epsilon` is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or
-    (1,). With `plane`, outputs are planes of that many positions, arbitrary after the input's positions. For
-    accelerators with the extension `rows`.
+    (1,). With `plane`, outputs are planes of that many positions, with arbitrary values after the input's positions.
+    For accelerators with the extension `rows`.
     """
 
     entries: np.ndarray | None
@@ -193,8 +198,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Inputs: the two factors of `scores`, and the second factor of `context`, whose first factor is the result of
-    `shares` on the scores.
+    """Two matrix products with a softmax between them. Inputs: the two factors of the product `scores`, and the second
+    factor of the product `context`. The first factor of `context` is the result of the softmax `shares` on the scores.
 
     out = `context`; its group i has the rows of group i of `scores`. For accelerators with a chain memory (on-chip
     memory between operators), which holds scores and shares.

@@ -127,14 +127,16 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
 
 
 def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
-    """Each row of `columns` positions padded with zeros to `pitch`; then all rows as one column of positions."""
+    """Pads each row of `columns` pixels with zeros to a length of `pitch`; returns all rows joined as one column (N, C,
+    pixels, 1).
+    """
     lines = data.reshape(*data.shape[:2], -1, columns)
     padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
     return padded.reshape(*data.shape[:2], -1, 1)
 
 
 def _first(data: np.ndarray, count: int | None) -> np.ndarray:
-    """The first `count` positions as one column; `data` itself if `count` is None."""
+    """The first `count` pixels of each image as one column (N, C, `count`, 1); `data` itself if `count` is None."""
     return data if count is None else data.reshape(*data.shape[:2], -1, 1)[:, :, :count]
 
 

@@ -1,8 +1,8 @@
 """Memory layouts of tensors: packing and unpacking of activations and constants.
 
 Legalization picks the layout. *blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block]
-(`te.blocks.Blocks`), read and written by every layer; lanes beyond N and C are arbitrary. *interleaved*: int8 [N, H, W,
-C] without gaps, the host's order of images; only graph inputs have it, and only if every reader supports it
+(`te.blocks.Blocks`), read and written by every layer; elements beyond N and C are arbitrary. *interleaved*: int8 [N, H,
+W, C] without gaps, the host's order of images; only graph inputs have it, and only if every reader supports it
 (`LOAD.PATCH`: few channels, a short row of the window).
 """
 
@@ -30,7 +30,7 @@ def blocked_shape(config: Config, shape: tuple[int, int, int, int]) -> tuple[int
 
 
 def pack_activation(config: Config, values: np.ndarray, layout: Layout) -> np.ndarray:
-    """int8 (N, C, H, W) `values` in the given layout, flat; lanes beyond N and C are zero."""
+    """int8 (N, C, H, W) `values` in the given layout, flat; elements beyond N and C are zero."""
     n, c, h, w = values.shape
     if layout == "interleaved":
         return np.ascontiguousarray(values.transpose(0, 2, 3, 1)).reshape(-1)
@@ -66,9 +66,9 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], in whole blocks of filters and of channels.
 
-    If a block has several input vectors, the tiles of a tap follow one another, [OB, CB, kh, kw * inputs, ...] with
-    inputs = `Blocks.inputs_read`. The result is a view of `weight` if that has whole blocks: it is copied once, by the
-    caller.
+    If a block has several input vectors, the tiles of a tap (element of the window) follow one another, [OB, CB, kh, kw
+    * inputs, ...] with inputs = `Blocks.inputs_read`. The result is a view of `weight` if that has whole blocks: it is
+    copied once, by the caller.
     """
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
@@ -86,7 +86,8 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """int32 [OB, 2, block_out], in whole blocks of channels: biases, then the bits of float32 scales.
 
-    Spare lanes have bias 0 and scale 1.0; scale 0.0 on a machine with the extension `fold`, which skips spare lanes.
+    Lanes beyond the last channel have bias 0 and scale 1.0; scale 0.0 on a machine with the extension `fold`, which
+    skips lanes of scale 0.
     """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs
@@ -103,7 +104,9 @@ Form = Callable[..., np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant:
-    """Arrays with their packing function. They are packed only when their bytes are needed, which timing never does."""
+    """Arrays with their packing function. They are packed only when their bytes are needed; a simulation of timing
+    alone does not need them.
+    """
 
     form: Form
     arrays: tuple[np.ndarray, ...]
@@ -113,8 +116,9 @@ class Constant:
         return self.form(config, *self.arrays)
 
     def same(self, other: Constant) -> bool:
-        """Whether both have equal arrays and the same packing function, so that their bytes are equal on any
-        machine."""
+        """Whether two constants have equal arrays and the same packing function, so that their bytes are equal on any
+        machine.
+        """
         return (
             self.form is other.form
             and len(self.arrays) == len(other.arrays)

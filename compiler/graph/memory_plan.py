@@ -1,7 +1,8 @@
-"""Static memory planning: offsets in one arena for buffers with lifetimes, for the tensors of a graph on every target.
+"""Static memory planning: byte offsets in one block of memory (arena) for buffers with lifetimes, for the tensors of a
+graph on every target.
 
 Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit); ties go to the
-earlier birth and then to the name, so equal input gives equal output.
+buffer whose life begins earlier and then to the name, so equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Byte offset of every buffer and the bytes that the arena needs."""
+    """Byte offset of every buffer in the arena (one block of memory), and the bytes that the arena needs."""
 
     offsets: Mapping[str, int]
     size: int
@@ -36,8 +37,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
     """First and last step of every tensor that is not a constant; node i is step i.
 
     Graph inputs live from step -1, graph outputs to step len(nodes). The lives of a node's inputs and outputs overlap,
-    since it reads while it writes. `root`: maps a view to the tensor whose memory it uses; the life of the view extends
-    that of the root.
+    since the node reads while it writes. `root`: maps a view to the tensor whose memory it uses; the life of the view
+    extends that of the root.
     """
     lives = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, node in enumerate(graph.nodes):
@@ -55,8 +56,8 @@ def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> d
 
 
 def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """Lower bound on the bytes of memory for a graph's tensors: its inputs and outputs, plus the largest sum of other
-    tensors that live at one step.
+    """Lower bound on the bytes for a graph's tensors: inputs, outputs, and the largest sum of other tensors live at one
+    step. `sizes`: bytes by tensor.
     """
     lives = lifetimes(graph)
     ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
@@ -73,7 +74,8 @@ def least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
-    """Places buffers so that two that live at a common step never overlap; offsets are multiples of `alignment`.
+    """Places buffers so that two buffers that are alive at a common step never overlap; offsets are multiples of
+    `alignment`.
 
     Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an alignment
     below 1.
@@ -97,7 +99,9 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
 
 
 def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) -> int:
-    """Offset of the smallest sufficient gap between buffers alive together with `buffer`, or after the last of them."""
+    """Offset of the smallest sufficient gap between the `placed` buffers that are alive together with `buffer`, or the
+    offset after the last of them.
+    """
     neighbours = sorted(
         (offset, offset + other.size)
         for offset, other in placed

@@ -21,15 +21,17 @@ DEFAULTS_MISREAD = frozenset(("STFT",))
 """Operators for which ONNX's shape inference reads 0 for an attribute that is left out."""
 
 NEEDS_A_SHAPE = frozenset(("EyeLike",))
-"""Operators at which ONNX's shape inference (1.23) ends the process if an input has no shape, for example the result of
-an operator of another domain.
+"""Operators at which the shape inference of ONNX 1.23 ends the process if an input (e.g. the result of an operator of
+another domain) has no shape.
 """
 
 HIDDEN = "hidden from shape inference"
 """Domain of nodes that shape inference must not see."""
 
 SOFTMAX_HAS_ONE_AXIS = 13
-"""The first opset in which Softmax, LogSoftmax and Hardmax are along one axis, not along all axes from one on."""
+"""The first opset in which Softmax, LogSoftmax and Hardmax work along the axis `axis` alone, not along all axes from
+`axis` on.
+"""
 
 
 def means_standard(domain: str, operator: str) -> bool:
@@ -38,7 +40,9 @@ def means_standard(domain: str, operator: str) -> bool:
 
 
 def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A copy of the node in ONNX's own domain; see `means_standard`."""
+    """A copy of the node in ONNX's own domain; the node must have the meaning of ONNX's operator of this name
+    (`means_standard`).
+    """
     standard = onnx.NodeProto()
     standard.CopyFrom(node)
     standard.domain = ""
@@ -99,14 +103,14 @@ def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
 
 
 def needs_a_shape(node: onnx.NodeProto) -> bool:
-    """Whether a node is one of `NEEDS_A_SHAPE`."""
+    """Whether a node is of an operator in `NEEDS_A_SHAPE`."""
     return node.op_type in NEEDS_A_SHAPE and node.domain in STANDARD
 
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """A context manager in which the nodes numbered by `domains` have other domains; yields their original domains,
-    which are restored at the end.
+    """Context manager that gives the nodes with the indices in `domains` other domains until its end; yields their
+    original domains.
     """
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)
@@ -117,9 +121,7 @@ def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[d
 
 
 def set_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> None:
-    """Sets the domains of nodes, by node index. While a node has the domain `HIDDEN`, the model's opset imports list
-    this domain.
-    """
+    """Sets nodes' domains, by index. While a node has the domain `HIDDEN`, the model's opset imports list `HIDDEN`."""
     for place, domain in domains.items():
         model.graph.node[place].domain = domain
     imports = [entry for entry in model.opset_import if entry.domain == HIDDEN]

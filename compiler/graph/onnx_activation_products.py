@@ -1,7 +1,7 @@
 """MatMul of two activations, as in attention, for accelerators whose array reads weights from activations.
 
-Layout of the factors of products of two activations: rows of a matrix in positions, columns in channels. Factors in
-another layout are moved.
+Layout of both factors: rows of a matrix in positions (pixels), columns in channels. Factors in another layout are moved
+into it by additional nodes.
 
 Channels of a matrix begin at a multiple of a block, and so do the positions of the factor that the array reads as
 weights: a tile of weights is a block of positions. Moved matrices are padded to whole blocks of positions with
@@ -99,17 +99,18 @@ def round_multiplied(
 
 
 Places = list[tuple[int, int, int]]
-"""For each matrix of a stack, the position of its first element in a tensor: (image, channel, position in the plane).
+"""For each matrix of a stack, where its first element is in a tensor: (image, channel, row-major index of the
+pixel).
 """
 
 Laid = tuple[Real, Places]
-"""A tensor, and the place in it of each matrix of a stack (`Places`)."""
+"""A tensor, and for each matrix of a stack where its first element is in that tensor."""
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Laid, Laid]:
-    """Two stacks of equal numbers of matrices (..., rows, columns), moved if necessary into the layout that a product
-    needs: both matrices of a pair in one image, images in ascending order, positions of `b` at multiples of a block.
-    Raises ModelError if no moves produce this layout.
+    """Two stacks of equal numbers of matrices (..., rows, columns) in the layout that a product needs: both matrices of
+    a pair in one image, images in ascending order, positions (pixels) of `b` at multiples of a block. Nodes that move
+    them are added if necessary. Raises ModelError if no moves produce this layout.
     """
     block = context.abilities.block
     sides = [(a, _places(context, a, 1)), (b, _places(context, b, block))]
@@ -124,7 +125,9 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
 
 
 def _images(places: Places | None) -> list[int] | None:
-    """The image of each matrix, if all images have equally many matrices, image after image; else None."""
+    """The image in which each matrix is, if all images have equally many matrices and matrices are in the order of
+    images; else None.
+    """
     if places is None:
         return None
     found = [image for image, _, _ in places]
@@ -146,8 +149,9 @@ def _tensor(context: ImportContext, value: Real) -> Real:
 
 
 def _places(context: ImportContext, value: Real, step: int) -> Places | None:
-    """(image, first channel, first position) of each matrix of `value`; None unless rows are positions, columns are
-    channels, matrices begin at whole blocks of channels and at positions that are multiples of `step`."""
+    """(image, first channel, first position) of each matrix of `value`. None unless rows are positions (pixels),
+    columns are channels, and matrices begin at whole blocks of channels and at positions that are multiples of `step`.
+    """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
     elements, plane = elements_of(context, value).reshape(-1, rows, columns), height * width
@@ -164,8 +168,8 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
 
 
 def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
-    """The matrices of `value`, moved to the given images. Tried in this order: a move of positions; moves of positions
-    and an exchange of positions with channels; a move element by element.
+    """The matrices of `value`, moved to the given images by additional nodes. Tried in this order: a move of positions
+    (pixels); moves of positions and an exchange of positions with channels; a move element by element.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
@@ -184,8 +188,8 @@ def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[
 
 
 def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
-    """The matrices of `value` after a move of positions only, for matrices whose columns are adjacent channels;
-    matrices with the same positions are moved once. None for other layouts.
+    """The matrices of `value` after a move of positions (pixels) only, for matrices whose columns are adjacent
+    channels; matrices with the same positions are moved once. None for other layouts.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -215,8 +219,8 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> Laid | None:
-    """The matrices of `value` after an exchange of channels and positions, for matrices whose rows are adjacent
-    channels. None for other layouts.
+    """The matrices of `value` after an exchange of channels and positions (pixels), for matrices whose rows are
+    adjacent channels. None for other layouts.
     """
     *_, rows, columns = value.shape
     transposed = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))

@@ -1,5 +1,5 @@
-"""Reads nodes of a file, and knows the attributes of operators by ONNX's schemas: names, default values, and checks of
-a model's attributes.
+"""Reads nodes of a file, and provides the attributes of operators from ONNX's schemas: names, default values, and
+checks of a model's attributes.
 
 Some attributes are flags stored as integers, and readers of models differ in the meaning of 2 or -1. A Split whose
 `num_outputs` is larger than its number of outputs crashes the process in ONNX's (1.22) shape inference.
@@ -23,11 +23,9 @@ STANDARD = ("", "ai.onnx")
 CONTRIBUTED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of those attributes of ONNX Runtime's own operators that no row of the operator table (`onnx_table`)
-reads.
-"""
+"""Default values of attributes of ONNX Runtime's own operators that no operator table row (`onnx_table`) reads."""
 NO_DEFAULT = object()
-"""The default of an attribute without default value; equal to no value."""
+"""Marks an attribute without default value; equal to no value."""
 FLAGS = frozenset(
     (
         *("allowzero", "antialias", "ceil_mode", "count_include_pad", "exclude_outside", "exclusive"),
@@ -99,7 +97,7 @@ def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, An
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that a node holds as attributes, like the body of a Loop."""
+    """The graphs that a node has as attributes, such as the body of a Loop."""
     for entry in node.attribute:
         if entry.HasField("g"):
             yield entry.g
@@ -127,21 +125,15 @@ class OnnxNode:
     proto: onnx.NodeProto
 
     def integer(self, attribute: str, default: int) -> int:
-        """The value of an integer attribute or, if the node lacks it, `default`: the default in the operator's
-        specification.
-        """
+        """An integer attribute's value, or `default` (the operator specification's default) if the node lacks it."""
         return int(self.attributes.get(attribute, default))
 
     def integers(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
-        """The value of a list attribute or, if the node lacks it, `default`: the default in the operator's
-        specification.
-        """
+        """A list attribute's value, or `default` (the operator specification's default) if the node lacks it."""
         return tuple(int(value) for value in self.attributes.get(attribute, default))
 
     def text(self, attribute: str, default: str) -> str:
-        """The value of a string attribute or, if the node lacks it, `default`: the default in the operator's
-        specification.
-        """
+        """A string attribute's value, or `default` (the operator specification's default) if the node lacks it."""
         value = self.attributes.get(attribute, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 

@@ -35,8 +35,8 @@ def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], defa
 
 
 def softmax_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, bool]:
-    """(axis, whether the operator works along this axis alone) of a Softmax, LogSoftmax or Hardmax. Before opset 13
-    these operators work along all axes from `axis` on.
+    """The axis of a Softmax, LogSoftmax or Hardmax, and whether the operator works along this axis alone. Before opset
+    13 these operators work along all axes from `axis` on.
     """
     alone = context.opset >= SOFTMAX_HAS_ONE_AXIS
     axis = one_axis(context, node, shape, -1 if alone else 1)

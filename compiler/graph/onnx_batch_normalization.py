@@ -1,7 +1,7 @@
 """BatchNormalization in inference form: a factor and an addend for each channel, for integer and float graphs.
 
-In an integer graph it is a product with one weight for each channel, so every target computes it as a depthwise 1x1
-convolution.
+In an integer graph, BatchNormalization multiplies each channel by one weight, so every target computes it as a
+depthwise 1x1 convolution.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from .onnx_values import Pending
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127
-"""Largest int8 weight that a channel's factor is quantized to: the larger the weight, the finer the steps in which the
+"""Largest int8 weight to which a channel's factor is quantized: the larger the weight, the finer the steps in which the
 addend is represented.
 """
 MOST_STEPS = 2**23
-"""Largest magnitude of an addend, in steps of the sum's scale: float32 represents such a sum exactly."""
+"""Largest magnitude of an addend, as a multiple of the scale of the integer sum: float32 represents such a
+sum exactly.
+"""
 
 
 class Parameters(Protocol):

@@ -29,7 +29,7 @@ LOOPED = frozenset(
 """Operators that the reference implementation computes in loops of Python."""
 
 SHAPE_ELEMENTS = 1024
-"""Largest constant whose values shape inference may use."""
+"""Largest number of elements of a constant whose values shape inference may use."""
 
 _OUTSIDE = "fold the node when exporting the model"
 
@@ -43,12 +43,12 @@ _ALONG_ONE_AXIS = frozenset(("Hardmax", "Softmax"))
 def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
     """Whether ONNX's reference implementation (1.23) deviates from ONNX's specification for a node.
 
-    LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups, wrongly;
-    GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0; DepthToSpace takes an
-    unknown mode for CRD. Ignored are: lengths, activations and clips of recurrent layers, signs in LpNormalization with
-    p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one meaning of scales with aligned
-    corners and the position of an axis's only element with PyTorch's half pixels or cropped images in Resize, and all
-    axes but one in softmaxes before opset 13.
+    Wrong results: LRN sums over as many channels as there are samples; pools place windows, and ConvTranspose groups,
+    wrongly; GridSample has another cubic border; LogSoftmax takes the logarithm of powers that are 0; DepthToSpace
+    takes an unknown mode for CRD. The implementation ignores lengths, activations and clips of recurrent layers, signs
+    in LpNormalization with p = 1, the axis of ConvInteger's weight zero points, the type in ReduceSumSquare, one
+    meaning of scales with aligned corners and the coordinate of an axis's only element with PyTorch's half pixels or
+    cropped images in Resize, and all axes but one in softmaxes before opset 13.
     """
     if node.domain not in STANDARD:
         return False
@@ -73,7 +73,9 @@ def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
 def evaluate_node(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
-    """The outputs of a node by name, computed by ONNX's reference implementation; ModelError if they cannot be."""
+    """The outputs of a node by name, computed by ONNX's reference implementation from the inputs `feeds`. Raises
+    ModelError if it cannot compute them.
+    """
     if reference_is_mistaken(node, opset):
         context.fail(
             node,
@@ -113,7 +115,7 @@ def evaluate_node(
 def _alone(
     node: OnnxNode, inputs: list[onnx.ValueInfoProto], values: list[onnx.TensorProto], opset: int
 ) -> onnx.ModelProto:
-    """A model of this node alone, with the given inputs and initializers."""
+    """A model that consists of this node alone, with the given inputs and initializers."""
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", inputs, outputs, values)
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
@@ -137,8 +139,8 @@ def _too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) 
 def _check_size(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
-    """Raises an error if a node is too large to be evaluated at import: if its result is, as far as ONNX infers its
-    shape, or if an operator that is computed element by element (`LOOPED`) has a large input.
+    """Raises an error if a node is too large to be evaluated at import: if its result is too large (as far as ONNX
+    infers the result's shape), or if an operator that is computed element by element (`LOOPED`) has a large input.
     """
     inputs: list[onnx.ValueInfoProto] = []
     values: list[onnx.TensorProto] = []
@@ -173,8 +175,8 @@ def _check_size(
 def _opset_of_form(node: OnnxNode, opset: int) -> int:
     """The opset in which to evaluate a node: the model's, or the newest one.
 
-    A node with more inputs than the operator has in the model's opset needs the newest one, as steps that replace an
-    integer operator are written in the newest form. BatchNormalization needs the newest one because the reference
+    A node with more inputs than the operator has in the model's opset needs the newest opset: nodes that replace an
+    integer operator are written in the newest form. BatchNormalization needs the newest opset because the reference
     implementation (1.23) computes the statistics of a batch before opset 14.
     """
     if node.op_type == "BatchNormalization":
@@ -189,7 +191,7 @@ def _opset_of_form(node: OnnxNode, opset: int) -> int:
 def _with_unit_axes(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """Squeeze or Unsqueeze with axes from an input or an attribute."""
+    """The result of Squeeze or Unsqueeze, whose axes are an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
         context.refuse(node, "has no data")
@@ -208,10 +210,10 @@ def _with_unit_axes(
 def _gather_elements(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
-    """GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], where the index replaces the position
-    along `axis`.
+    """The result of GatherElements: out[..., i, ...] = data[..., index[..., i, ...], ...], where the index from `index`
+    replaces the index i along `axis`.
 
-    Indices may be shorter than data in every dimension; negative ones count from the end.
+    The index tensor may be shorter than data in every dimension; negative indices count from the end.
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
@@ -231,7 +233,9 @@ def _gather_elements(
 
 
 def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]) -> np.ndarray:
-    """OneHot, whose elements are the two values; the reference implementation adds their difference to the first."""
+    """The result of OneHot, whose elements are exactly the two given values. (The reference implementation adds their
+    difference to the first, which rounds.)
+    """
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)
     if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):

@@ -26,7 +26,7 @@ TYPES = (
     *("float16", "bfloat16", "float64"),
     *CODES,
 )
-"""Element types of tensors in the graph."""
+"""Element types that tensors of a graph may have."""
 
 HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 """16-bit floats: arithmetic is computed in float32 and rounded once; moves and comparisons work on the type itself."""
@@ -38,12 +38,12 @@ class GraphContext(NodeErrors):
 
     `given`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations. `renamed`: maps
     the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each float32 tensor that
-    holds integers; `integers`: the tensor of that dtype with the same values, where a node reads one. `recurrent`:
-    operators all of whose steps the target computes in one kernel.
+    holds integers; `integers`: for such a tensor that a node reads as integers, the name of the tensor of that dtype
+    with the same values. `recurrent`: operators all of whose steps the target computes in one kernel.
     """
 
     integer_biases: ClassVar[bool] = False
-    """Whether products read int32 biases directly (see `qlinear.StepsContext`)."""
+    """Whether products read int32 biases as integers, without a DequantizeLinear (`qlinear.StepsContext`)."""
     opset: int
     static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -132,7 +132,9 @@ class GraphContext(NodeErrors):
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Name of a constant input after `order` has put its elements into the order of a convolution's weight."""
+        """Name of constant input `index`, a weight, after function `order` has put its elements into the order of a
+        convolution's weight.
+        """
         array = self.array(node, index, "weight")
         if array is None:
             self.refuse(node, "has no weight")

@@ -1,4 +1,4 @@
-"""MatMul and Gemm of an integer graph: products of the last axis with constant weights."""
+"""Import of MatMul and Gemm into an integer graph: products of the last axis of an activation with constant weights."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def dense(
 def _dense_rows(
     context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product (it is rounded at its QuantizeLinear), as a 1x1 convolution, of the channels of each position
+    """The pending product (it is rounded at its QuantizeLinear), as a 1x1 convolution, of the channels of each pixel
     with weights `rows` (M, K).
     """
     batch, channels, height, width = context.tensors[data.data.tensor].nchw
@@ -106,8 +106,8 @@ def _dense_rows(
 
 
 def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether a Gemm's B is transposed. Raises an error for attributes with which it is no product of an activation
-    with constant weights.
+    """Whether a Gemm's B is transposed. Raises an error for attributes with which the Gemm is not the product of an
+    activation with constant weights.
     """
     if node.integer("transA", 0):
         context.fail(

@@ -69,8 +69,8 @@ def _looked_up(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
-    """A pending product (it is rounded at its QuantizeLinear) with a constant addend as its bias; None if the addend is
-    not one value for each channel.
+    """The product `pending` (it is rounded at its QuantizeLinear) with the addend `constant` as its bias; None if the
+    addend is not one value for each channel.
     """
     product = pending.operation
     if (
@@ -118,12 +118,12 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
 
 
 def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
-    """Whether one of two tensors has a single value for each plane of the other."""
+    """Whether one of two tensors has a single value for each plane (rows x columns of a channel) of the other."""
     return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
 
 
 def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in the same memory layout; one is rearranged if their layouts differ."""
+    """The two operands in the same memory layout; if their layouts differ, one operand is rearranged."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
@@ -140,7 +140,7 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
 
 
 def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
-    """The two operands in the same shape; the smaller one is broadcast by a view."""
+    """The two operands in the same shape; the smaller operand is broadcast by a view."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
@@ -150,7 +150,9 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, is constant over each plane."""
+    """Whether the smaller operand, broadcast to the other's shape, is constant over each plane (rows x columns of a
+    channel).
+    """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
     over = elements_of(context, whole) // (height * width)

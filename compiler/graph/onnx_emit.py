@@ -1,5 +1,5 @@
-"""Turns pending operations, which wait for the QuantizeLinear of their result, into integer nodes that round to the
-result's grid (scale and zero point).
+"""Turns pending operations (which wait for a QuantizeLinear) into integer nodes, whose results have the scale and zero
+point (grid) of that QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
-"""Functions that turn a pending operation into an integer operator, by the name of the operation's class: (context,
-operation, rounding) -> name of the result's tensor. Classes are listed only if importers of other operators inspect
-them; any other pending operation is a `Waiting`, which holds its function itself.
+"""Functions that turn a pending operation (it waits for its QuantizeLinear) into an integer operator, by the name of
+the operation's class: (context, operation, rounding) -> name of the result's tensor. Classes are listed only if
+importers of other operators inspect them; any other pending operation is a `Waiting`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
@@ -53,14 +53,14 @@ REALIZED: Mapping[str, Located] = MappingProxyType(
     }
 )
 """Functions that compute the value of a real-valued operator in an integer graph, by the name of the operator's class:
-(context, ONNX node, operator, edges) -> value. Listed are the operators that importers shared by both kinds of graphs
-add by `onnx_context.GraphContext.add`.
+(context, ONNX node, operator, names of inputs and output) -> value. The listed operators are those that importers
+shared by integer and float graphs add by `onnx_context.GraphContext.add`.
 """
 
 
 class RoundingError(Exception):
-    """A pending result (an operation that waits for its QuantizeLinear) that cannot be rounded. The message states the
-    problem; the attribute `way_out` suggests a remedy.
+    """Raised for a pending result (an operation that waits for its QuantizeLinear) that cannot be rounded. The message
+    states the problem; the attribute `way_out` suggests a remedy.
     """
 
     def __init__(self, problem: str, way_out: str) -> None:
@@ -76,7 +76,7 @@ def append(
     inputs: tuple[str, ...],
     output: str,
 ) -> str:
-    """Adds a node for the ONNX nodes `members`; returns the name of its output."""
+    """Adds a node with `operator` that stands for the ONNX nodes `members`; returns the name of its output."""
     context.nodes.append(
         Node(name=context.node_name(name), members=members, operator=operator, inputs=inputs, output=output)
     )
@@ -85,8 +85,8 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """The rounding of a pending result (an operation that waits for its QuantizeLinear) to a tensor `output`: its
-    quantization `grid`, and a clamp to `low`..`high` in stored integers.
+    """How a pending result (an operation that waits for its QuantizeLinear) is rounded: to a tensor `output` with the
+    quantization `grid`, and clamped to `low`..`high` in stored integers.
     """
 
     pending: Pending
@@ -96,7 +96,9 @@ class Rounding:
     high: int
 
     def post(self) -> Post:
-        """The `Post` for results of sums of products: requantization to `grid`, clamped to `low`..`high`."""
+        """The post-processing (`Post`) for results of sums of products: requantization to `grid`, clamped to
+        `low`..`high`.
+        """
         return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
 
     def append(
@@ -109,7 +111,8 @@ class Rounding:
         output: str = "",
         shape: tuple[int, ...] = (),
     ) -> str:
-        """Adds a tensor with the quantization `grid` and the node that computes it; returns the tensor's name.
+        """Adds a tensor with the quantization `grid`, and the node with `operator` that computes it; returns the
+        tensor's name.
 
         `output`, `shape`: the tensor's name and shape, by default those of this rounding. `name`: the node's name, by
         default that of the first ONNX node.
@@ -122,15 +125,15 @@ class Rounding:
     def append_elementwise(
         self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
     ) -> str:
-        """Adds an element-wise node, named after the last ONNX node, whose result has the first input's shape. Returns
-        the name of the result's tensor; see `append`.
+        """Adds an element-wise node with `combination`, named after the last ONNX node; its result has the first
+        input's shape. Returns the name of the result's tensor.
         """
         operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
         return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
 
 
 def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
-    """The real value of one step of an integer bias, float64 (O,): input scale x weight scale, rounded to float32 (as
+    """The real value of the integer 1 in a bias, float64 (O,): input scale x weight scale, rounded to float32 (as
     quantizers store it) unless the product is subnormal in float32.
     """
     exact = np.float64(scale) * weight_scale.astype(np.float64)
@@ -143,8 +146,8 @@ def bias_step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
 def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
     """The bias as int64 multiples of `step` (float64, input scale x weight scale for each channel).
 
-    An integer bias is unchanged. So are the integers of a dequantized bias whose scale is `step`, as quantizers write
-    it; any other bias is rounded half to even.
+    An integer bias is unchanged, and so are the integers of a dequantized bias whose scale is `step`, as quantizers
+    write them; any other bias is rounded half to even.
     """
     match bias:
         case None:
@@ -230,7 +233,9 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:
-    """The (H, W) of a 4-D operand of a window operator; fails on 1-D, 3-D or reshaped operands."""
+    """The (H, W) of operand `data` of an operator with windows, which must be an image (N, C, H, W) as stored; fails on
+    1-D, 3-D or reshaped operands.
+    """
     if len(data.shape) != 4:
         context.fail(
             node, f"its input has shape {data.shape}", "only 2-D windows over (N, C, H, W) are supported"

@@ -66,9 +66,10 @@ class OnnxGraph:
         zero_point: int = 0,
         axis: int | None = None,
     ) -> str:
-        """Add integer initializers and a DequantizeLinear of them, named after `tensor`; return the output's name.
+        """Add the initializers `integers`, scale and zero point and a DequantizeLinear of them, named after `tensor`;
+        return the output's name.
 
-        `scale` is float32 of one value, (), or one along `axis`.
+        `scale` is float32: a single value, shape (), or one value for each index along `axis`.
         """
         inputs = [
             self.constant(f"{tensor}_quantized", integers, integers.dtype),

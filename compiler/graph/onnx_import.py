@@ -42,11 +42,11 @@ def import_model(
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node for each quantized ONNX operation, tensors named like the ONNX outputs that hold
-    their integers. A dynamic first dimension of the inputs becomes `batch` (None: it is refused). `abilities`: those of
-    the target, which decide the nodes that the graph may have.
+    their integers. A dynamic first dimension of the inputs becomes `batch` (None: it is refused). `abilities`:
+    capabilities of the target, which decide the nodes that the graph may have.
 
-    Raises ModelError, which names file, node and operator, for everything that is not supported: all nodes at once, or
-    only the first one if `every` is false.
+    Raises ModelError, which names file, node and operator, for everything that is not supported: an error that lists
+    all nodes, or only the first one if `every` is false.
     """
     loaded = load_model(source, batch=batch)
     label, model = loaded.label, loaded.proto
@@ -78,8 +78,8 @@ def begin(
     abilities: Abilities,
     bind: Callable[[ImportContext, onnx.ValueInfoProto], None],
 ) -> ImportContext:
-    """The state of an import before its first node: initializers are bound to `arrays`, and each input of the model by
-    a call of `bind`.
+    """The state of an import before its first node: initializers are bound to `arrays`, model inputs by calls of
+    `bind`. `abilities`: capabilities of the target.
     """
     context = ImportContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
@@ -94,7 +94,9 @@ def begin(
 
 
 def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeError:
-    """The error of all nodes that are refused: `first`, that of the node at index `place`, and those of later nodes."""
+    """An error that lists all nodes that are refused. `first`: the error of the first such node, which has index
+    `place`; later nodes are imported to find theirs.
+    """
     from .refused_nodes import import_rest
 
     return import_rest(
@@ -109,8 +111,8 @@ def _all_refused(context: ImportContext, first: NodeError, place: int) -> NodeEr
 
 
 def _stand_in(context: ImportContext, name: str) -> bool:
-    """Binds the output of a refused node to a placeholder float tensor, so that the import continues; False if the
-    output's shape is unknown.
+    """Binds a refused node's output to a placeholder float tensor, so that the import can continue; returns False if
+    the shape is unknown.
     """
     context.values.pop(name, None)
     shape = context.static_shapes.get(name)
@@ -175,9 +177,7 @@ def refuse_foreign(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_operator(context: ImportContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node to values, by the first row of the operator table (`onnx_table`) that accepts the
-    node.
-    """
+    """Binds the outputs of one node to values by the first operator table row (`onnx_table`) that accepts the node."""
     rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
         context.fail(node, *unsupported(SUPPORTED))
@@ -201,7 +201,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
-    """Imports a node by a row of the operator table; returns False if the row does not handle this node, so that the
+    """Imports a node by one `row` of the operator table. Returns False if the row does not handle the node; then the
     next row is tried.
     """
     if row.images:

@@ -1,7 +1,7 @@
-"""Nodes that ONNX's shape inference gets wrong: Range without limit, and pools with `ceil_mode`.
+"""Corrects nodes that ONNX's shape inference gets wrong: Range without limit, and pools with `ceil_mode`.
 
-If inference follows values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of a
-Range is computed first, by the same inference: ConstantOfShape of a number has that number as its dimension.
+If inference propagates values, it lists all numbers of a Range: 2**40 numbers would exhaust the memory. The length of a
+Range is therefore computed first, by the same inference: ConstantOfShape of a number has that number as its dimension.
 
 With `ceil_mode`, inference counts a last window that is entirely in the pad. ONNX drops that window since opset 19, and
 ONNX Runtime at every opset; all shapes after the pool would be wrong. `ceil_mode` is replaced by equivalent pads at the
@@ -33,7 +33,7 @@ _SMALL = 64
 
 def check_ranges(label: str, model: onnx.ModelProto) -> bool:
     """Whether ONNX's shape inference may also propagate values (fold constants). Raises ModelError for a Range of more
-    than MOST_NUMBERS numbers.
+    than `MOST_NUMBERS` numbers.
     """
     bodies = (body for node in model.graph.node for body in subgraphs(node))
     inner = (node.op_type for body in bodies for _, node in nodes_of(body))
@@ -73,7 +73,7 @@ def _numbers(model: onnx.ModelProto, index: int) -> int | None:
 
 
 def _inferred(model: onnx.ModelProto, index: int, names: Sequence[str]) -> dict[str, float]:
-    """Values of the integers among `names` that inference knows before node `index`."""
+    """Values of the integers among `names` that shape inference knows before the node with index `index`."""
     probes: list[onnx.NodeProto] = []
     outputs: dict[str, tuple[str, int]] = {}
     stem = "vdla probe"
@@ -151,8 +151,9 @@ def write_ceilings(model: onnx.ModelProto, infer: Callable[[onnx.ModelProto], on
 
 
 def _whole_pads(node: onnx.NodeProto, shape: list[int]) -> list[int] | None:
-    """Pads with which whole windows give the same outputs as `ceil_mode`; None if inference is right without them, or
-    if they have no equivalent."""
+    """Pads with which a pool without `ceil_mode` gives the same outputs as with it; None if shape inference is right
+    without these pads, or if there are no such pads.
+    """
     plane, kernel = shape[2:], _attribute(node, "kernel_shape", [])
     rank = len(plane)
     ones = [1] * rank

@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that reach a product of two activations without passing a product with constant weights, and
-    that reach no windowed operator (convolution or pool).
+    """Names of the tensors that are factors of a product of two activations, directly or through nodes other than a
+    product with constant weights, and that are not read, in this way, by a windowed operator (convolution or pool).
     """
     known = set(constants)
     for node in nodes:
@@ -61,8 +61,8 @@ ALIKE = frozenset(
 
 
 def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """Names of the tensors that reach a windowed operator (convolution or pool) with their dimensions in the same
-    order: such a tensor of rank 3 is a line (N, C, L), not rows of channels.
+    """Names of the tensors that a windowed operator (convolution or pool) reads, directly or through nodes that keep
+    their dimensions in the same order: such a tensor of rank 3 is a line (N, C, L), not rows of channels.
     """
     found: set[str] = set()
     for node in reversed(nodes):
@@ -72,7 +72,7 @@ def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
 
 
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    """Refuses inputs that are neither images nor vectors. Raises ModelError."""
+    """Raises ModelError for an input whose rank is neither that of images nor that of vectors."""
     if len(shape) not in (2, 4):
         raise ModelError(
             f"{context.source}: input '{name}' has shape {shape}; "

@@ -40,7 +40,8 @@ def pending_result(
     view: np.ndarray | None = None,
     before: tuple[str, ...] = (),
 ) -> Pending:
-    """The pending result of a node: `operation` is rounded when its QuantizeLinear is imported (see `Pending`).
+    """The result of a node as a pending value (`Pending`): `operation` is rounded when the QuantizeLinear that reads it
+    is imported.
 
     `natural`: shape of the operation's own result. `view`: rearrangement of its elements. `shape`: shape of the node's
     result; by default that of `view`, or `natural` without a view. `before`: names of other nodes that the result
@@ -69,16 +70,14 @@ class Edges(NamedTuple):
 class ImportContext(GraphContext):
     """The state of one call of `import_model`: the integer graph under construction, and the values bound to names.
 
-    `abilities`: the abilities of the target, which decide the nodes that the graph may have.
+    `abilities`: capabilities of the target, which decide the nodes that the graph may have.
     """
 
     integer_biases: ClassVar[bool] = True
-    """Whether products read int32 biases directly (see `qlinear.StepsContext`)."""
+    """Whether products read int32 biases as integers, without a DequantizeLinear (`qlinear.StepsContext`)."""
     abilities: Abilities = PLAIN
     values: dict[str, Value] = field(default_factory=dict)
-    """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph
-    instead.
-    """
+    """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph."""
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     views: dict[str, np.ndarray] = field(default_factory=dict)
@@ -89,8 +88,8 @@ class ImportContext(GraphContext):
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Names of tensors made by rearranging elements, by source tensor, shape, and the elements' indices in the source
-    (as bytes).
+    """Names of tensors made by rearranging elements of other tensors, by (source tensor, shape, source indices as
+    bytes).
     """
 
     def expand(self, node: OnnxNode) -> bool:
@@ -101,9 +100,7 @@ class ImportContext(GraphContext):
         return False
 
     def fold(self, node: OnnxNode) -> bool:
-        """Evaluates a node all of whose inputs are constants; returns whether it was evaluated. Quantized constants
-        stay quantized.
-        """
+        """Evaluates a node with constant inputs only; returns whether it did. Quantized constants stay quantized."""
         if node.op_type in GRIDS or not all(
             self.is_constant(node, index) for index, name in enumerate(node.inputs) if name
         ):
@@ -116,9 +113,7 @@ class ImportContext(GraphContext):
         return True
 
     def import_operator(self, node: OnnxNode) -> None:
-        """Binds the outputs of a node to values, by the first row of the operator table (`onnx_table`) that accepts the
-        node.
-        """
+        """Binds a node's outputs to values, by the first operator table row (`onnx_table`) that accepts the node."""
         from .onnx_import import import_operator
 
         import_operator(self, node)
@@ -164,8 +159,8 @@ class ImportContext(GraphContext):
         self.bind(node, Constant(array=array))
 
     def tensor(self, node: OnnxNode, index: int) -> Tensor:
-        """An input as a Tensor with the model's name and shape, and with the dtype of its integers, or float32. The
-        Tensor need not be one of the graph. Raises an error if the input is missing.
+        """An input as a Tensor with the model's name and shape. Its dtype is that of the input's integers, or float32.
+        The Tensor need not be one of the graph. Raises an error if the input is missing.
         """
         value = self.present(node, index)
         match value:
@@ -184,21 +179,23 @@ class ImportContext(GraphContext):
         return Tensor(name=node.inputs[index], shape=value.shape, dtype=held)
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
-        """The Tensor that the method `tensor` returns. Its type is not checked here, because each function in
-        `onnx_emit.REALIZED` checks the types of its operands itself.
+        """Input `index` as the Tensor that the method `tensor` returns (with the model's name and shape). Its type is
+        not checked here, because each function in `onnx_emit.REALIZED` checks the types of its operands itself.
         """
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """A quantized input; fails on others, and the message says which kind they are."""
+        """Input `index`, which must be quantized; fails on other inputs, with a message that says which kind of value
+        they are.
+        """
         from .onnx_emit import real_operand
 
         real_operand(self, node, index, viewed=True)
         return self.tensor(node, index)
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Name of the input itself: functions for integer graphs read quantized weights in the model's order, so
-        `order` is not applied.
+        """The input's own name. `order` is not applied: functions for integer graphs read quantized weights in the
+        model's order.
         """
         del order
         return node.inputs[index]
@@ -210,9 +207,7 @@ class ImportContext(GraphContext):
         return unique
 
     def taken(self, name: str) -> np.ndarray:
-        """Removes the constant that was stored as `name` and returns its array. The name is free then: the model has no
-        tensor of that name.
-        """
+        """Removes the constant stored as `name`, which frees the name in the model, and returns its array."""
         stored = self.values.pop(name)
         assert isinstance(stored, Constant)
         return stored.array
@@ -235,8 +230,10 @@ class ImportContext(GraphContext):
         output: str | None = None,
         dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Binds the node's first output, or `output`, to the value of `operator` in an integer graph, of shape
-        `shape`. `inputs`: names of values. `dtype` has no effect: operators of integer graphs keep the inputs' type."""
+        """Binds the node's first output, or the name `output`, to the value of `operator` in an integer graph; `shape`:
+        the value's shape; `inputs`: names of values. `dtype` has no effect: operators of integer graphs keep the
+        inputs' type.
+        """
         from .onnx_emit import REALIZED
 
         del dtype
@@ -250,8 +247,8 @@ class ImportContext(GraphContext):
         return named
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the node's first output, or `output`, to the elements of a value in another shape. Returns the bound
-        name.
+        """Binds the node's first output, or the name `output`, to the elements of `tensor` in another shape. Returns
+        the name.
         """
         value = self.values[tensor.name]
         if not isinstance(value, FloatInput | Integer | Real | Pending):
@@ -298,7 +295,7 @@ class ImportContext(GraphContext):
                 )
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
-        """Adds a tensor; returns its name, with a suffix where the name is taken."""
+        """Adds a tensor; returns its name: `name`, with a suffix if `name` is taken."""
         unique = unused(name, self.tensors)
         self.tensors[unique] = quantized_tensor(unique, shape, quantization)
         return unique
@@ -320,8 +317,8 @@ class ImportContext(GraphContext):
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def lies_in_order(self, data: Real) -> bool:
-        """Whether a value consists of all elements of its tensor in the same order and shape; a value (N, C, L) may
-        have a tensor (N, C, L, 1).
+        """Whether a value consists of all elements of its tensor in the tensor's order and shape; the shape (N, C, L)
+        matches (N, C, L, 1).
         """
         natural = self.tensors[data.tensor].nchw
         return data.view is None and (

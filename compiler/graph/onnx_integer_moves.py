@@ -73,7 +73,7 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
 
 
 def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edges) -> Value:
-    """The result of a Remap (slices, parts, repeated elements and pads along each axis) of a value."""
+    """The result of a Remap of a value: slices, parts, repeated elements and pads along each axis."""
     if node.op_type == "Pad":
         return _padded(context, node, operator, edges.shape)
     data = _movable(context, node, edges.inputs[0])
@@ -107,7 +107,9 @@ def _positions(runs: Runs) -> np.ndarray:
 
 
 def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
-    """For each axis, whether `positions` are all its positions in order: no element moves along it."""
+    """For each axis, whether `positions` (indices along the axis) are all indices of the axis in order: no element
+    moves along it.
+    """
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
 
@@ -150,7 +152,7 @@ def gathered(context: ImportContext, node: OnnxNode, operator: Gather, edges: Ed
 
 
 def import_cast(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a Cast of a quantized tensor to float32, which changes nothing; False for any other."""
+    """Imports a Cast of a quantized tensor to float32, which changes nothing; returns False for any other Cast."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending) or node.integer("to", 0) != TensorProto.FLOAT:
         return False
@@ -159,7 +161,7 @@ def import_cast(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def _movable(context: ImportContext, node: OnnxNode, name: str) -> Movable:
-    """A value whose elements can be moved; fails on others."""
+    """The value called `name`, whose elements can be moved; fails on values for which this is not possible."""
     value = context.values[name]
     if not isinstance(value, Real | Integer | Pending):
         context.refuse_float(node, 0, value)
@@ -207,8 +209,8 @@ def concatenated(
 def _joined(
     context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int, shape: tuple[int, ...]
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a Concat of different tensors: it joins whole
-    channels or whole positions.
+    """The pending result (it is rounded at its QuantizeLinear) of a Concat of different tensors. It joins whole
+    channels or whole positions (pixels).
     """
     channels = _channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
@@ -242,8 +244,9 @@ def _joined(
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the concatenated values along which only the channel changes. Returns the last axis alone if an axis
-    changes both channel and position, if the batch axis changes the channel, or if no axis changes the channel.
+    """Axes of the concatenated values along which only the channel of an element changes, not its position (pixel).
+    Returns the last axis alone if an axis changes both channel and position, if the batch axis changes the channel, or
+    if no axis changes the channel.
     """
     of_channels: set[int] = set()
     of_places: set[int] = set()
@@ -267,9 +270,9 @@ def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) ->
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Finds the channels that form `part`, whose axes `order[:cut]` are channels and `order[cut:]` positions. Returns
-    (tensor, numbers of its channels): the part's own tensor if the part consists of whole channels of it, with all
-    positions in order; else a new tensor, to which the elements are moved.
+    """Finds the channels that form `part`, whose axes `order[:cut]` are channels and `order[cut:]` positions (pixels).
+    Returns (tensor, indices of its channels): the part's own tensor if the part consists of whole channels of it, with
+    all positions in order; else a new tensor, to which the elements are moved.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -285,8 +288,9 @@ def _channels_of(
 
 
 def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int) -> Real:
-    """A part as a tensor with channels and positions from the axes `order[:cut]` and `order[cut:]`: the part's own
-    tensor if it has this form, else a new one."""
+    """The value `part` as a tensor whose channels are the axes `order[:cut]` and whose positions (pixels) are the axes
+    `order[cut:]`: the part's own tensor if it has this form, else a new one.
+    """
     elements = elements_of(context, part).transpose(order)
     shape = elements.shape
     wanted = (shape[0], prod(shape[1:cut]), prod(shape[cut:]), 1)
@@ -317,8 +321,8 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
 
 
 def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
-    """Pending operation that joins channels of tensors: output channel c is `sources`[c] = (part, channel). The parts
-    are first rescaled to the quantization of the result.
+    """The pending operation (it waits for its QuantizeLinear) that joins channels of tensors: output channel c is
+    `sources`[c] = (part, channel). The parts are first rescaled to the quantization of the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:
@@ -328,9 +332,9 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
-    """Pending operation that moves positions of tensors, see `int8_operators.Positions`; index -1 in `index` means
-    zero. The parts are first rescaled to the quantization of the result, since they have fewer elements than the
-    result.
+    """The pending operation (it waits for its QuantizeLinear) that moves positions (pixels) of tensors as
+    `int8_operators.Positions` does; `index`: for each output position its input position, -1 for zero. The parts are
+    first rescaled to the quantization of the result, since they have fewer elements than the result.
     """
 
     def added(context: ImportContext, to: Rounding) -> str:

@@ -1,7 +1,7 @@
 """Windows over one dimension: a line (N, C, L) becomes an image with an added dimension of size 1.
 
 The image of a line (N, C, W) is (N, C, 1, W) in a float graph. In an integer graph the image of (N, C, L) is (N, C, L,
-1), which is also how a matrix with a row of channels for each position is stored.
+1), which is also how a matrix with C numbers in each of L rows is stored.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from .onnx_strided_views import line_of, settled
 from .onnx_values import Integer, Pending, Real, Value
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
-"""Attributes with a number for each dimension of a window, and their number for an added dimension of size 1."""
+"""Attributes that have one number for each dimension of a window, with the number that they get for an added dimension
+of size 1.
+"""
 
 
 def on_planes(
     context: GraphContext, node: OnnxNode, import_node: Callable[[GraphContext, OnnxNode], None]
 ) -> None:
-    """Imports a node on lines (N, C, W) as a node on images (N, C, 1, W), by `import_node`, which takes images."""
+    """Imports a node on lines (N, C, W) as a node on images (N, C, 1, W), by calling `import_node` with images."""
     data = context.operand(node, 0)
     batch, channels, width = data.shape
     plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))
@@ -50,8 +52,9 @@ def on_planes(
 
 
 def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> np.ndarray | None:
-    """Scales or sizes of a Resize of a line with a 1 for the dimension that `plane_attributes` adds; None where they
-    are left out or are for `axes`."""
+    """Scales or sizes (input `index`) of a Resize of a line, with a 1 inserted for the dimension `at` of size 1 that
+    makes the line an image. None where they are left out, or are only for the axes in the attribute `axes`.
+    """
     given = context.array(node, index, "scales and sizes")
     if given is None or given.size == 0 or "axes" in node.attributes:
         return None
@@ -85,7 +88,7 @@ def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str
 
 
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
-"""Index of the input that holds weights, which have the dimensions of the window."""
+"""By operator, the index of the input that holds weights; the weights have the dimensions of the window."""
 
 
 def import_on_line(

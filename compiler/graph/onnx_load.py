@@ -29,7 +29,7 @@ NEWEST_OPSET = onnx_opset_version()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedModel:
-    """A checked model with shapes inferred. `label` names it in messages.
+    """A checked model with inferred shapes. `label` names the model in messages.
 
     `weights`: bytes of large initializers by initializer number. They are not in `proto`, which would copy them on each
     read.
@@ -62,13 +62,13 @@ def load_model(
     empty: bool = False,
     rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> LoadedModel:
-    """The model with shapes inferred; a `ReadModel` given as `source` is used up.
+    """Loads a model, checks it and infers its shapes; a `ReadModel` given as `source` cannot be used again.
 
     A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
-    is unchanged if it is of `least_opset` or later. `rewrite` changes the model before shapes are inferred. `empty`:
-    dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is refused, as all
-    other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an opset that
-    cannot be converted, inconsistent in shapes or larger than `budgets` allows.
+    is unchanged if its opset is `least_opset` or later. `rewrite` changes the model before shapes are inferred.
+    `empty`: dimensions of inputs may be 0. A dynamic first dimension of the inputs becomes `batch` (None: it is
+    refused, as all other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an
+    opset that cannot be converted, inconsistent in shapes or larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
     label, model = read.label, read.bare
@@ -128,8 +128,8 @@ def load_model(
 
 
 def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
-    """Checks and changes nodes that ONNX's shape inference would get wrong; returns whether inference may also
-    propagate values (fold constants).
+    """Checks nodes before ONNX's shape inference and rewrites nodes that it gets wrong; returns whether inference may
+    also propagate values (fold constants).
     """
     follow = True
     if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
@@ -144,9 +144,7 @@ def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
 
 
 def _name_outputs_once(model: onnx.ModelProto) -> None:
-    """Removes duplicates from the model's list of outputs: outputs of one name are the same tensor, and results are
-    returned by name.
-    """
+    """Removes duplicates from the model's outputs: equal names are one tensor, and results are returned by name."""
     outputs = {info.name: info for info in reversed(model.graph.output)}
     if len(outputs) < len(model.graph.output):
         unique = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
@@ -155,7 +153,7 @@ def _name_outputs_once(model: onnx.ModelProto) -> None:
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:
-    """Raises InvalidNodeError for a second node of a name: messages, reports and records identify nodes by name."""
+    """Raises InvalidNodeError if two nodes have the same name: messages, reports and records identify nodes by name."""
     seen: set[str] = set()
     for node in model.graph.node:
         if node.name in seen:
@@ -166,8 +164,9 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
 
 
 def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
-    """Moves the bytes of large initializers to `weights`, by initializer number. Bytes of unexpected length, and of
-    packed elements of less than a byte, are moved back into the model."""
+    """Moves the bytes of large initializers out of the model into `weights`, by initializer number. Bytes of unexpected
+    length, and of packed elements of less than a byte, are moved back into the model.
+    """
     for number, tensor in enumerate(model.graph.initializer):
         data = weights.get(number, tensor.raw_data)
         if len(data) > LEAST_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
@@ -256,8 +255,9 @@ def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: bool = False) -> None:
-    """Raises ModelError unless all dimensions of a model's inputs are numbers above 0 (`empty`: or 0). The message
-    names all dimensions without a size."""
+    """Raises ModelError unless all dimensions of a model's inputs are numbers above 0 (with `empty`, also 0). The
+    message names all dimensions without a size.
+    """
     without: list[tuple[str, int, str]] = []
     for info in inputs:
         tensor = info.type.tensor_type
@@ -292,13 +292,13 @@ def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
 
 
 def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
-    """Whether a dimension is set to 0; an unset one reads as 0, too."""
+    """Whether a dimension is set to 0. (A dimension without a value reads as 0, too.)"""
     return dimension.HasField("dim_value") and dimension.dim_value == 0
 
 
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
-    """Writes `batch` into the first dimension of each input where it is a symbol or unknown, and wherever that symbol
-    occurs in the model.
+    """Sets the first dimension of each input to `batch` if it is symbolic or unknown, and every other dimension with
+    the same symbol.
     """
     initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()

@@ -1,13 +1,14 @@
-"""Scores scaled and masked before a softmax, which stay float in quantized models: Add and Where of a float mask.
+"""Import of scores that are scaled and masked before a softmax, and stay float in quantized models: Add and Where of a
+float mask.
 
-Masks add about the lowest float32, so no 8-bit grid holds both masked scores and others. The grid between mask and
-softmax is chosen here. A softmax looks up differences from the greatest element of a row, and a masked score must be
-negligible beside every other one:
+Masks add about the lowest float32, so no 8-bit grid (scale and zero point) can represent both masked scores and others.
+The grid between mask and softmax is chosen here. A softmax looks up differences from the greatest element of a row, and
+a masked score must be negligible beside every other score:
 
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-  the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
-  scores, is 0 as well.
-- Else the step is so wide that a masked score is negligible even beside the lowest score.
+the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
+scores, is 0 as well.
+- Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and
 a Where that replaces NaN. Quantized tensors never hold NaN, so the guards are removed; these rows, which no output
@@ -37,11 +38,13 @@ from .onnx_strided_views import rows_of, seen_as
 from .onnx_values import FloatInput, Pending, Real
 
 HIDDEN = 1e4
-"""Smallest amount that a mask subtracts from a score that it hides."""
+"""Least amount that a mask must subtract from a score to count as hiding it."""
 INVISIBLE = 512.0
-"""A softmax result below 1 / INVISIBLE of the sum of the others rounds to 0 in 8 bits."""
+"""A softmax term below 1 / `INVISIBLE` of the sum of the other terms rounds to 0 in 8 bits."""
 NEAR = 10.0
-"""Largest span of scores for which the smallest exponential in the look-up table still has ten bits."""
+"""Largest range of scores (greatest minus least) for which the smallest exponential in the look-up table still has ten
+bits.
+"""
 STEPS = 255
 GREATEST = 255
 """The greatest stored value, as uint8."""
@@ -144,9 +147,9 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
 def _masked_scores(
     context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
 ) -> Real:
-    """Adds the sum of the scores `value` and their mask, for the softmax `node`.
+    """Adds the node that sums the scores `value` and their mask, for the softmax `node`.
 
-    The result is scores minus the greatest possible one, stored as `top`, in steps of `scale`.
+    The result is the scores minus the greatest possible score, which is stored as `top`, in steps of `scale`.
     """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
     # The greatest possible score is the last of a tensor's 256 stored values.
@@ -175,9 +178,9 @@ def _masked_scores(
 
 
 def _between(scale: float) -> np.ndarray:
-    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. It holds
-    exponentials of the difference; 0 for the element that `_with_greatest` adds to each row, and for the least value,
-    that of masked scores.
+    """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
+    exponentials of `scale` times the difference from the greatest score. Two entries are 0: that of the element that
+    `_with_greatest` adds to each row, and that of the least value, which masked scores have.
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))

@@ -121,7 +121,7 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
 
 def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
     """The value of a node that reads a pending value (an operation that waits for its QuantizeLinear): the squares of
-    centred rows, or a normalization with one more gain or offset. None for other nodes.
+    centred rows (rows minus their mean), or a normalization with one more gain or offset. None for other nodes.
     """
     first = values[0]
     if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Operation:
     """A float operation that waits for its QuantizeLinear; `onnx_emit.ROUNDED` names the function that rounds it.
 
-    `alone`: None if a QuantizeLinear may read the operation; else, for an operation that is only a step of another
-    operator, (problem, way out) for the error.
+    `alone`: None if a QuantizeLinear may read the operation. If the operation is only a step of another operator,
+    `alone` is (problem, way out) for the error about a QuantizeLinear that reads it.
     """
 
     __slots__ = ()
@@ -30,8 +30,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waiting(Operation):
-    """An operation that no other operator can be merged with; `round` adds its integer operators and returns the name
-    of the result's tensor."""
+    """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
+    and returns the name of the result's tensor.
+    """
 
     round: Callable[[ImportContext, Rounding], str]
 
@@ -67,7 +68,9 @@ class Same(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function(Operation):
-    """A function of one tensor, element by element: `values`, float32 (256,), by stored value from -128."""
+    """A function of one tensor, element by element; `values`, float32 (256,): its result for each stored value, from
+    -128 on.
+    """
 
     data: Real
     values: np.ndarray

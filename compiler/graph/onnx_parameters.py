@@ -15,8 +15,8 @@ MOST_PARAMETERS = 64
 
 
 def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str) -> NoReturn:
-    """Fails on an input that is not constant. A ParameterError names the model's inputs on which this input depends, if
-    it would be constant once their values were known.
+    """Fails on an input that is not constant. If the input would be constant once the values of some of the model's
+    inputs were known, the error is a ParameterError that names these model inputs.
 
     `what` names the input.
     """

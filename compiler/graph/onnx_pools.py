@@ -29,11 +29,11 @@ from .operators import AveragePool, MaxPool
 from .rescaling import rescale, same_integers
 
 UNCOUNTED = (0, 0, 0, 0)
-"""Pads on each side that count in the divisor of an average without `count_include_pad`: none."""
+"""The pads on each side that count in the divisor of an average pool without `count_include_pad`: none."""
 
 
 def pool_windows(context: GraphContext, node: OnnxNode, sizes: Sequence[int]) -> tuple[Windows, PerDimension]:
-    """Windows (with the pads of `ceil_mode`) and declared pads of a pool over dimensions `sizes`."""
+    """Windows (with the pads that replace `ceil_mode`) and declared pads of a pool over dimensions of `sizes`."""
     windows = read_windows(context, node, sizes, node.integers("kernel_shape", ()))
     pads = windows.pads
     if node.integer("ceil_mode", 0):
@@ -140,7 +140,9 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
 def _row_average(
     context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
 ) -> Pending | None:
-    """Averages over all rows of channels of each image; None if `axes` select other rows."""
+    """Averages over all pixels of each image, for a tensor that stores a row of channels for each pixel; None if `axes`
+    select other axes.
+    """
     rows = rows_of(context, node, data)
     batch, channels, height, width = context.tensors[rows.data.tensor].nchw
     images = np.moveaxis(rows.places // (height * width), sorted(axes), range(-len(axes), 0))
@@ -188,7 +190,9 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over whole rows, columns or planes: a tensor `natural`, (N, C, OH, OW), reshaped to `shape`."""
+    """Averages over whole rows, columns or planes (windows of size `kernel`): a tensor of shape `natural`, (N, C, OH,
+    OW), reshaped to `shape`.
+    """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
     operation = Waiting(round=partial(round_average, data=data, pool=pool))
     return pending_result(node, operation, natural, shape=shape)

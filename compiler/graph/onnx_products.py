@@ -21,9 +21,7 @@ CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """The pending result of a convolution between DequantizeLinear and QuantizeLinear; the QuantizeLinear determines
-    its rounding.
-    """
+    """Pending result of a convolution between DequantizeLinear and QuantizeLinear, which determines its rounding."""
     if operator.transposed:
         from .onnx_transposed import transposed
 
@@ -45,7 +43,9 @@ def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edg
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights as int8 with zero point 0, and their float32 scales, one for each output channel."""
+    """Constant weights as int8 with zero point 0, and their float32 scales, one for each output channel (index along
+    `channel_axis`).
+    """
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
     if not isinstance(value, QuantizedConstant):
@@ -77,7 +77,7 @@ def weight_operand(
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
-    """Input `index` as a bias, which must be constant; None where left out."""
+    """Input `index` as a bias, which must be constant; None if the input is left out."""
     value = context.value(node, index)
     if value is None or isinstance(value, Constant | QuantizedConstant):
         return value
@@ -110,10 +110,10 @@ def fitted_bias(
     scale: NDArray[np.float32],
     stage: Post,
 ) -> NDArray[np.int32]:
-    """The bias' (bias minus zero point x sum of weights) of every output channel, int32 (O,), for int8 `weight` (O,
-    ...) and inputs stored around `zero_point`.
+    """The adjusted bias (bias minus zero point x sum of weights) of every output channel, int32 (O,), for int8 `weight`
+    (O, ...) and inputs with the zero point `zero_point`.
 
-    If sums may leave 32 bits, `accumulators.moved_bias` computes the result, or raises AccumulatorError.
+    If sums may leave 32 bits, `accumulators.moved_bias` moves the bias into range, or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.

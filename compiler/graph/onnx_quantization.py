@@ -1,5 +1,5 @@
-"""QuantizeLinear and DequantizeLinear: their grids and result types in integer and float graphs, and the import of both
-nodes into an integer graph.
+"""QuantizeLinear and DequantizeLinear: their grids (scale and zero point) and result types for integer and float
+graphs, and their import into integer graphs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .onnx_values import FloatInput, Integer, Pending, Real
 NARROW = ("int4", "uint4", "int2", "uint2")
 """Types of constants of fewer than 8 bits; such weights become int8."""
 UNUSED_AXES = (-1, 0, 1)
-"""Axes that exporters write (or leave as the default) for a node of one scale, where the axis has no meaning."""
+"""Axes that exporters write (or leave as the default) for a node with a single scale, where the axis has no meaning."""
 
 
 def import_quantize(context: ImportContext, node: OnnxNode) -> None:
-    """Imports a QuantizeLinear of a pending result (an operation that waits for this node), an input, a tensor with
-    another quantization, or a constant.
+    """Imports a QuantizeLinear of a pending result (which waits for it), of a model input, of a tensor with another
+    quantization, or of a constant.
     """
     value, output = context.value(node, 0), node.outputs[0]
     if isinstance(value, Constant | QuantizedConstant):
@@ -51,7 +51,9 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """Scale and zero point of an activation of `shape` (`rounds`: from a QuantizeLinear); fails for several scales."""
+    """Scale and zero point of an activation of `shape`; fails if there are several scales. `rounds`: the node is a
+    QuantizeLinear.
+    """
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(
@@ -170,7 +172,9 @@ def quantized_constant(
 def _mirrored(
     context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
 ) -> np.ndarray:
-    """`integers`, mirrored at the zero point where `where` is true; fails where the result leaves their type."""
+    """`integers`, mirrored at the zero point (2 * zero point - integer) where `where` is true; fails if a result does
+    not fit their type.
+    """
     if not where.any():
         return integers
     mirrored = np.where(where, 2 * zero_point - integers.astype(np.int64), integers)
@@ -207,9 +211,7 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses a QuantizeLinear or DequantizeLinear whose axis `shape` does not have, unless the axis is one of
-    UNUSED_AXES.
-    """
+    """Refuses a QuantizeLinear or DequantizeLinear whose axis is not in `shape`, unless it is one of `UNUSED_AXES`."""
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")

@@ -44,8 +44,9 @@ class ReadModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizedModel:
-    """A model that was read once and given sizes (`onnx_sizes.sized_models`): serialized without its `weights`, which
-    all sizes share. `label` names it in messages."""
+    """A model that was read once and then given sizes for its dynamic dimensions (`onnx_sizes.sized_models`). It is
+    serialized without its `weights`, which the models for all sizes share. `label` names it in messages.
+    """
 
     label: str
     bare: bytes

@@ -146,7 +146,9 @@ def import_split(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_gather(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gather; the dimensions of the indices replace the axis. Constant indices become 0 or more."""
+    """Imports Gather; in the result, the dimensions of the indices replace the axis. Negative constant indices are
+    replaced by equivalent ones of 0 or more.
+    """
     data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape)
     if context.is_constant(node, 1):

@@ -1,4 +1,4 @@
-"""Resize of a quantized model: repeated positions, or means of neighbours with fixed weights."""
+"""Resize of a quantized model: repeated elements, or means of neighbours with fixed weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .operators import Resize
 from .rescaling import rescale
 
 MOST_WEIGHT = 127
-"""Largest sum of two neighbours' int8 weights."""
+"""Largest sum of the int8 weights of two neighbours."""
 
 
 def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edges) -> Pending | Integer:
@@ -71,8 +71,8 @@ def integer_weights(fractions: np.ndarray) -> np.ndarray:
     """int8 weights (O, 2) of the two neighbours of each output, from the second neighbours' `fractions`, float32 (O,)
     from 0 to 1.
 
-    All rows have the same sum: the smallest sum that represents all fractions exactly or, if none up to MOST_WEIGHT
-    does, the sum with the smallest error.
+    All rows have the same sum: the smallest sum that represents all fractions exactly or, if no sum up to `MOST_WEIGHT`
+    is exact, the sum with the smallest error.
     """
     sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
     exact = fractions.astype(np.float64) * sums
@@ -90,8 +90,8 @@ def round_resampled(
     """Adds a node that resizes columns, rounded to the input's quantization, and then a node that resizes rows; an axis
     that does not change needs no node. Returns the name of the result's tensor.
 
-    Columns come first because an accelerator stores resized columns one by one, and there are fewer of them before the
-    rows are resized.
+    Columns come first because an accelerator stores resized columns one by one, and there are fewer pixels to store
+    before the rows are resized.
     """
     source, tensor = data.quantization, data.tensor
     passes = [

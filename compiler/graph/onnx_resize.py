@@ -43,12 +43,14 @@ class ResizedAxis:
 
     @property
     def changes(self) -> bool:
-        """Whether the positions that are read change: a scale may keep a size and still change them."""
+        """Whether the elements that are read change: a scale may keep a size and still change them."""
         return self.outputs != self.size or self.scale not in (None, 1.0)
 
 
 def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
-    """Mode, coordinates and rounding of a Resize; refuses names that ONNX does not define."""
+    """Interpolation mode, coordinate transformation and rounding mode of a Resize; refuses names that ONNX does not
+    define.
+    """
     mode, coordinates, rounding, policy = found = (
         node.text("mode", "nearest"),
         node.text("coordinate_transformation_mode", "half_pixel"),
@@ -67,8 +69,9 @@ def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
 
 
 def import_resize(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". Axes other than
-    rows and columns are first transposed to the places of rows and columns."""
+    """Imports Resize of two axes by constant scales or to constant sizes, modes "nearest" and "linear". If the two axes
+    are not rows and columns (the last two), they are first transposed there.
+    """
     data = context.operand(node, 0)
     given = data.shape
     if len(given) != 4:
@@ -114,7 +117,7 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> list[ResizedAxis]:
-    """The axes that a Resize of a tensor of `shape` has constant scales or sizes for, in the node's order."""
+    """The axes for which a Resize of a tensor of `shape` has constant scales or sizes, in the node's order."""
     rank = len(shape)
     axes = node.integers("axes", range(rank))
     scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")

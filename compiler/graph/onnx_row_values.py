@@ -1,4 +1,6 @@
-"""Operations over rows that wait for their QuantizeLinear: softmax, masks before it, and normalizations."""
+"""Operations over rows that wait for their QuantizeLinear: softmax, masks applied before a softmax, and
+normalizations.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from .onnx_values import FloatInput, Real
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared(Operation):
-    """Softmax over channels by the table `entries` (None: the table for the tensor's scale), or a normalization over
-    channels with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted."""
+    """Two operations over channels: a softmax by the table `entries` (None: the table for the tensor's scale), or a
+    normalization with `gain` and `offset`, float64 (C,); with `centre` the mean is subtracted.
+    """
 
     data: Real
     gain: np.ndarray | None = None
@@ -25,8 +28,8 @@ class Shared(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masked(Operation):
-    """Masked scores, which only a softmax can read: `step` is the difference in score of one step of the stored values
-    of `data`, `mask` an addend of 0 or less that broadcasts to the scores.
+    """Masked scores, which only a softmax can read. `step`: difference in score between neighbouring stored values of
+    `data`; `mask`: an addend of 0 or less that broadcasts to the scores.
     """
 
     alone = (
@@ -43,7 +46,7 @@ OF_A_NORM = ("rows less their mean", "leave the nodes of the normalization float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Centred(Operation):
-    """Rows minus their mean, a step of a normalization; no other operator can read them."""
+    """Rows minus their mean: a step of a normalization, which no other operator can read."""
 
     alone = OF_A_NORM
     data: Real
@@ -51,7 +54,9 @@ class Centred(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Squared(Operation):
-    """The squares of `Centred` rows, a step of a normalization; no other operator can read them."""
+    """The squares of `Centred` rows (rows minus their mean): a step of a normalization, which no other operator can
+    read.
+    """
 
     alone = OF_A_NORM
     data: Real

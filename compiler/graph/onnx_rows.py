@@ -24,8 +24,8 @@ from .onnx_strided_views import rows_of, settled
 from .onnx_values import Pending, Real, Value
 
 LARGEST_BIAS = 1 << 30
-"""Largest bias of a channel, which is offset / gain. Where it would be larger, the gain is increased instead, by less
-than 2^-14 of the offset.
+"""Largest bias of a channel, which is offset / gain. Where it would be larger, the gain is increased instead; this
+changes the result by less than 2^-14 of the offset.
 """
 
 
@@ -104,7 +104,9 @@ def _operand(value: Value | None, operator: str) -> Real | None:
 
 
 def step_of(scores: Real | Pending) -> float | None:
-    """Difference in score between neighbouring stored values of the scores' tensor; None if it is not constant."""
+    """Difference in score between neighbouring stored values of the scores' tensor; None if this difference is not
+    constant.
+    """
     match scores:
         case Real(quantization=quantization):
             return float(quantization.scale)
@@ -123,7 +125,8 @@ def step_of(scores: Real | Pending) -> float | None:
 
 def data_of(scores: Pending) -> Real:
     """The tensor to which pending scores (scores that wait for their softmax) apply a scaling or another function, in
-    the shape and view of the scores; only for scores whose `step_of` is not None.
+    the shape and view of the scores; only for scores whose stored values are a constant difference apart (`step_of` is
+    not None).
     """
     assert isinstance(scores.operation, Same | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
@@ -178,7 +181,8 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
     """Returns (bias int32, factor float32) such that (share + bias) * factor = share * `scale` + `offset` up to
     rounding; all (C,). A share is the result of a softmax or normalization before its scale and offset.
 
-    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude where the bias would exceed LARGEST_BIAS.
+    `scale`, `offset`: float64. The factor is `scale`, or of larger magnitude where the bias would exceed
+    `LARGEST_BIAS`.
     """
     least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))
     own = np.where(np.abs(scale) < least, np.copysign(least, scale), scale)
@@ -186,8 +190,9 @@ def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
-    """(mantissa, shift) of the integer that stands for `epsilon` under the square root of a normalization: `epsilon` *
-    (`length` / `scale`)**2, for rows of `length` elements in steps of `scale`."""
+    """(mantissa, shift) of the integer that replaces `epsilon` under the square root of a normalization: `epsilon` *
+    (`length` / `scale`)**2, for rows of `length` elements whose integers have the scale `scale`.
+    """
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)
     return min(whole >> shift, (1 << 16) - 1), min(shift, 31)

@@ -13,7 +13,8 @@ from .onnx_read import SizedModel, Source, read_model
 
 
 def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
-    """The serialized model with `sizes` for dynamic dimensions of its inputs, by the names of `dimension_name`.
+    """The serialized model in which dynamic dimensions of its inputs have the sizes `sizes`, by the name that
+    `dimension_name` gives a dimension.
 
     Raises ModelError for a name that the model does not have, and for a size below 1.
     """
@@ -24,7 +25,9 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
 
 
 def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
-    """A function like `with_dimensions` for a series of sizes: the model is read once, its weights are not copied."""
+    """A function that returns the model with given sizes of its dynamic dimensions, for a series of sizes: the model is
+    read once, and its weights are not copied.
+    """
     read = read_model(source)
 
     def sized(sizes: Mapping[str, int]) -> SizedModel:

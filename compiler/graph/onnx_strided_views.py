@@ -63,7 +63,9 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
 
 
 def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
-    """The value with another view of its tensor: `elements`, row-major indices into the tensor."""
+    """The value with another view of its tensor: `elements`, the row-major index in the tensor of each element of the
+    value.
+    """
     size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
     plain = elements.size == size and np.array_equal(elements.reshape(-1), np.arange(size))
     return replace(value, shape=elements.shape, view=None if plain else elements)
@@ -79,22 +81,22 @@ def same_view(a: Real | Pending, b: Real | Pending) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """A value whose last axis is the channels of its tensor. `places`: for each element of the other axes, its position
-    in the tensor, counted over images; each position occurs once.
+    (pixel) in the tensor, counted row by row over all images; each position occurs once.
     """
 
     data: Real
     places: np.ndarray
 
     def view(self, natural: Natural) -> np.ndarray:
-        """The view, by which a value with this value's positions (`places`) and with channels as its last axis reads a
-        tensor of shape `natural`.
+        """The view (indices of elements) by which a value with these positions (`places`) and with channels as its last
+        axis reads a tensor of shape `natural`.
         """
         return rows_view(self.places, natural)
 
 
 def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
-    """The view (indices of elements) of a value whose leading axes are the positions `places` of a tensor of shape
-    `natural`, and whose last axis is the tensor's channels.
+    """The view (indices of elements) of a value whose leading axes are the positions (pixels) `places` of a tensor of
+    shape `natural`, and whose last axis is the tensor's channels.
     """
     _, channels, height, width = natural
     plane = height * width
@@ -104,7 +106,7 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
     """The value as rows whose last axis is the channels of a tensor. If the value does not have this form or, with
-    `in_order`, if its positions are in another order, its elements are moved to a new tensor.
+    `in_order`, if its positions (pixels) are in another order, its elements are moved to a new tensor.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
@@ -123,7 +125,7 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
 
 
 def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """The value moved to a new tensor, with its last axis as channels; if there are several leading axes, the first is
+    """The value copied to a new tensor, with its last axis as channels; if there are several leading axes, the first is
     the batch axis.
     """
     *lead, last = data.shape
@@ -136,15 +138,17 @@ def _moved_rows(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
 
 
 def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value without padding zeros in its view: if there are any, a new tensor that stores the zeros."""
+    """The value with a view that contains no padding zeros: if there are any, a new tensor is made that stores the
+    zeros.
+    """
     if data.view is None or (data.view >= 0).all():
         return data
     return rows_of(context, node, data).data
 
 
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The value without a view: if it has one, a new tensor that stores its elements in their order. A line (N, C, L)
-    is stored as (N, C, L, 1).
+    """The value without a view: if it has a view, a new tensor is made that stores its elements in their order. A line
+    (N, C, L) is stored as (N, C, L, 1).
     """
     if context.lies_in_order(data):
         return data
@@ -165,7 +169,9 @@ def is_line(context: ImportContext, data: Real) -> bool:
 
 
 def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """The image (N, C, L, 1) of a line (N, C, L); moved if its tensor has another shape or order."""
+    """The image (N, C, L, 1) of a line (N, C, L). If the line's tensor does not hold its elements in this shape and
+    order, they are copied to a new tensor.
+    """
     image = (*data.shape, 1)
     if is_line(context, data):
         return replace(data, shape=image)
@@ -228,8 +234,8 @@ def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
     """A new tensor of the shape of `elements`, (N, C, H, W), which holds the elements of the tensor of `data` at these
-    indices. It is made by moves of whole positions and of channels and, unless `again` is False, by exchanging channels
-    and positions first.
+    indices. It is made by moves of whole positions (pixels) and of channels and, unless `again` is False, by exchanging
+    channels and positions first.
     """
     key = (data.tensor, elements.shape, elements.tobytes())
     if key in context.moved:
@@ -292,8 +298,9 @@ def _gathered(
     places: np.ndarray,
     shape: Natural,
 ) -> str:
-    """Name of a tensor of shape `shape`: its position p has channels `channel`[:, p] of position `places`[p] of the
-    tensor of `data`. Adds a Channels node for each distinct choice of channels, then one Positions node."""
+    """Name of a tensor of shape `shape` whose position (pixel) p has channels `channel`[:, p] of position `places`[p]
+    of the tensor of `data`. Adds a Channels node for each distinct choice of channels, then one Positions node.
+    """
     batch, _, height, width = context.tensors[data.tensor].nchw
     parts: dict[bytes, str] = {}
     which = np.empty_like(places)
@@ -317,8 +324,10 @@ def moved_positions(
     *,
     filled: bool = True,
 ) -> str:
-    """Name of the tensor with positions `index` (N, H, W), counted over images, and channels `taken` (first, count), of
-    the tensor of `data`; that tensor's name if nothing moves. Index -1: zeros or, with `filled` False, any values."""
+    """Name of a tensor with some positions (pixels) and channels of the tensor of `data`: positions `index` (N, H, W),
+    counted row by row over all images, and channels `taken` (first, count). If nothing moves, the name of the old
+    tensor. Index -1: zeros or, with `filled` False, any values.
+    """
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
     alike = index.shape == (batch, height, width) and count == channels
@@ -340,8 +349,10 @@ def swapped(
     plane: tuple[int, int],
     taken: Pair | None = None,
 ) -> str:
-    """Name of a tensor whose channels are the first `positions` positions of the tensor of `data`, and whose positions,
-    in rows and columns of `plane`, are that tensor's channels `taken` (first, count; None: all)."""
+    """Name of a tensor in which channels and positions (pixels) of the tensor of `data` are exchanged. Its channels are
+    the first `positions` positions; its positions, in rows and columns of `plane`, are the channels `taken` (first,
+    count; None: all).
+    """
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
     operator, key = Swap(positions=positions, channels=some), (data.tensor, (*shape, *(some or ())), b"")

@@ -49,7 +49,9 @@ def import_view(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The target shape of a Reshape, with 0 (copy) and -1 (the rest) resolved."""
+    """The target shape of a Reshape, in which 0 is replaced by the size of the same axis of `shape`, and -1 by the
+    remaining size.
+    """
     target = context.array(node, 1, "shape")
     if target is None:
         context.refuse(node, "has no shape input")

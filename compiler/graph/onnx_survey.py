@@ -1,9 +1,9 @@
 """Survey of a model for the accelerator: how the importer treats each node of a model that may contain unsupported
 nodes.
 
-The survey is a walk like that of `import_model`, but continues after a refused node, whose results become float tensors
-computed elsewhere. So there is no second table of supported operators, and every attribute, shape and constant is
-checked.
+The survey imports the nodes one after the other like `import_model`, but continues after a refused node, whose results
+become float tensors computed elsewhere. So there is no second table of supported operators, and every attribute, shape
+and constant is checked.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ Kind = Literal["constant", "entry", "result", "pending", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSurvey:
-    """The survey's result for one node, that is, for its first output.
+    """The survey's result for one node (for its first output).
 
-    `kind`: constant: known at import. entry: a tensor from outside, quantized or reshaped on its way in; nothing is
-    computed. result: a tensor that the accelerator computes; `quantization` is its grid if it is dequantized to
-    float32. pending: a float32 value that is rounded only together with its readers, and so exists for them alone.
-    refused: not supported, for the reason `refusal`.
+    Values of `kind`:
+        constant  known at import
+        entry     a tensor from outside, quantized or reshaped on its way in; nothing is computed
+        result    computed by the accelerator; `quantization`: scale and zero point if it is dequantized to float32
+        pending   a float32 value that is rounded only together with its readers, and so exists for them alone
+        refused   not supported, for the reason `refusal`
     """
 
     kind: Kind
@@ -69,7 +71,7 @@ def survey_model(
 ) -> Survey:
     """The survey of a checked model with shapes inferred; `label` names it in messages.
 
-    `abilities`: those of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
+    `abilities`: capabilities of the accelerator. Nodes whose names are in `elsewhere` are refused without an import.
     """
     types = _declared_types(model)
     arrays = {item.name: initializer_array(label, item) for item in model.graph.initializer}

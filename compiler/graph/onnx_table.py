@@ -1,4 +1,4 @@
-"""The table of supported operators, for integer and float graphs, and the walk over nodes by it.
+"""The table of supported operators, for integer and float graphs, and the function that imports a node by it.
 
 Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
 reads. The function's file is imported when a model has the operator. `onnx_import` reads quantized models and
@@ -29,21 +29,21 @@ _GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
 _REDUCTION = "axes keepdims noop_with_empty_axes"
 _RECURRENT = "activations clip direction hidden_size layout"
 _NUMBERS = "activation_alpha activation_beta"
-"""Attributes with parameters of activations; the supported activations have none."""
+"""Names of attributes that are parameters of activation functions; the supported functions have none."""
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
-"""Attributes of Resize that matter only in modes without a kernel template (cubic and crop), which `onnx_resize_steps`
-computes.
+"""Names of Resize attributes that only modes without a kernel template use (cubic and crop); `onnx_resize_steps`
+computes these modes.
 """
 _NORMALIZED = "Centred Shared Statistic"
-"""Values that only steps of a normalization may read."""
+"""Names of the kinds of values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
     {"quantized": "onnx_", "either": "onnx_", "both": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
 )
-"""Prefixes of the modules that hold the functions of rows, by kind of row; all other kinds have the prefix of the float
-importer's files.
+"""By kind of row, the prefix of the modules that contain the rows' functions; kinds that are missing here have the
+float importer's prefix.
 """
 
 
@@ -59,8 +59,8 @@ def _row(
     whole: bool = False,
 ) -> Row[Any, Any]:
     """A row of the table. `place`: FILE:FUNCTION, where FILE omits the prefix that all files of this `kind` have.
-    `reads`, `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. See
-    `Row`.
+    `reads`, `idle` and `behind` are names separated by spaces; with `whole` the function reads all attributes. `Row`
+    explains all arguments.
     """
     file = place.split(":")[0]
     located = StepsLocated if kind in ("steps", "contributed") else Located
@@ -95,12 +95,12 @@ _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The rows of an operator that reads the same attributes in quantized and in float models."""
+    """The two rows (quantized models, float models) of an operator for which both read the same attributes."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 
 def _function(floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The rows of a function of single elements, which quantized models look up in a table."""
+    """The rows of an operator that is a function of single elements; quantized models compute it by a look-up table."""
     return _quantized("tables:import_function", whole=True), _float(floating, reads)
 
 
@@ -367,10 +367,10 @@ FUNCTIONS = frozenset(
     for name, rows in ROWS.items()
     if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
 )
-"""Operators that are functions of one quantized tensor if all other operands are single numbers."""
+"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
 CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
-"""Operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise function of
-one tensor) if an input is such a function.
+"""Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
+function of one tensor that waits for its QuantizeLinear) if an input is such a function.
 """
 
 
@@ -391,9 +391,7 @@ def import_body(context: GraphContext, body: Iterable[onnx.NodeProto]) -> None:
 
 
 def _import_steps(context: GraphContext, node: OnnxNode, steps: Iterable[onnx.NodeProto]) -> None:
-    """Imports the ONNX nodes that replace an operator on integers; an error about one of them becomes an error about
-    `node`.
-    """
+    """Imports the ONNX nodes that replace an integer operator; errors about them become errors about `node`."""
     try:
         import_body(context, steps)
     except NodeError as error:

@@ -1,4 +1,4 @@
-"""ConvTranspose, for integer and float graphs."""
+"""Import of ConvTranspose, for integer and float graphs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from .onnx_window_attributes import (
 from .operators import Convolution
 
 PHASE_CHANNELS = 16
-"""The number of filters of a transposed convolution's phase (outputs with equal remainders modulo the strides) is a
-multiple of this: whole blocks on any processor.
+"""The number of filters of each phase of a transposed convolution (outputs with equal remainders modulo the strides) is
+rounded up to a multiple of this, so that filters fill whole blocks on any processor.
 """
 
 
@@ -99,7 +99,9 @@ def import_transposed_convolution(context: GraphContext, node: OnnxNode) -> None
     bias = bias_names(context, node, share * groups)
 
     def ordered(array: np.ndarray) -> np.ndarray:
-        """The order of a convolution's weight: (filters, channels of a group, rows, columns)."""
+        """A ConvTranspose weight in the order of a convolution's weight: (filters, channels of a group, rows,
+        columns).
+        """
         parts = array.reshape(groups, depth // groups, share, *kernel).swapaxes(1, 2)
         return parts.reshape(share * groups, -1, *kernel)
 
@@ -138,7 +140,9 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
 
 
 def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
-    """Weights (C, O / groups, kh, kw) of a transposed convolution as the dense weights of one group, with zeros."""
+    """Weights (C, O / groups, kh, kw) of a transposed convolution with groups as weights (C, O, kh, kw) of one group,
+    with zeros between channels and filters of different groups.
+    """
     if groups == 1:
         return weight
     channels, share, *kernel = weight.shape
@@ -151,7 +155,7 @@ def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
-    """Weights (C, O, kh, kw) with the zeros of a dilated kernel between their rows and columns."""
+    """Weights (C, O, kh, kw) in which zeros between the rows and columns replace the kernel's dilation."""
     if dilations == (1, 1):
         return weight
     extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]
@@ -164,8 +168,8 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
     """Adds a convolution that computes all phases of a transposed convolution, and the Interleave of the phases;
     returns the name of the result's tensor.
 
-    A phase is all outputs whose rows and columns have the same remainders by the strides. Output row y, with y + top =
-    q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
+    A phase is all outputs whose rows and columns have the same remainders modulo the strides. Output row y, with y +
+    top = q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
     """
     batch, filters, height, width = to.pending.natural
     channels, *kernel = product.weight.shape[1:]

@@ -43,7 +43,9 @@ class Integer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Real:
-    """A quantized tensor after DequantizeLinear; `shape` and `view` as in `Integer`."""
+    """A quantized tensor after DequantizeLinear. `shape`: its shape in the model; `view`: the indices of its elements
+    in the stored tensor, as in `Integer`.
+    """
 
     tensor: str
     shape: tuple[int, ...]
@@ -70,8 +72,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistic:
-    """A number for each row (last axis) of `data`, which is never computed by itself: (m + `epsilon`) ** `power`. By
-    `moment`, m is the row's mean or the mean of its squares; with `centre` the row's mean is subtracted first.
+    """A number for each row (last axis) of `data`, which is never computed by itself: (m + `epsilon`) ** `power`.
+    `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is subtracted
+    first.
     """
 
     data: Real

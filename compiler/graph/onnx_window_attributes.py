@@ -1,5 +1,6 @@
-"""Windows by attributes of nodes, for integer and float graphs: kernels, strides, dilations and pads of convolutions
-and pools, and output shapes; Conv and pools over two dimensions."""
+"""Reads the attributes of nodes with windows (convolutions and pools): kernels, strides, dilations, pads and output
+shapes. Also imports Conv over two dimensions. For integer and float graphs.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def convolution_groups(
 def read_windows(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
 ) -> Windows:
-    """The windows of `kernel` over dimensions `sizes` that a node's attributes describe."""
+    """The windows with the size `kernel` that a node's attributes describe (strides, dilations, pads), over dimensions
+    of `sizes`.
+    """
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
@@ -64,7 +67,7 @@ def read_windows(
 
 
 def on_plane(windows: Windows) -> Window:
-    """`windows` over two dimensions as a `Window`."""
+    """`windows` over two dimensions, in the form of the class `Window`, which has exactly two."""
     top, left, bottom, right = windows.pads
     return Window(
         kernel=(windows.kernel[0], windows.kernel[1]),

@@ -39,8 +39,8 @@ quantized: nodes of the integer graph. float: nodes of the float graph. both: no
 only another name or shape of a tensor, in both graphs. plain: nodes of the float graph for windows without a kernel
 template. steps: ONNX nodes of the float graph in place of a node that its float row does not support. contributed: the
 same for operators of ONNX Runtime. control: the nodes of subgraphs. integers: DequantizeLinear, float operators and
-QuantizeLinear in place of an operator on integers, in both graphs. blocked: the plain operator in place of one on
-blocks of channels, in both graphs.
+QuantizeLinear in place of an operator on integers, in both graphs. blocked: the plain operator in place of an operator
+on blocks of channels, in both graphs.
 """
 
 
@@ -51,7 +51,7 @@ class Located:
     place: str
 
     def found(self) -> Callable[..., Any]:
-        """The function named by `place`."""
+        """The function that the field `place` names."""
         module, name = self.place.split(":")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
@@ -83,8 +83,8 @@ class Row(Generic[Context, Result]):
     `images`: the function expects images (N, C, H, W); lines (N, C, L) are converted to images before, and results back
     to lines. `when`: the function that tells whether a node must be replaced by the ONNX nodes of this row although the
     operator also has a row for float graphs. `behind`: the row is tried only if an input of the node is of one of these
-    kinds of value (`onnx_values`), or is the result of a pending operation of one of these kinds (empty: always). If a
-    row returns False, the next is tried.
+    kinds of value (`onnx_values`), or is the result of a pending operation of one of these kinds (empty: always). If
+    the function of a row returns False, the next row is tried.
     """
 
     kind: Kind
@@ -100,9 +100,7 @@ class Row(Generic[Context, Result]):
         return self.when is not None and bool(self.when(context, node))
 
     def __call__(self, context: Context, node: OnnxNode) -> Result:
-        """Imports a node by the row's function. Raises NodeError if the node has an attribute that the row does not
-        read.
-        """
+        """Imports a node by the row's function. Raises NodeError if the node has an attribute that the row ignores."""
         refuse_unread(context, node, [self])
         return self.function(context, node)
 

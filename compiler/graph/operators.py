@@ -27,10 +27,11 @@ OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """Inputs: data (N, C, H, W), constant weight (O, C / groups, KH, KW) and, by `epilogue`, a constant bias (O,) and
-    an operand in the output's shape. Output (N, O, OH, OW).
+    """A convolution. Inputs: data (N, C, H, W), constant weight (O, C / groups, KH, KW) and, by `epilogue`, a constant
+    bias (O,) and an operand in the output's shape. Output (N, O, OH, OW).
 
-    A `transposed` convolution has its weight in the same order, and `output_padding` additional rows and columns.
+    A `transposed` convolution has its weight in the same order of dimensions; its output has `output_padding`
+    additional rows and columns.
     """
 
     window: Window
@@ -42,9 +43,10 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinogradTiles:
-    """Input: data (N, C, H, W) in blocks. Output: transformed tiles of a convolution's input, for tiles of `outputs` x
-    `outputs` outputs: (1, n * n * C', 1, tiles), n = `outputs` + 2, C' the channels of all blocks; see
-    `te.ops.blocked_winograd.blocked_tiles`."""
+    """Input: data (N, C, H, W) in blocks of channels. Output: transformed tiles of a convolution's input, where each
+    tile gives `outputs` x `outputs` outputs. Its shape is (1, n * n * C', 1, tiles), with n = `outputs` + 2 and C' the
+    channels of all blocks (`te.ops.blocked_winograd.blocked_tiles`).
+    """
 
     outputs: int
     window: Window
@@ -63,8 +65,9 @@ class WinogradOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """Inputs: data (rows, depth), constant weight (depth, columns) and, by `epilogue`, a constant bias (columns,) and
-    an operand in the output's shape. Output (rows, columns)."""
+    """A product with a constant matrix. Inputs: data (rows, depth), constant weight (depth, columns) and, by
+    `epilogue`, a constant bias (columns,) and an operand in the output's shape. Output (rows, columns).
+    """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
 
@@ -76,8 +79,9 @@ class BatchNormalization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """The expression `body` of the inputs' elements, broadcast as numpy does; `te.scalars.argument(i)` is the element
-    of input i."""
+    """The expression `body` of the inputs' elements, which broadcast as numpy's do; `te.scalars.argument(i)` stands for
+    the element of input i.
+    """
 
     body: Expr
 
@@ -99,8 +103,8 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """Input: data (N, C, H, W). Output: (N, C, OH, OW), see `te.ops.resize`. `scales` of rows and columns: the model's,
-    or None for the ratio of the sizes.
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), resized rows and columns (`te.ops.resize`). `scales` of rows
+    and columns: the model's, or None for the ratio of the sizes.
     """
 
     mode: Literal["nearest", "linear"]
@@ -111,7 +115,9 @@ class Resize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
-    """Input: data. exp(x - max) divided by its sum along `axis` (0 or more); with `logarithm` the logarithm of that."""
+    """Input: data. Output: exp(x - max) divided by the sum of these exponentials along `axis` (0 or more); with
+    `logarithm`, the logarithm of this quotient.
+    """
 
     axis: int
     logarithm: bool = False
@@ -140,7 +146,9 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeSum:
-    """Input: data. For each element the sum of all elements up to it along `axis` (0 or more), see `te.ops.folds`."""
+    """Input: data. Output: for each element the sum of all elements up to it along `axis` (0 or more); `te.ops.folds`
+    computes it.
+    """
 
     axis: int
     exclusive: bool
@@ -149,13 +157,17 @@ class CumulativeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
-    """Inputs: (..., rows, depth) and (..., depth, columns), whose batches broadcast. Output (..., rows, columns)."""
+    """The product of two computed matrices. Inputs: (..., rows, depth) and (..., depth, columns), whose leading
+    dimensions broadcast. Output (..., rows, columns).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
-    """Inputs: gates (steps * batch, D * 4 * hidden), recurrent weights (D, hidden, 4, hidden), a constant, and initial
-    H and C (D, batch, hidden). Outputs: Y (steps, D, batch, hidden), final H and C, see `te.ops.recurrent`."""
+    """All steps of an LSTM. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent weights (D, hidden, 4,
+    hidden), and initial H and C (D, batch, hidden); D: number of directions. Outputs: Y (steps, D, batch, hidden),
+    final H and C (`te.ops.recurrent`).
+    """
 
     steps: int
     directions: tuple[Direction, ...]
@@ -163,9 +175,9 @@ class LstmSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentSteps:
-    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden); the constant recurrent weights R
-    and, for a GRU, the part RN of its new gate or the bias BN added before the reset gate; initial H (D, batch,
-    hidden). Outputs: Y (steps, D, batch, hidden) and final H, see `te.ops.recurrent.recurrent_steps`.
+    """All steps of a GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), with D directions; the constant
+    recurrent weights R and, for a GRU, the part RN of its new gate or the bias BN added before the reset gate; initial
+    H (D, batch, hidden). Outputs: Y (steps, D, batch, hidden) and final H (`te.ops.recurrent.recurrent_steps`).
     """
 
     cell: Cell
@@ -192,8 +204,8 @@ class Concatenate:
 class Join:
     """A `Concatenate` without copies: the producers of its inputs have already written them into the output's memory.
 
-    `holds`: the output has memory of its own, in which the inputs are views; else the inputs are adjacent views of
-    another tensor, and the output is a view of it, too.
+    `holds`: whether the output has memory of its own, in which the inputs are views; otherwise the inputs are adjacent
+    views of another tensor, and the output is a view of it, too.
     """
 
     axis: int
@@ -202,8 +214,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
-    """Input: data. Output: along each axis the elements of `runs`, or `fill`. Covers slices and pads
-    (`te.ops.movement`)."""
+    """Input: data. Output: along each axis, the elements at the indices in `runs` (runs of equally spaced indices), or
+    `fill`. Covers slices and pads (`te.ops.movement`).
+    """
 
     runs: tuple[Runs, ...]
     fill: float = 0.0
@@ -213,8 +226,8 @@ class Remap:
 class Gather:
     """Input: data. Output: the elements `indices` (0 or more) along `axis` (0 or more), in any shape of that size.
 
-    With `indices` None they are the second input, int64: negative ones count from the end, and one outside the axis
-    gives the element at the nearer end.
+    With `indices` None they are the second input, int64: negative indices count from the end, and an index outside of
+    the axis gives the element at the nearer end.
     """
 
     axis: int
@@ -223,16 +236,17 @@ class Gather:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherElements:
-    """Inputs: data, and int64 indices of equal rank. Output: along `axis` (0 or more) the element at each index, see
-    `te.ops.scattered.gather_elements`."""
+    """Inputs: data, and int64 indices of equal rank. Output: for each index, the element of data at this index along
+    `axis` (0 or more) (`te.ops.scattered.gather_elements`).
+    """
 
     axis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """Inputs and outputs: the parameters of a program of `te.ops` that needs no schedule, outputs last; a parameter's
-    elements are those of its tensor, in the same order.
+    """An operator given by a program of `te.ops` that needs no schedule. Inputs and outputs are the program's
+    parameters, outputs last; a parameter's elements are those of its tensor, in the same order.
     """
 
     program: Program
@@ -247,7 +261,7 @@ class Reshape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayout:
-    """The input in the output's layout."""
+    """Input: data. Output: the same elements in the memory layout of the output tensor."""
 
 
 Operator = (

@@ -1,4 +1,4 @@
-"""Models of old opsets, converted by ONNX's own converter and mended where it is wrong."""
+"""Converts models of old opsets by ONNX's own converter, and corrects the results where the converter is wrong."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
 
 
 def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray], *, may_shrink: bool) -> None:
-    """Adds the attributes of each Resize that define the elements it reads.
+    """Adds to each Resize the attributes that define which elements it reads.
 
-    Before opset 11 there were none, and ONNX's converter (1.23) leaves the later defaults, which differ. Nearest
-    elements are those of ONNX Runtime: the next element where an axis shrinks, else the one before. `around`: constants
-    of the enclosing graphs. `may_shrink`: False for models with Upsample, which never shrinks. Raises ValueError for
-    scales that need two different roundings, or that are not constant.
+    Before opset 11 there were no such attributes, and ONNX's converter (1.23) leaves the later defaults, which differ.
+    Nearest elements are those of ONNX Runtime: the next element where an axis shrinks, else the one before. `around`:
+    constants of the enclosing graphs. `may_shrink`: False for models with Upsample, which never shrinks. Raises
+    ValueError for scales that need two different roundings, or that are not constant.
     """
     known = dict(around) | {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
@@ -79,7 +79,7 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray],
 
 
 def _flatten_to_two_axes(graph: onnx.GraphProto) -> None:
-    """Replaces each Hardmax by one of two dimensions, between a Flatten and a Reshape.
+    """Replaces each Hardmax by a Hardmax of two dimensions between a Flatten and a Reshape.
 
     Before opset 13 Hardmax was along all axes from `axis` (1 by default) on; ONNX's converter (1.23) leaves the node as
     it is, though it converts Softmax and LogSoftmax.

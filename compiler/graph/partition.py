@@ -24,7 +24,7 @@ Side = Literal["accelerator", "cpu"]
 
 
 class RegionOrderError(Exception):
-    """Regions that cannot run one after another, because the partition is wrong (a bug)."""
+    """Raised for regions that cannot run one after another, because the partition is wrong (a bug)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,9 +83,9 @@ def partition_model(
 ) -> Partition:
     """Divides `model`, a result of `prepare_model`, between accelerator and CPU; `label` names it in messages.
 
-    The accelerator, of these `abilities`, gets the nodes that its importer supports and whose results are quantized,
-    except those named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32 runs where its
-    reader runs. Raises ModelError for a damaged initializer.
+    The accelerator, which has the capabilities `abilities`, gets the nodes that its importer supports and whose results
+    are quantized, except those named in `on_cpu`; with `offload` False it gets none. A node whose result stays float32
+    runs where its reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]
     moved = set(on_cpu) if offload and opset_of(model) >= OLDEST_OPSET else set(names)
@@ -140,8 +140,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
     On the accelerator a pending result (a float32 value that is rounded only together with its readers) exists only for
-    its readers there. If its node must run on the CPU, so must the pending nodes before it, and its readers except
-    QuantizeLinear, which reads float32 from anywhere.
+    its readers there. If the node of such a result must run on the CPU, so must the pending nodes before it, and its
+    readers except QuantizeLinear, which reads float32 from either side.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
@@ -179,9 +179,9 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each result of an entry node (one that only quantizes or reshapes a tensor as it enters a region), the
-    tensors outside the region from which it is computed. An entry node reads one such tensor, at any of its inputs; its
-    other inputs are constants.
+    """For each result of an entry node (a node that only quantizes or reshapes a tensor as it enters a region), the
+    tensors outside the region from which it is computed. An entry node reads a single such tensor, at any of its
+    inputs; its other inputs are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

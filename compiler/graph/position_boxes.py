@@ -1,5 +1,5 @@
-"""Describes a move of positions between planes by as few boxes as possible. A box is a grid of rows and columns with
-equal steps in the source and in the output.
+"""Describes a move of positions (pixels) between planes by as few boxes as possible. A box is a grid of rows and
+columns with equal steps in the source and in the output.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from itertools import groupby, pairwise
 import numpy as np
 
 MOST_PERIOD = 64
-"""Longest period searched for in positions that repeat or are skipped regularly."""
+"""Longest period that is searched for in a list of positions (pixels) that repeat or are skipped regularly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """The positions `start` + i * `down` + j * `along` of a plane, counted row by row."""
+    """A grid of positions (pixels) of a plane, counted row by row: `start` + i * `down` + j * `along` for row i and
+    column j of the grid.
+    """
 
     start: int
     down: int
@@ -25,8 +27,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves: position (i, j) of `rows` x `columns` in `output` gets the value at position (i, j) in `source`
-    (None: the fill).
+    """A box of moves: element (i, j) of a grid of `rows` x `columns` in the `output` plane gets the value of element
+    (i, j) of a grid in the `source` plane (None: the fill value).
     """
 
     rows: int
@@ -49,10 +51,10 @@ class _Run:
 
 
 def boxes_of(index: np.ndarray, most: int) -> list[Box]:
-    """The boxes that make up an output plane; `index`, int (H, W), is the source position of each output position, -1
-    for the fill value.
+    """The boxes (grids with equal steps) that make up an output plane; `index`, int (H, W), is the source pixel of each
+    output pixel, -1 for the fill value.
 
-    `most`: largest step between neighbouring positions in the source; steps are 0 to `most`.
+    `most`: largest step between neighbouring pixels of a box in the source; steps are 0 to `most`.
     """
     width = index.shape[1]
     lines = [(y, _runs(line, most)) for y, line in enumerate(index.tolist())]
@@ -77,7 +79,7 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Covers a list of `values` by as few runs as possible, in which indices and values grow by constant steps; the
+    """Covers a list of `values` by as few runs as possible. In a run, indices and values grow by constant steps; the
     values' steps are 0 to `most`. The runs are of consecutive indices or, if that gives fewer runs, of every p-th index
     for a period p.
     """
@@ -113,9 +115,10 @@ def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """The boxes, with boxes of one column that follow each other in equal steps merged into boxes of several columns.
+    """The boxes, where boxes of one column that follow each other in equal steps are merged into boxes of several
+    columns.
 
-    Columns are the dimension with the smaller step in the output.
+    Columns are the dimension with the smaller step in the output. `most`: largest step in the source.
     """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_line):

@@ -25,14 +25,18 @@ from .operator_rows import RowContext
 AXES_ARE_AN_INPUT = 18
 """The first opset in which the axes of ReduceMean are an input."""
 CHANNELS_LAST = ("NhwcMaxPool",)
-"""Operators whose data is always (N, ..., C), though they have no attribute `channels_last`."""
+"""Operators without an attribute `channels_last` whose data is always (N, ..., C)."""
 
 
 class StepsContext(RowContext, Protocol):
-    """The interface that writing replacement nodes needs, of an import or of another rewrite of a model."""
+    """The interface that is needed to write replacement nodes: implemented by imports and by other rewrites
+    of a model.
+    """
 
     integer_biases: ClassVar[bool]
-    """Whether products read int32 biases directly, whose unit is the product of the scales of data and weights."""
+    """Whether products read int32 biases as integers, without a DequantizeLinear. The unit of such a bias is the
+    product of the scales of data and weights.
+    """
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """Number of dimensions of an input; fails where it is unknown."""
@@ -72,8 +76,8 @@ class _Steps(Nodes[StepsContext]):
         return self.context.rank(self.node, 3 if self.node.op_type == "QLinearConv" else 0)
 
     def on_planes(self, operator: str, data: str, *others: str, output: str = "", **attributes: Any) -> str:
-        """Adds an operator on (N, C, ...), as `compute` does, and returns the result's name. If the node's data is (N,
-        ..., C) (`channels_last`), Transposes are added before and after the operator.
+        """Adds an operator on data (N, C, ...), as `compute` does, and returns the result's name. If the replaced
+        node's data is (N, ..., C) (`channels_last`), Transposes are added before and after the operator.
         """
         if not self.node.integer("channels_last", self.node.op_type in CHANNELS_LAST):
             return self.compute(operator, data, *others, output=output, **attributes)
@@ -153,19 +157,19 @@ def gemm_steps(steps: _Steps) -> None:
 
 @_written
 def pair_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearAdd and QLinearMul."""
+    """Adds the ONNX nodes that replace QLinearAdd or QLinearMul."""
     steps.round(steps.compute(steps.operator(), steps.real(0), steps.real(3)), 6)
 
 
 @_written
 def single_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearSigmoid and QLinearLeakyRelu."""
+    """Adds the ONNX nodes that replace QLinearSigmoid or QLinearLeakyRelu."""
     steps.round(steps.compute(steps.operator(), steps.real(0), **steps.attributes()), 3)
 
 
 @_written
 def pool_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearAveragePool and QLinearGlobalAveragePool."""
+    """Adds the ONNX nodes that replace QLinearAveragePool or QLinearGlobalAveragePool."""
     steps.round(steps.on_planes(steps.operator(), steps.real(0), **steps.attributes("channels_last")), 3)
 
 
@@ -177,8 +181,8 @@ def maximum_steps(steps: _Steps) -> None:
 
 @_written
 def reorder_steps(steps: _Steps) -> None:
-    """Adds the ONNX node that replaces ReorderInput and ReorderOutput: an Identity, since every operator between them
-    is replaced by one on plain tensors.
+    """Adds the ONNX node that replaces ReorderInput or ReorderOutput: an Identity, since every operator between these
+    two is replaced by an operator on plain tensors.
     """
     if steps.node.integer("channels_last", 0):
         steps.context.fail(steps.node, "has channels_last = 1", BEFORE_OPTIMIZATION)
@@ -205,9 +209,9 @@ def refuse_weights(steps: _Steps) -> None:
 
 @_written
 def softmax_steps(steps: _Steps) -> None:
-    """Adds the ONNX nodes that replace QLinearSoftmax. The attribute `opset` says whether the softmax is along one
-    axis. A Softmax node of an older model is along all axes from `axis` on, so for a softmax along one axis that axis
-    is first transposed to the end.
+    """Adds the ONNX nodes that replace QLinearSoftmax. The node's attribute `opset` says whether the softmax is along
+    one axis. In models of opsets before 13, a Softmax node is along all axes from `axis` on, so for a softmax along one
+    axis that axis is first transposed to the end.
     """
     node, context, axis = steps.node, steps.context, steps.node.integer("axis", -1)
     along_one_axis = node.integer("opset", context.opset) >= SOFTMAX_HAS_ONE_AXIS

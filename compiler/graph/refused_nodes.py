@@ -19,8 +19,8 @@ def import_rest(
     stand_in: Callable[[str], bool],
     reported: Callable[[OnnxNode], bool],
 ) -> NodeError:
-    """The error of all rejected nodes of a model: `first`, the rejection of `nodes[0]`, and those of the nodes after
-    it, which are imported.
+    """An error that lists all rejected nodes of a model: `first`, the rejection of `nodes[0]`, and the rejections of
+    later nodes, which are imported to find them.
 
     `source`: the model's name in messages. `stand_in(name)`: binds the name of a rejected node's output to a stand-in,
     and returns whether it could; a node that reads a result without a stand-in is skipped. `reported(node)`: whether

@@ -28,11 +28,11 @@ STEPS = 8
 
 
 def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
-    """The float32 ratio with which `rescale` equals DequantizeLinear followed by QuantizeLinear for as many of the 256
-    stored values as possible.
+    """The float32 ratio with which `rescale` gives the same result as DequantizeLinear followed by QuantizeLinear for
+    as many of the 256 stored values as possible.
 
     Candidates are the quotient of the scales and its neighbours, nearest first. The first candidate with the fewest
-    differences is chosen; the search ends at one without any.
+    differences is chosen; the search ends at a candidate without differences.
     """
     real = dequantize(STORED, source.scale, source.stored_zero_point)
     expected = quantize(real, result.scale, result.stored_zero_point)
@@ -57,8 +57,8 @@ def _neighbours(value: np.float32) -> list[np.float32]:
 
 
 def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
-    """Rescales each of `parts` to the quantization of `to` (see `rescale`). Returns the names of the tensors: the
-    output's name with a number.
+    """Rescales each of `parts` to the quantization of `to` and clamps it, as `rescale` does. Returns the names of the
+    resulting tensors: the output's name with a number.
     """
     return tuple(
         [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]

@@ -1,5 +1,5 @@
-"""Padding after the last position of a tensor, so that an exchange of channels and positions reads whole blocks: the
-producer of the tensor leaves the gap when it stores, without a copy. For accelerators.
+"""Padding after the last position (pixel) of a tensor, so that an exchange of channels and positions reads whole blocks
+of positions: the producer of the tensor leaves the gap when it stores, without a copy. For accelerators.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from .int8_convolution import Int8Convolution
 from .int8_operators import Rows, Swap
 
 EXCHANGE = 4
-"""Cycles for each vector of an exchange of channels and positions: it is a matrix product with a store, and takes twice
-as long on the bus.
+"""Cycles for each vector of an exchange of channels and positions (pixels): the exchange is a matrix product with a
+store, and takes twice as long on the bus as a plain vector.
 """
 
 
 def leave_room(graph: Graph, block: int) -> Graph:
-    """The graph in which convolutions whose channels and positions are exchanged read whole blocks of `block`
+    """The graph in which convolutions whose channels and positions (pixels) are exchanged read whole blocks of `block`
     positions, if the producer of their input can leave padding.
 
     The padding is arbitrary, and other readers read only the positions before it.
@@ -56,9 +56,9 @@ def leave_room(graph: Graph, block: int) -> Graph:
 def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether the producer of a tensor, whose positions do not fill whole blocks, can add padding positions: it must
-    write position by position, and all readers must be 1x1 convolutions. False also if products of the padding would
-    take longer than an exchange.
+    """Whether the producer of tensor `name`, whose positions (pixels) do not fill whole blocks, can add padding
+    positions: it must write position by position, and all readers must be 1x1 convolutions. False also if products of
+    the padding would take longer than an exchange of channels and positions.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
@@ -74,7 +74,7 @@ def has_room(
 def reads_whole_blocks(
     graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
-    """Whether a 1x1 convolution reads whole blocks of positions, or would after `leave_room`."""
+    """Whether a 1x1 convolution reads whole blocks of `block` positions (pixels), or would do so after `leave_room`."""
     _, _, height, width = graph.tensors[node.inputs[0]].nchw
     return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)
 

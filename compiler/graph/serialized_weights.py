@@ -21,7 +21,7 @@ _LOCATION = onnx.TensorProto.DESCRIPTOR.fields_by_name["data_location"].number
 
 
 class _NotPlainError(Exception):
-    """Bytes that are no message, or a message of a form that this file does not parse."""
+    """Raised for bytes that are no protobuf message, or a message of a form that this file does not parse."""
 
 
 def cut_weights(content: bytes) -> tuple[bytes, dict[int, memoryview]]:
@@ -98,7 +98,7 @@ def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, i
 
 
 def _varint(whole: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A varint (seven bits in each byte, the lowest first), and the position after it."""
+    """A varint (protobuf's integer: seven bits in each byte, the lowest first), and the byte index after it."""
     value = shift = 0
     while position < end and shift < 64:
         byte = whole[position]

@@ -1,5 +1,7 @@
-"""Weights of patches, of depthwise convolutions, and of groups or dilations spread over dense weights, as the
-accelerator stores them."""
+"""Packing of special weights for the accelerator: weights of convolutions that read patches (whole windows) of an
+interleaved image, of depthwise convolutions, and of grouped or dilated convolutions that run as dense convolutions with
+zeros.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors
-    that an output reads.
+    """Packs weights of a convolution that reads patches (windows of an interleaved image): int8 (O, C, kh, kw) as [OB,
+    KB, block_out, block_in], in whole blocks of filters; KB: number of patch vectors that an output reads.
 
     `cut` is int [5], the arguments of `PatchLayout.of`: `apart` (distance, in rows of patches, of the patches that an
     output sums), `count` (number of these patches), `columns` (output columns that share a patch), and the window's two
-    strides. The taps of the window come before the channels, as in a patch of an interleaved image. Where several
-    columns of outputs share a patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
+    strides. The taps of the window come before the channels, as in a patch. Where several columns of outputs share a
+    patch there is one shifted copy for each: [OB, columns, KB, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
     apart, count, columns, down, right = cut.tolist()
@@ -48,8 +50,8 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], in which each tap is a row of the block's
-    channels.
+    """Packs weights of a depthwise convolution: int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], in
+    which each tap (element of the window) is a row with the weights of the block's channels.
 
     T = ceil(kh * kw / m), where a tile holds m = min(block_in, block_out) rows.
     """
@@ -63,8 +65,8 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) packed for the instruction TAPS, which multiplies several taps at once: in tiles as
-    `pack_depthwise_weight` makes them, with the taps of each kernel row in the groups of `TapGroups`.
+    """int8 (C, kh, kw) packed for the instruction TAPS, which multiplies several taps (elements of the window) at once:
+    in tiles as `pack_depthwise_weight` makes them, with the taps of each kernel row in the groups of `TapGroups`.
 
     `dilation`: int [1], the dilation of columns. Kernel rows follow one another; each has its groups in order, and a
     group has as many rows of weights as TAPS multiplies. On a machine with the extension `sweep` (TAPS operations that
@@ -83,7 +85,9 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
 
 def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
-    """int8 (O, C, kh, (kw - 1) * dilation + 1): a kernel with its dilated columns in place, zeros between them."""
+    """int8 (O, C, kh, (kw - 1) * dilation + 1): a kernel with zeros between its columns, so that it needs no dilation
+    of columns.
+    """
     if dilation == 1:
         return weight
     *outer, columns = weight.shape
@@ -106,7 +110,8 @@ def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """`pack_weight` with zeros where a kernel reads nothing: in other groups, and between its dilated columns.
+    """Packs weights of a grouped or dilated convolution as dense tiles (`pack_weight`), with zeros for channels of
+    other groups and between dilated columns.
 
     `spread` is int [2]: the groups, and the dilation of columns.
     """

@@ -1,4 +1,4 @@
-"""Splits max-pools whose window is too large for one pass into a maximum along rows and one along columns."""
+"""Splits each max-pool whose window is too large for one pass into two max-pools, along rows and along columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .int8_operators import Int8MaxPool
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
-    """The graph with each max-pool that computes one of `outputs`, and whose window has more than one row and more than
-    one column, split into two pools of one dimension.
+    """The graph in which each max-pool that computes one of `outputs`, and whose window has more than one row and more
+    than one column, is split into two pools of one dimension.
 
-    Positions outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor
-    between the two is named after the output; the node that computes it, after the pool.
+    Elements outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor between
+    the two is named after the output; the node that computes it, after the pool.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

@@ -1,4 +1,6 @@
-"""Storage of a network's tensors on processors: byte offsets in one arena, and tensors that are views of others."""
+"""Storage of a network's tensors on processors: byte offsets in one block of memory (arena), and tensors that are views
+of others.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from .memory_plan import Buffer, lifetimes, plan_memory
 from .operators import Join, Reshape
 
 ALIGNMENT = 64
-"""Alignment of tensors in the arena, in bytes: the size of a cache line."""
+"""Alignment of tensors in the arena (the memory block of all tensors), in bytes: the size of a cache line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePlan:
-    """Byte offsets of all tensors except constants, the size of the arena in bytes, and the size that it would have
-    without reuse of memory.
+    """Byte offsets of all tensors except constants in one block of memory (arena), the size of the arena in bytes, and
+    the size that it would have without reuse of memory.
 
     The offset of a view is inside the tensor that it is a view of.
     """
@@ -87,7 +89,9 @@ def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
 
 
 def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
-    """The storage plan of tensors, given the (first, last) step in which each one is alive, and of their views."""
+    """The storage plan of tensors, given the (first, last) step in which each tensor is alive, and the tensors that are
+    views.
+    """
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
         for name, (first, last) in lives.items()
@@ -100,7 +104,7 @@ def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str
 
 
 def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
-    """Raises ModelError if the activations of a model take more bytes than the limit in `budgets`."""
+    """Raises ModelError if the activations of a model take more bytes in `plan` than `budgets` allows."""
     check_arena(
         label,
         plan.bytes,

@@ -43,11 +43,11 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
-    """Label of a model, and the model reduced to the nodes that an output depends on, each with a unique name.
+    """(label of a model, the model reduced to the nodes on which an output depends, each with a unique name).
 
     Integers that depend on shapes alone become constants, and operators on integers become DequantizeLinear, float
-    operators and QuantizeLinear (`qlinear`). A model of `least_opset` or later that ONNX cannot convert keeps its
-    opset.
+    operators and QuantizeLinear (`qlinear`). A model that ONNX cannot convert to a newer opset keeps its opset if that
+    is `least_opset` or later.
     """
     steps = partial(write_steps, model_label(source))
     loaded = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
@@ -228,8 +228,9 @@ def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.Val
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """A submodel under construction. Dicts without values are ordered sets; `added` maps each added node to the tensor
-    that it converts."""
+    """A submodel under construction. Dicts without values serve as ordered sets; `added` maps each added node to the
+    tensor that it converts.
+    """
 
     taken: Collection[str]
     nodes: set[int] = field(default_factory=set)
@@ -248,8 +249,8 @@ class _Part:
     def convert(
         self, op_type: str, data: str, output: str, grid: Quantization, *, about: str
     ) -> onnx.NodeProto:
-        """Makes a QuantizeLinear or DequantizeLinear node from tensor `data` to tensor `output`, with the scale and
-        zero point of `grid`. The node is named after the submodel's input or output `about`.
+        """Makes a QuantizeLinear or DequantizeLinear node (`op_type`) from tensor `data` to tensor `output`, with the
+        scale and zero point of `grid`. The node is named after the submodel's input or output `about`.
         """
         name = self.name(f"{about}/{op_type}")
         operands = [self.name(f"{name}/scale"), self.name(f"{name}/zero_point")]

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 Bytes = bytes | memoryview
 LEAST_BYTES = 2**16
-"""An initializer of more than this many bytes is cut out of a serialized model and kept as an array. Shapes and
-indices, whose values are needed inside the model, are smaller.
+"""Initializers of more than this many bytes are cut out of a serialized model and kept as arrays. Shapes and indices,
+whose values are needed inside the model, are smaller.
 """
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of a node's first input that some window reads: bool (H,) and bool (W,).
+    """Which rows and columns of a node's first input some window reads: bool (H,) and bool (W,).
 
     With `fused`, windows of a convolution whose results its fused pool does not read are not counted; without, the
     fused pool is ignored.
@@ -83,15 +83,15 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """The (left, right) factors of `operator`, a set of matrix products: for each product (`Group`), the product and
-    the (channel, row-major position in the plane) of the factor's first element.
+    """The left and the right factors of `operator`, a set of matrix products: for each product (`Group`), the pair of
+    the product and (channel, row-major index of the pixel) of the factor's first element.
     """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
 
 def _positions_read(plane: Pair, window: Window) -> int:
-    """Number of positions of an (H, W) plane that a window reads."""
+    """Number of elements of an (H, W) plane that some window reads."""
     rows, columns = plane_read(plane, window)
     return int(rows.sum()) * int(columns.sum())
 

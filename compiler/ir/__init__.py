@@ -1,5 +1,4 @@
 """Loop IR: immutable expressions and statements, analyses on them, one printed syntax, an interpreter.
 
-Read in the order types, expr, stmt, visit, affine, bounds, simplify, regions, hash, printer, verify,
-interp.
+Suggested order of reading: types, expr, stmt, visit, affine, bounds, simplify, regions, hash, printer, verify, interp.
 """

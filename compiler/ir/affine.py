@@ -22,9 +22,7 @@ from .visit import free_vars
 @quick_init
 @dataclass(frozen=True, slots=True)
 class LinearForm:
-    """A linear form: the sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never change
-    `terms`.
-    """
+    """Linear form: sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never edit `terms`."""
 
     terms: dict[Expr, int]
     constant: int
@@ -63,7 +61,7 @@ def atom_form(atom: Expr) -> LinearForm:
 
 
 def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
-    """The linear form of an int64 expression; `atom` maps variables and opaque parts to their forms."""
+    """The linear form of an int64 expression; `atom` returns the form of a variable or an opaque part."""
     if atom is not atom_form:
         terms: dict[Expr, int] = {}
         constant = _accumulate(expr, 1, terms, atom)
@@ -81,7 +79,9 @@ _keep_form = Operand.__dict__["kept_form"].__set__
 
 
 def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:
-    """Adds `factor` * `expr` to the coefficients in `terms`, and returns the constant part."""
+    """Adds `factor` * `expr` to the coefficients in `terms`, and returns the constant part. `atom` returns the form of
+    a variable or an opaque part.
+    """
     if type(expr) is Const:
         return factor * int(expr.value)
     if type(expr) is Binary:
@@ -111,7 +111,9 @@ def _add_term(terms: dict[Expr, int], atom: Expr, coefficient: int) -> None:
 
 
 def form_to_expr(form: LinearForm) -> Expr:
-    """The canonical expression: positive terms before negative ones, variables by name before other atoms."""
+    """The canonical expression of a form: positive terms before negative terms, variables (by name) before
+    other atoms.
+    """
     result: Expr | None = None
     items = list(form.terms.items())
     if len(items) > 1:
@@ -146,7 +148,7 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
 
 
 def quotient(expr: Expr, factor: int) -> Expr | None:
-    """expr / `factor` if the division is provably exact for all values of the variables; else None."""
+    """`expr` / `factor` if the division is provably exact for all values of the variables; else None."""
     form = linear_form(expr)
     if form.constant % factor:
         return None
@@ -167,7 +169,9 @@ def quotient(expr: Expr, factor: int) -> Expr | None:
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:
-    """The factor of variable `name` in an index; None if the variable also occurs inside an opaque part."""
+    """The factor by which variable `name` is multiplied in an index; None if the variable also occurs inside an opaque
+    part.
+    """
     form = linear_form(expr)
     if any(not isinstance(a, Var) and name in free_vars(a) for a in form.terms):
         return None
@@ -182,7 +186,7 @@ def _order(item: tuple[Expr, int]) -> tuple[bool, bool, str]:
 
 
 def single_atom(form: LinearForm) -> Expr | None:
-    """The atom of a form that equals a single atom, with coefficient 1 and constant 0; None for other forms."""
+    """The atom if a form is exactly one atom (coefficient 1, constant 0); None for other forms."""
     if form.constant == 0 and len(form.terms) == 1:
         ((atom, coefficient),) = form.terms.items()
         if coefficient == 1:

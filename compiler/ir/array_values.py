@@ -1,4 +1,4 @@
-"""Values of expressions in all iterations of loops at once, as arrays."""
+"""Evaluates expressions in all iterations of loops at once, with numpy arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class EvaluateError(CodeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A buffer's contents, with a leading axis for each of the loops `axes` around its allocation."""
+    """A buffer's contents as an array; before the buffer's dimensions it has an axis for each of the loops `axes`
+    around the allocation.
+    """
 
     data: np.ndarray
     axes: tuple[str, ...]
@@ -39,8 +41,8 @@ class Memory:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
-        """Indices into a buffer's contents in all iterations of `place`; indices outside of the buffer, which occur
-        under guards, are clipped.
+        """Index arrays into a buffer's contents for `indices` in all iterations of `place`; indices outside of the
+        buffer, which occur only under guards, are clipped.
         """
         around = [place.variable(name) for name in self.cells[buffer.name].axes]
         own = [

@@ -1,6 +1,4 @@
-"""Intervals that contain the values of index expressions under the ranges of loops, whose extents may depend on other
-loops.
-"""
+"""Intervals that contain the values of index expressions under loop ranges; extents may depend on other loops."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _BOOL = Interval(0, 1)
 
 
 def loop_range(extent: Expr) -> Interval | Expr:
-    """The range of a loop's variable, as an entry of `Ranges`: an interval if `extent` is constant, else the extent
-    itself.
-    """
+    """A loop variable's range, as an entry of `Ranges`: an interval if `extent` is constant, else the extent itself."""
     return _below(int(extent.value)) if isinstance(extent, Const) else extent
 
 
@@ -96,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` as a linear form, if its extent has a `min` or `max` term that cancels a term of
-    `form` when the value is substituted; else None.
+    """The greatest value of `var` as a linear form, if the loop's extent has a `min` or `max` term that cancels a term
+    of `form` when the value is substituted; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -112,8 +108,8 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
 
 
 def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
-    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of the variables of loops around
-    these.
+    """Upper bounds of a quotient a // c, where the ranges of variables in a depend on outer loops, in terms of the
+    variables of these outer loops.
 
     v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: `pack` makes such quotients of the tail of a split.
     """
@@ -132,7 +128,9 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of a form in which variables of dependent extent are eliminated; None if it has no such variable."""
+    """Upper bounds of a form in which variables whose range depends on others are eliminated; None if it has no such
+    variable.
+    """
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -148,9 +146,7 @@ def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
 
 
 def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
-    """The innermost variable of a form whose range depends on others; its bound contains only variables of loops around
-    it.
-    """
+    """The innermost variable of a form whose range depends on others; its bound has only variables of outer loops."""
     dependent = [
         a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
     ]
@@ -161,7 +157,9 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """A form with a dependent variable replaced by the end of its range that maximizes (`up`) or minimizes the form."""
+    """The form with `var`, whose range depends on others, replaced by the end of its range that maximizes (`up`) or
+    minimizes the form.
+    """
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]
@@ -200,9 +198,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """An upper (`up`) or lower bound of the lesser (`lesser`) or greater of two values. `ends`: such a bound of each
-    value, None if unknown.
-    """
+    """Upper (`up`) or lower bound of the lesser (`lesser`) or greater of two values. `ends`: their bounds or None."""
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)

@@ -1,7 +1,7 @@
 """Evaluates programs on numpy arrays, whole nests of loops at a time, thousands of times faster than the interpreter.
 
-An iteration space becomes axes of arrays. If several statements share a loop, each runs all iterations before the next
-one, provided that no iteration touches elements that another one writes; buffers allocated inside the loop get an axis
+Loops become axes of arrays. If several statements share a loop, each runs all iterations before the next statement,
+provided that no iteration touches elements that another iteration writes; buffers allocated inside the loop get an axis
 for the loop. All other loops run one iteration after the other. Float32 is computed in float32, as by the interpreter,
 but sums are added up in float64 and rounded once, so that results are a reference for every order of summation.
 """
@@ -84,8 +84,8 @@ class _Machine:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
     def independent(self, loop: For) -> bool:
-        """`is_independent` with a cache, because a loop inside other loops is queried once for each of their
-        iterations.
+        """Whether each statement of the loop may run all iterations before the next statement (`is_independent`).
+        Cached, because a loop inside other loops is queried once for each of their iterations.
         """
         if id(loop) not in self.loops:
             self.loops[id(loop)] = is_independent(loop)
@@ -107,8 +107,8 @@ class _Machine:
         self.memory.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
 
     def gather(self, node: Copy, place: Place) -> None:
-        """Runs a copy in all iterations at once; the dimensions of the copied regions are axes after the
-        loops' axes.
+        """Runs a copy in all iterations at once. The arrays have an axis for each loop, then an axis for each dimension
+        of the copied regions.
         """
         count = len(place.axes)
         read, written = self.box(node.source, place), self.box(node.destination, place)
@@ -130,7 +130,7 @@ class _Machine:
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
     def box(self, region: Region, place: Place) -> list[np.ndarray]:
-        """The indices of a region in each of its dimensions: arrays with the loops' axes, then an axis for each
+        """The indices of a region in each of its dimensions: arrays with one axis for each loop, then one axis for each
         dimension.
         """
         found: list[np.ndarray] = []
@@ -206,8 +206,9 @@ class _Machine:
         mask: np.ndarray | None,
         factors: tuple[Factor, Factor] | None,
     ) -> np.ndarray:
-        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept`: the other loops; `mask`:
-        iterations that exist; `factors`: the two factors of a sum of products, if known.
+        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept`: the loops that are not
+        reduced; `mask`: bool array, False for iterations that do not exist; `factors`: the two factors of a sum of
+        products, if known.
         """
         factors = factors or factors_of(self.memory, node, place)
         if factors is not None:

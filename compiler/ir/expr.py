@@ -20,9 +20,7 @@ from .types import DType
 
 
 class OperandError(CodeError, TypeError, ValueError):
-    """Raised for a value that no expression can contain: neither a number nor an expression, or beyond its type's
-    range.
-    """
+    """Raised for a value that no expression can contain: not a number or expression, or beyond its type's range."""
 
 
 Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]
@@ -42,7 +40,7 @@ class Operand:
 
     called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
     """Description of an object of this class in error messages about arguments. The part in parentheses tells users to
-    pass an element, such as A[i, j], instead of a whole tensor A.
+    pass an element, such as A[i, j], instead of the whole tensor A.
     """
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -149,7 +147,9 @@ class Binary(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Cast(Operand):
-    """`value` converted: integers wrap, float to integer truncates toward zero, to float32 rounds to even."""
+    """`value` converted to `dtype`: integers wrap, float to integer truncates toward zero, to float32 rounds to
+    nearest, ties to even.
+    """
 
     value: Expr
     dtype: DType
@@ -177,7 +177,9 @@ class Load(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Call(Operand):
-    """A pure scalar function by name; the interpreter and each code emitter get its implementation separately."""
+    """A call of a pure scalar function by name; the interpreter and each code emitter are given the function's
+    implementation separately.
+    """
 
     function: str
     arguments: tuple[Expr, ...]
@@ -190,15 +192,11 @@ ExprLike: TypeAlias = Expr | Operand | int | float | bool
 TRUE = Const(True, DType.BOOL)
 FALSE = Const(False, DType.BOOL)
 FIRST = Var("first", DType.BOOL)
-"""Formal parameter in the bodies of intrinsics: whether this call overwrites its target instead of accumulating into
-it.
-"""
+"""Formal parameter in intrinsic bodies: whether this call overwrites its target instead of accumulating into it."""
 
 
 def dtype_of(expr: Expr) -> DType:
-    """The dtype of an expression; operands are assumed to agree (verify checks that they do). Raises OperandError for
-    anything else.
-    """
+    """An expression's dtype; operands are assumed to agree (verify checks it). Raises OperandError for other values."""
     while True:
         match expr:
             case Const() | Var() | Cast() | Call():
@@ -241,9 +239,7 @@ def _no_operand(value: object) -> OperandError:
 
 
 def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
-    """The expression `left op right` with constants and neutral elements folded; a Python number takes the other side's
-    dtype.
-    """
+    """`left op right` with constants and neutral elements folded; a Python number takes the other side's dtype."""
     if isinstance(left, int | float):
         b = wrap(right, DType.INT64)
         a = Const(left) if type(b) is Var and type(left) is int else wrap(left, dtype_of(b))
@@ -308,7 +304,7 @@ def cast(value: Expr, dtype: DType) -> Expr:
 
 
 def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
-    """`then if condition else otherwise`, decided at once if the condition is a constant."""
+    """The expression `then if condition else otherwise`; if the condition is a constant, the chosen side itself."""
     a = wrap(then, dtype_of(otherwise) if isinstance(otherwise, Operand) else DType.INT64)  # type: ignore[arg-type]
     b = wrap(otherwise, dtype_of(a))
     if isinstance(condition, Const):
@@ -317,9 +313,7 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
 
 
 def _holds(dtype: DType, value: int) -> bool:
-    """Whether a cast of the integer `value` to `dtype` can be folded: `dtype` is a float type, or an integer type whose
-    range includes the value.
-    """
+    """Whether casting integer `value` to `dtype` can be folded: a float type, or an integer type that holds `value`."""
     if dtype is DType.BOOL or dtype.is_code:
         return False
     return dtype.is_float or dtype.limits[0] <= value <= dtype.limits[1]
@@ -340,7 +334,9 @@ def _represent(value: int | float, dtype: DType) -> int | float:
 
 
 def _rounded(value: int | float, dtype: DType) -> float:
-    """The nearest value of a float type to `value`; infinite if `value` is beyond the greatest finite one."""
+    """The nearest value of a float type to `value`; infinite if `value` is beyond the greatest finite number of the
+    type.
+    """
     try:
         number = float(value)
     except OverflowError:
@@ -350,7 +346,9 @@ def _rounded(value: int | float, dtype: DType) -> float:
 
 
 def _fold(op: Operator, a: Const, b: Const) -> Expr:
-    """The result of an operator on two constants; float arithmetic and division by zero are left to run time."""
+    """The result of an operator on two constants; float arithmetic and division by zero are not folded but left to run
+    time.
+    """
     x, y = a.value, b.value
     match op:
         case "<":

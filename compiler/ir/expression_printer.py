@@ -1,4 +1,4 @@
-"""The printed form of expressions, see `printer`."""
+"""Prints expressions, for the printed form of programs (`printer`)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | 
 
 
 def simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """min or max of forms: nested ones flattened, dominated ones dropped, the rest in canonical order."""
+    """The minimum or maximum (`op`) of forms as a linear form: nested minima or maxima are flattened, dominated forms
+    dropped, the rest in canonical order.
+    """
     flat: list[LinearForm] = []
     while forms:
         form = forms.pop(0)
@@ -84,8 +86,8 @@ def simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> Linea
 
 
 def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether b is never needed in op(a, b); with `strict` ties do not count (else two tied operands would both be
-    dropped).
+    """Whether a always decides op(a, b), min or max, so that b can be dropped; with `strict` ties do not count (else
+    both of two tied operands would be dropped).
     """
     held = form_interval(a.plus(b, -1), ranges)
     # a <= b everywhere and b <= a everywhere only if they are equal everywhere.

@@ -46,11 +46,11 @@ def _least(extent: Expr) -> Facts:
 
 
 def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form from the ranges, or from the ranges and one fact: n * form >= n * form - m * fact, as
-    fact >= 0.
+    """A lower bound of a form, from the ranges alone or from the ranges and one fact: n * form >= n * form - m * fact,
+    as fact >= 0.
 
-    Only factors n and m that cancel a term are tried. They differ from 1 if a condition counts single elements and the
-    index vectors of elements, or the reverse.
+    Only factors n and m that cancel a term are tried. They differ from 1 if, for example, a condition counts single
+    elements while the form counts vectors of elements.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:
@@ -77,6 +77,8 @@ def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
 
 
 def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
-    """The ratios of coefficients in `of` to those in `to`, of atoms in both forms, that are positive integers."""
+    """The positive integers among the ratios of coefficients: for each atom in both forms, its coefficient in `of`
+    divided by its coefficient in `to`.
+    """
     pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
     return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

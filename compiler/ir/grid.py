@@ -1,8 +1,9 @@
-"""Loops that are a GPU's grid of blocks and threads: rules of their nesting, and of memories private to each of them.
+"""Loops over a GPU's grid of blocks and threads: rules for their nesting, and for memory that is private to a block or
+a thread.
 
-Threads' own memory may be allocated around loops over threads if every access is indexed by the threads' variables:
-sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its own
-element of them.
+A thread's private memory may be allocated around loops over threads if every access is indexed by the threads'
+variables: sum[ty, tx, 0] in loops ty and tx over threads. These dimensions are distributed: each thread stores only its
+own element of them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from .stmt import AXES, Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Regio
 from .visit import children, expressions, free_vars, loads_in
 
 FRAGMENT = "fragment"
-"""Prefix of scopes of matrices in the registers of a warp."""
+"""Prefix of scopes (memory names) of matrices in the registers of a warp."""
 _BLOCK, _THREAD = ("block",), ("block", "thread")
 
 
 def owners(scope: str) -> tuple[str, ...]:
-    """The kinds of loops each of whose iterations has its own memory of a scope: none, "block", or "block" and
-    "thread".
+    """The kinds of grid loops each of whose iterations has its own copy of a memory (`scope`): none, "block", or
+    "block" and "thread".
     """
     if scope == "shared":
         return _BLOCK
@@ -103,7 +104,7 @@ _ZERO, _ONE = Const(0), Const(1)
 
 
 _Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]
-"""The loops around an access, and its first index and extent in each dimension."""
+"""An access to a buffer: the loops around it, and its first index and extent in each dimension of the buffer."""
 _Accesses = dict[str, list[_Access]]
 
 
@@ -132,8 +133,8 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
     """For a program with loops over GPU blocks or threads (grid loops): (error, name of the loop at fault); None if all
     these loops are correct.
 
-    No axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop; extents
-    have a constant bound (the number of blocks or threads launched); and a buffer in the private memory of a block
+    Rules: no axis is nested in itself, no block axis in a thread axis, and no axis in a parallel or vectorized loop.
+    Extents have a constant bound (the number of blocks or threads launched). A buffer in the private memory of a block
     (scope "shared") or a thread ("local", "register") is allocated within these loops, or distributed over them.
     """
     accesses: _Accesses = {}
@@ -142,8 +143,8 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
 
 
 _Held = tuple[Buffer, int, tuple[str | None, ...]]
-"""A buffer that is allocated outside of the visited loop, the number of loops around its allocation, and for each
-dimension of the buffer the kind of the loops that share it (None: no loop).
+"""A buffer that is allocated outside of the visited loop; the number of loops around its allocation; and for each
+dimension of the buffer the kind of grid loop over which it is distributed (None: not distributed).
 """
 
 

@@ -33,7 +33,7 @@ def structural_hash(node: Node, *, alpha: bool = False) -> str:
 
 
 def structural_equal(a: Node, b: Node, *, alpha: bool = False) -> bool:
-    """Whether two trees are the same, with `alpha` up to names."""
+    """Whether two trees are the same; with `alpha`, names may differ if they are renamed consistently."""
     return _serialize(a, alpha) == _serialize(b, alpha)
 
 

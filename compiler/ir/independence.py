@@ -1,5 +1,5 @@
-"""Independence of loops: whether each statement may run all iterations before the next statement, as
-`evaluate` does.
+"""Independence of loops: whether each statement of a loop may run all iterations before the next statement, as the
+evaluation on arrays (`evaluate`) requires.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
 def _apart(loop: For, buffer: str) -> bool:
     """Whether no iteration of the loop touches an element of the buffer that another iteration touches.
 
-    True if, in one dimension, all indices are c times the loop's variable plus something from 0 to c - 1.
+    True if, in one dimension, every index is c times the loop's variable plus something from 0 to c - 1.
     """
     ranges: dict[str, Any] = {}
     touched: list[tuple[Expr, ...]] = []

@@ -42,7 +42,9 @@ class InterpretError(CodeError):
 
 
 Functions = Mapping[str, Callable[..., Any]]
-"""Meaning of each Call: takes and returns numpy scalars (or anything that converts to the call's dtype)."""
+"""By name, the implementation of each function in Call nodes: takes and returns numpy scalars (or anything that
+converts to the call's dtype).
+"""
 
 _VALID, _UNDEFINED, _IN_FLIGHT = 0, 1, 2
 _BLAME = {
@@ -98,7 +100,7 @@ def interpret(
 
 @dataclass(slots=True)
 class _Cell:
-    """A buffer's contents, and for each element _VALID, _UNDEFINED or _IN_FLIGHT (`state` None: not tracked)."""
+    """A buffer's contents, and its `state`: for each element _VALID, _UNDEFINED or _IN_FLIGHT (None: not tracked)."""
 
     data: np.ndarray
     state: np.ndarray | None
@@ -106,7 +108,9 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InFlight:
-    """An issued asynchronous copy: target and values to be written, source, and the source's contents at issue."""
+    """An asynchronous copy that was issued and not yet waited for: target and values to be written, source, and the
+    source's contents at issue.
+    """
 
     name: str
     target: np.ndarray

@@ -1,4 +1,4 @@
-"""Iteration spaces as axes of arrays."""
+"""Iteration spaces of loop nests as axes of numpy arrays."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from .expr import Expr
 
 MOST_ELEMENTS = 1 << 23
-"""Largest intermediate array in elements, if the iteration space can be cut along the written indices."""
+"""Largest number of elements of an intermediate array, if the iteration space can be cut along the written indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The iterations in which a statement is evaluated at once: loops that are axes of arrays, as (first iteration,
-    count), and the values of the other loops' variables.
+    """The iterations in which a statement is evaluated at once: the loops that are axes of arrays, each as (first
+    iteration, count), and the values of the other loops' variables.
 
     `guards`: (variable, extent) of loops whose extent depends on others; an iteration exists if variable < extent.
     """
@@ -43,8 +43,8 @@ class Place:
         return np.arange(first, first + count, dtype=np.int64).reshape(shape)
 
     def pieces(self, names: list[str]) -> list[Place]:
-        """The iterations split along the loops `names` into pieces whose arrays have at most MOST_ELEMENTS elements, if
-        possible.
+        """The iterations split along the loops `names` into pieces whose arrays have at most `MOST_ELEMENTS` elements,
+        if possible.
         """
         places: list[Place] = [self]
         for name in names:

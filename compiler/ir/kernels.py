@@ -32,7 +32,7 @@ these instructions.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: the loops around it on the host, the loops over its blocks, and the body of a block."""
+    """One kernel: the loops around it, which run on the host; the loops over its blocks; and the body of a block."""
 
     host: tuple[For, ...]
     blocks: tuple[For, ...]
@@ -58,7 +58,9 @@ class Phase:
 
     @property
     def collective(self) -> bool:
-        """Whether warps, not threads, execute the phase's statements: it has an intrinsic and no loop over thread.x."""
+        """Whether warps, not threads, execute the phase's statements: the phase has an intrinsic and no loop over
+        thread.x.
+        """
         if any(loop.kind == "thread.x" for loop in self.threads):
             return False
         return any(isinstance(n, Intrinsic) for n in walk(self.body))
@@ -97,8 +99,8 @@ def is_thread_loop(node: object) -> bool:
 
 
 def is_work(node: object) -> bool:
-    """Whether a node at block level is a phase (a nest of loops over threads), or a statement that computes or copies
-    without one (in blocks of a single thread).
+    """Whether a node at block level does work: it is a phase (a nest of loops over threads) or, in blocks of a single
+    thread, a statement that computes or copies outside of such loops.
     """
     return is_thread_loop(node) or isinstance(node, Assign | Reduce | Copy | Intrinsic)
 
@@ -128,7 +130,7 @@ def kernel_at(loop: For, host: tuple[For, ...] = ()) -> Kernel:
 
 
 def phase_at(loop: For) -> Phase:
-    """The phase that begins with a loop over threads."""
+    """The phase (work of a block's threads) whose outermost loop over threads is `loop`."""
     threads: list[For] = []
     node: Stmt = loop
     while isinstance(node, For) and is_thread_loop(node):
@@ -170,7 +172,9 @@ def threads_of(kernel: Kernel) -> dict[str, int]:
 
 
 def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
-    """Pairs of shared buffers neither of which is allocated within the other: they may have the same addresses."""
+    """Pairs of buffers in shared memory, by name, neither of which is allocated within the other: they are not alive at
+    the same time and may have the same addresses.
+    """
     found: set[tuple[str, str]] = set()
 
     def visit(node: Stmt, outer: tuple[str, ...], seen: list[str]) -> None:
@@ -259,10 +263,11 @@ def _element(
 def kernel_obstacle(program: Program) -> str | None:
     """The reason why a program is not in kernel form; None if it is.
 
-    All statements that compute are in kernels. Loops over blocks are nested directly, and so are loops over threads.
-    Barriers, commits and waits are outside of phases, where all threads of a block run them. All other statements of a
-    kernel are in phases, except for asynchronous copies of a whole block, and unless its blocks have one thread each.
-    No thread uses another's part of a buffer that is distributed over them.
+    In kernel form, all statements that compute are in kernels. Loops over blocks are nested directly, and so are loops
+    over threads. Barriers, commits and waits are outside of phases (nests of loops over threads), where all threads of
+    a block run them. All other statements of a kernel are in phases, except for asynchronous copies of a whole block,
+    and unless its blocks have one thread each. No thread uses another thread's part of a buffer that is distributed
+    over threads.
     """
     return _host_obstacle(program.body)
 

@@ -21,16 +21,16 @@ MOST_LOOPED_ELEMENTS = 2**16
 microseconds each.
 """
 MOST_POSITIONS = 2**20
-"""Largest number of elements along an axis whose elements are listed one by one: pads that repeat the tensor, rows and
-columns of a resized image.
+"""Largest number of elements along an axis that are listed one by one: for pads that repeat the tensor, and for rows
+and columns of a resized image.
 """
 MOST_NUMBERS = 2**20
-"""Largest number of elements of the result of a Range that is known before the model runs: positions in a text, pixels
-in a row.
+"""Largest number of elements of the result of a Range that is known before the model runs (for example numbers of the
+tokens of a text, or of the pixels in a row).
 """
 MOST_RUNS = 4096
-"""Largest number of pieces of a tensor that are moved by one loop each (pads, parts of a slice), over all axes of the
-tensor.
+"""Largest number of pieces of a tensor, each of which is moved by its own loop (pads, parts of a slice), over all axes
+of the tensor.
 """
 MOST_PHASES = 4096
 """Largest number of phases of a transposed convolution, each compiled as a convolution: product of its strides (32 x 32

@@ -1,4 +1,4 @@
-"""Loops and statements by their names: found, or replaced."""
+"""Finds and replaces loops and statements by their names."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
 
 
 def rewrite_at(node: N, name: str, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """`node` with the loop or statement called `name` replaced by `rewrite` of it; only the nodes on the
-    path are new.
+    """The tree `node` in which function `rewrite` has replaced the loop or statement called `name`; only the nodes on
+    the path to it are new.
     """
     path: Sequence[Node] = path_to(node, name)
     old, new = path[-1], rewrite(path[-1])  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from .stmt import LOOP_KINDS, Alloc, Assign, Copy, For, Reduce, Region, Seq, Stm
 from .types import DType
 
 MOST_NODES = 1 << 14
-"""Largest number of nodes in a document, and in the program's tree, in which a node counts once for each use."""
+"""Largest number of nodes in a document, and in the program's tree, where a node counts once for each use."""
 MOST_DEPTH = 96
-"""Depth of the deepest tree that is read; analyses recurse a few calls for each level, and Python allows a thousand."""
+"""Largest depth of a tree that is read; analyses recurse a few calls for each level, and Python allows a thousand."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}

@@ -67,7 +67,7 @@ def summarize(node: Node) -> str:
 
 
 def underline(node: Node, name: str) -> str:
-    """The text of `node` with ^^^ under every loop or statement called `name`."""
+    """The text of `node`, with ^^^ below the name of every loop or statement called `name`."""
     out: list[str] = []
     for line, owner, column in _lines(node):
         out.append(line)
@@ -78,7 +78,9 @@ def underline(node: Node, name: str) -> str:
 
 
 def _end(start: Expr, extent: Expr) -> Expr:
-    """start + extent with the constants added up, so that `y - 1:y + 2` does not read `y - 1:y - 1 + 3`."""
+    """start + extent as an expression in which constants are added up: the printed region is then `y - 1:y + 2`, not `y
+    - 1:y - 1 + 3`.
+    """
     if isinstance(extent, Const):
         match start:
             case Binary(op="+", a=a, b=Const(value=value)):

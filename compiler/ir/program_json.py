@@ -1,10 +1,11 @@
-"""Programs as JSON and back, so that a workload may be a program: read strictly, since documents come from elsewhere.
+"""Programs as JSON and back, so that a workload may be a program. Documents are checked strictly when they are read,
+since they may come from elsewhere.
 
     {"name": "scale", "parameters": 2, "buffers": [["X", "float32", "dram", 8], ["Y", "float32", "dram", 8]],
      "nodes": [["const", "int64", 8], ["var", "i"], ["load", 0, 1], ["const", "float32", 2.0], ["*", 2, 3],
                ["assign", "scale", 1, 4, 1], ["for", "i", "serial", 0, 5]]}
 
-A node is a word and its arguments: names, positions in `buffers`, positions of earlier nodes. Equal expressions are one
+A node is a word and its arguments: names, indices in `buffers`, indices of earlier nodes. Equal expressions are one
 node, the last node is the body. A document is therefore flat, however deep the program is, and each program has exactly
 one document. Only nodes of tensor expressions have a form; intrinsics and asynchronous copies have none.
 """
@@ -27,7 +28,7 @@ MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
-    """The program as a JSON object, from which `program_from_dict` makes an equal one.
+    """The program as a JSON object, from which `program_from_dict` makes an equal program.
 
     Raises ValueError for statements that no tensor expression has.
     """
@@ -35,7 +36,9 @@ def program_to_dict(program: Program) -> dict[str, Any]:
 
 
 def program_from_dict(values: Any) -> Program:
-    """The program of a JSON object, verified. Raises ProgramFormatError, which names the place, for an invalid one."""
+    """The program of a JSON object, verified. Raises ProgramFormatError, which names the node at fault, for an invalid
+    object.
+    """
     document = _fields(values)
     buffers = _buffers(document["buffers"])
     count = document["parameters"]
@@ -97,7 +100,9 @@ class _Writer:
         return len(self.nodes) - 1
 
     def shared(self, *encoded: Any) -> int:
-        """The number of an expression's node; equal expressions have one node (1, 1.0, True and -0.0 are not equal)."""
+        """The number of an expression's node in the document; equal expressions have one node (1, 1.0, True and -0.0
+        are not equal).
+        """
         key = repr(encoded)
         if key not in self.known:
             self.known[key] = self.node(*encoded)

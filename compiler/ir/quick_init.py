@@ -9,7 +9,8 @@ _C = TypeVar("_C", bound=type)
 
 
 def quick_init(cls: _C) -> _C:
-    """A frozen dataclass with slots, whose `__init__` fills the slots directly: half the time of `dataclass`'s own.
+    """Replaces `__init__` of `cls`, a frozen dataclass with slots, by one that fills the slots directly: half the time
+    of `dataclass`'s own.
 
     A frozen dataclass refuses plain assignments, so its generated `__init__` looks up every field by name with
     `object.__setattr__`. The arguments stay the same. Raises TypeError for unsupported classes: fields without a slot,

@@ -45,7 +45,7 @@ def read_regions(
 
 def write_regions(node: Node, over: Ranges = NO_RANGES, ranges: Ranges = NO_RANGES) -> dict[Buffer, Region]:
     """The box (rectangle of elements) of every buffer that `node` writes, over all iterations of the loops inside it
-    and of those in `over`, in terms of the other loops. Arguments as in `read_regions`.
+    and of those in `over`, in terms of the other loops around `node`, whose ranges are `ranges`.
     """
     return _collect(node, over, ranges, reads=False, targets=True)
 
@@ -200,9 +200,7 @@ def hull(a: Box, b: Box, ranges: Ranges) -> Box:
 
 
 def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr], sign: int) -> Expr:
-    """The lesser (`sign` -1) or greater (1) of x and y: one of the two if their difference is constant, else
-    `combine`(x, y), simplified.
-    """
+    """Lesser (`sign` -1) or greater (1) of x and y if their difference is constant, else simplified `combine`(x, y)."""
     difference = constant_difference(x, y)
     if difference is not None:
         return x if difference * sign >= 0 else y
@@ -226,8 +224,7 @@ def _loads(expr: Expr) -> bool:
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer named like `wide` redirected to copy number `slot` of that buffer in
-    `wide`.
+    """`statement` with each access to a buffer redirected to copy number `slot` of it in the buffer `wide`.
 
     `wide` replaces the old buffer under the same name; its shape is the number of copies followed by the old shape.
     """

@@ -63,7 +63,7 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two accesses of single elements have equal indices in equal loops, and the indices determine all
+    """Whether two accesses of single elements have equal indices in corresponding loops, and the indices determine all
     `coordinates`: then different coordinates mean different elements.
     """
     if p.starts != q.starts or p.loops != q.loops or not coordinates:
@@ -118,8 +118,8 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Yields (i, j, c * m / n) for numbers i and j of two dimensions, if in both accesses index i has the term n * (a
-    // c) and index j the term m * (a % c).
+    """Yields (i, j, c * m / n) for dimensions i and j of a buffer such that, in both accesses, index i has the term n *
+    (a // c) and index j the term m * (a % c).
     """
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
@@ -155,8 +155,8 @@ def _joined(
 
 
 class _Equations:
-    """Bounded linear forms that follow from an assumed common element, and the equalities of variables that follow from
-    them.
+    """Bounded linear forms that follow from the assumption that two accesses touch a common element, and the equalities
+    of variables that follow from these forms.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -166,8 +166,8 @@ class _Equations:
         self._values: dict[Var, LinearForm] = {}
 
     def add(self, a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> None:
-        """Assumes that `width` elements from index `a` on and `other` elements from `b` on overlap (None: unknown
-        number).
+        """Assumes that two ranges of indices overlap: `width` elements from `a` on, and `other` elements from `b` on
+        (None: unknown number).
         """
         if width is not None and other is not None:
             self._pending.append((b.plus(a, -1), -(other - 1), width - 1))

@@ -35,7 +35,9 @@ _NO_RANGES: dict[str, Interval | Expr] = {}
 
 
 def simplify(expr: Expr, ranges: Ranges = _NO_RANGES) -> Expr:
-    """The canonical form of an expression under loop ranges; the same object if it already is."""
+    """The canonical form of an expression under loop ranges; the same object if the expression already is in
+    this form.
+    """
     match expr:
         case Const():
             return expr
@@ -78,7 +80,9 @@ def provably_equal(a: Expr, b: Expr, ranges: Ranges = _NO_RANGES) -> bool:
 
 
 def _simplify_value(expr: Expr, ranges: Ranges) -> Expr:
-    """An expression of another type than int64, simplified: comparisons of indices, and the indices inside it."""
+    """An expression of another type than int64, simplified: only comparisons of indices and the indices inside it
+    change.
+    """
     if isinstance(expr, Binary) and expr.op in COMPARISONS and dtype_of(expr.a) is DType.INT64:
         return _simplify_comparison(expr, ranges)
     return map_operands(expr, lambda e: simplify(e, ranges))
@@ -201,7 +205,8 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
 
 
 def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
-    """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None if none fits.
+    """(high, low, g) with form = g * high + low, where low is within 0 .. g - 1 and g divides `divisor`; None if there
+    is no such g.
 
     For l < 4, (4*h + l) // 12 then becomes h // 3, and (4*h + l) % 12 becomes 4*(h % 3) + l.
     """
@@ -224,7 +229,9 @@ def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:
 
 
 def _recombine(form: LinearForm) -> LinearForm:
-    """k*c*(a // c) + k*(a % c) -> k*a, until there is no such pair; a // c as `_floor_divide` writes it."""
+    """Replaces k*c*(a // c) + k*(a % c) by k*a until there is no such pair. a // c is in the form that `_floor_divide`
+    returns.
+    """
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const) and atom.b.value > 0:
             divisor = int(atom.b.value)

@@ -1,4 +1,6 @@
-"""Indices that are digits of one number, and the loops whose variables such indices determine together."""
+"""Indices that are mixed-radix digits of one number, such as n // 49, n % 49 // 7 and n % 7, and the loops whose
+variables such indices determine together.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 
 
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
-    """Simpler expressions with the same value as the quotient or remainder `fact`: quotients by a factor of its
-    divisor, or a remainder without its % if that has no effect.
+    """Simpler expressions whose values follow from the value of `fact`, a quotient or remainder: quotients by a factor
+    of its divisor, or a remainder without its % if that has no effect.
 
     (2*h + r) // 6 is (h + r // 2) // 3. `divisors`: further divisors of interest, whose common factors with the divisor
     are tried.
@@ -62,8 +64,9 @@ def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Exp
 
 
 def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
-    """The terms in `varying` loops whose values follow from the value of the sum: mixed-radix digits, each with a
-    weight greater than all smaller digits together; empty if the sum is not of this form.
+    """The terms of the sum `form`, in loops of `varying`, whose values follow from the value of the sum. The terms are
+    mixed-radix digits: each has a weight greater than the largest sum of all smaller digits. Empty if the sum is not of
+    this form.
     """
     found: list[Expr] = []
     smaller = LinearForm({}, 0)
@@ -81,7 +84,9 @@ def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> li
 
 
 def _number(high: Expr, low: Expr) -> list[Expr]:
-    """The number whose quotient and remainder are the two expressions; empty if there is none."""
+    """The expression n if the two expressions are its quotient (`high`, n // c) and its remainder (`low`, n % c), as a
+    list of one; empty if there is no such n.
+    """
     match high, low:
         case Binary(op="//", a=a, b=Const(value=c)), Binary(op="%", a=b, b=Const(value=d)):
             if c == d and _congruent(a, b, int(c)):

@@ -1,6 +1,4 @@
-"""Statements: loops, allocations, element updates, copies of regions, hardware intrinsics, and the
-program around them.
-"""
+"""Statements: loops, allocations, element updates, region copies, hardware intrinsics, and the program around them."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A box (rectangle of elements) of a buffer: elements `starts[d] .. starts[d] + extents[d] - 1` in each dimension
-    d.
+    """A box (rectangle of elements) of a buffer: indices `starts[d] .. starts[d] + extents[d] - 1` in each
+    dimension d.
     """
 
     buffer: Buffer
@@ -143,7 +141,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntrinsicDeclaration:
-    """A hardware operation, defined by `body` over formal `parameters`; its Reduces may use FIRST."""
+    """A hardware operation, defined by the loop IR `body` over formal `parameters`; a Reduce in the body may use FIRST
+    (whether the call overwrites its target).
+    """
 
     name: str
     parameters: tuple[Buffer, ...]
@@ -155,9 +155,9 @@ class IntrinsicDeclaration:
 class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
 
-    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is bound to
-    FIRST (None: false). Elements outside of the buffer's shape, of operands that are only read, read as `pad` (None:
-    out of bounds is an error). `attributes` are for emission only; the interpreter ignores them.
+    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first`: the value of
+    FIRST in the body (None: false). For operands that are only read, elements outside of the buffer's shape read as
+    `pad` (None: out of bounds is an error). `attributes` are for emission only; the interpreter ignores them.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Intrinsic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Closes the group of the asynchronous copies issued since the last Commit."""
+    """Closes the group of asynchronous copies that were issued since the last Commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ Node: TypeAlias = Program | Stmt
 
 
 def seq(*statements: Stmt) -> Stmt:
-    """The statements in order as one Seq, with nested sequences flattened; a single statement is returned as it is."""
+    """The statements, in order, as one Seq without nested sequences; a single statement is returned as it is."""
     flat: list[Stmt] = []
     for statement in statements:
         if isinstance(statement, Seq):
@@ -223,7 +223,9 @@ def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "se
 
 
 def each(name: str, element: Load, value: Expr) -> Stmt:
-    """The statement `element` = `value` for every element of its buffer; its indices are the loops' variables."""
+    """A nest of loops with the statement `element` = `value` for every element of the buffer; the indices of `element`
+    are the loops' variables.
+    """
     loops = [
         (Var(i.name), n)
         for i, n in zip(element.indices, element.buffer.shape, strict=True)

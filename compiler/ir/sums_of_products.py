@@ -28,7 +28,7 @@ def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Fact
     """Both factors of a sum of products in float64, each with the axes that it depends on.
 
     Factors are loads, or functions of a load (for example rounding). None for other sums, for sums under guards, and if
-    a factor has more than MOST_FACTOR elements. An axis on which neither factor depends is assigned to the second
+    a factor has more than `MOST_FACTOR` elements. An axis on which neither factor depends is assigned to the second
     factor.
     """
     value = node.value
@@ -57,8 +57,8 @@ def sum_of_products(
     kept: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums over all axes but `kept`, an array of `shape`, computed by one einsum, or by one matrix product for each
-    matrix of a small batch.
+    """The sums over all axes except those in `kept`, as an array of `shape`: computed by one einsum, or for a small
+    batch by one matrix product for each matrix.
     """
     (a, of_a), (b, of_b) = first, second
     each = [k for k in of_a if k in of_b and k in kept]

@@ -45,9 +45,7 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name; for bfloat16 and the types stored as codes (8 bits or less), the dtype of
-        ml_dtypes.
-        """
+        """The numpy dtype of the same name; for bfloat16 and types stored as codes (<= 8 bits), that of ml_dtypes."""
         return _ML_DTYPES[self] if self in _ML_DTYPES else np.dtype(self.value)
 
     @property
@@ -57,22 +55,22 @@ class DType(StrEnum):
 
     @property
     def is_integer(self) -> bool:
-        """True for the signed and unsigned integers, not for bool."""
+        """Whether this is a signed or unsigned integer type; bool is not."""
         return self in _LIMITS and self is not DType.BOOL
 
     @property
     def is_unsigned(self) -> bool:
-        """True for the unsigned integers and bool."""
+        """Whether this is an unsigned integer type or bool."""
         return self in _UNSIGNED
 
     @property
     def is_float(self) -> bool:
-        """True for the floating-point types."""
+        """Whether this is a floating-point type."""
         return self in _FLOATS
 
     @property
     def is_code(self) -> bool:
-        """True for the types that are stored as codes (bit patterns, a byte each), without arithmetic."""
+        """Whether this type is stored as codes (bit patterns, a byte each), without arithmetic."""
         return self in _CODES
 
     @property
@@ -96,7 +94,7 @@ _UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DT
 CODES = tuple(
     dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
 )
-"""The types that are stored as codes (bit patterns, a byte each), without arithmetic."""
+"""The element types that are stored as codes (bit patterns, a byte each), without arithmetic."""
 _CODES = frozenset(CODES)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {

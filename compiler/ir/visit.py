@@ -79,12 +79,12 @@ def map_all(exprs: tuple[Expr, ...], rewrite: Rewrite) -> tuple[Expr, ...]:
 
 
 def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
-    """The result of `rewrite` on every sub-expression, children before parents."""
+    """The expression after `rewrite` was applied to every sub-expression, children before parents."""
     return rewrite(map_operands(expr, lambda e: map_expr(e, rewrite)))
 
 
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """`expr` with variables replaced by name."""
+    """`expr` with each variable whose name is in `values` replaced by its value."""
     # No nested function: a recursive closure is a reference cycle, and thousands of cycles burden the garbage
     # collector.
     if type(expr) is Const:
@@ -116,7 +116,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def loads_in(expr: Expr) -> tuple[Load, ...]:
-    """The loads in an expression, outer ones first."""
+    """The loads in an expression, outer loads before the loads in their indices."""
     if type(expr) is Var or type(expr) is Const:
         return ()
     kept: tuple[Load, ...] | None = getattr(expr, "kept_loads", None)
@@ -164,9 +164,7 @@ def children(node: Node) -> tuple[Stmt, ...]:
 
 
 def expressions(statement: Node) -> tuple[Expr, ...]:
-    """The top-level expressions of a statement itself, not of its sub-statements: extent, indices, value, predicate,
-    starts and extents of regions.
-    """
+    """Top-level expressions of a statement alone: extent, indices, value, predicate, starts and extents of regions."""
     match statement:
         case For(extent=extent):
             return (extent,)
@@ -198,7 +196,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def map_children(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """`node` with `rewrite` applied to its direct sub-statements."""
+    """`node` after `rewrite` was applied to each of its direct sub-statements."""
     match node:
         case For(var=var, extent=extent, body=body, kind=kind):
             new = rewrite(body)
@@ -227,7 +225,7 @@ def _sequence(statements: tuple[Stmt, ...]) -> Seq:
 
 
 def map_stmt(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
-    """The result of `rewrite` on every statement, children before parents."""
+    """The tree after `rewrite` was applied to every statement, children before parents."""
 
     def visit(statement: Stmt) -> Stmt:
         return rewrite(map_children(statement, visit))
@@ -280,7 +278,9 @@ def map_all_expressions(node: N, rewrite: Rewrite) -> N:
 
 
 def substitute(node: N, values: Mapping[str, Expr]) -> N:
-    """A tree with free variables replaced by name; a loop that binds a name hides it in its body."""
+    """A tree with each free variable whose name is in `values` replaced by its value; a loop over a variable of the
+    same name hides it in its body.
+    """
 
     def rewrite(e: Expr) -> Expr:
         return substitute_expr(e, values)
@@ -299,7 +299,7 @@ def free_vars(node: Expr) -> frozenset[str]: ...
 @overload
 def free_vars(node: Node) -> set[str]: ...
 def free_vars(node: Expr | Node) -> AbstractSet[str]:
-    """Names of the variables used but not bound by a loop inside."""
+    """Names of the variables that are used in `node` but not bound by a loop inside `node`."""
     if isinstance(node, Operand):
         return variables_in(node)
     names: set[str] = set()
@@ -324,8 +324,8 @@ def loops(node: Node) -> Iterator[For]:
 def path_to(node: Node, name: str) -> tuple[Node, ...]:
     """The nodes from `node` down to the loop or statement called `name`, both included.
 
-    A loop wins over a statement of the same name, the first in program order over later ones. Raises LookupError if
-    there is none, with the names that exist.
+    A loop takes precedence over a statement of the same name, and the first in program order over later ones. Raises
+    LookupError, with the names that exist, if there is none.
     """
     for kinds in (_LOOPS, _NAMED):
         found = _path(node, name, kinds)

@@ -8,7 +8,8 @@ from .visit import children
 
 
 def statement_runs(node: Node) -> int:
-    """Number of executions of writing statements; loops of dependent extent count with their greatest extent.
+    """Number of executions of the statements that write; loops whose extent depends on outer loops count with their
+    greatest extent.
 
     A copy or an intrinsic counts once, regardless of its size. Raises ValueError for an extent without a known bound.
     """

@@ -4,14 +4,15 @@
               for u in range(64): Y[u] = S[63 - u]         ->    barrier
                                                                  for u in range(64): Y[u] = S[63 - u]
 
-The pass visits the phases of a kernel in order, and compares the accesses since the last barrier with the accesses of
-the next phase. If both may touch one element in different threads, and one of them writes, a barrier is inserted
-between them: in front of the phase, or in front of the loop around it if all conflicting accesses are outside. Loops
-are visited until no new access is carried from the end of an iteration to the beginning of the next one. An
-asynchronous copy counts as a write from the first wait after it on; at its issue, too, it must not conflict with
-accesses of other threads. A barrier for completed copies comes right after the wait, before more copies are issued, so
-that it also separates the new copies from earlier accesses. Shared buffers that are not allocated one within the other
-may have the same addresses, so a barrier comes between their uses. Existing barriers stay and count.
+The pass visits the phases of a kernel (code that each thread runs by itself) in order, and compares the accesses since
+the last barrier with the accesses of the next phase. If both may touch one element in different threads, and one of
+them writes, a barrier is inserted between them: in front of the phase, or in front of the loop around it if all
+conflicting accesses are outside. Loops are visited until no new access is carried from the end of an iteration to the
+beginning of the next one. An asynchronous copy counts as a write from the first wait after it on; at its issue, too, it
+must not conflict with accesses of other threads. A barrier for completed copies comes right after the wait, before more
+copies are issued, so that it also separates the new copies from earlier accesses. Shared buffers that are not allocated
+one within the other may have the same addresses, so a barrier comes between their uses. Existing barriers stay and
+count.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """An access since the last barrier. `coordinates` gives the thread loop of each axis (None: the access is by a warp
-    or block as a whole).
+    """An access of a thread, warp or block since the last barrier. `coordinates` gives, for each axis, the loop over
+    threads that contains it (None: the access is by a warp or block as a whole).
 
-    `own`: enclosing loops that have advanced since the access, so that their iteration at the access is unknown.
+    `own`: enclosing loops that have advanced since the access, so that the iteration in which it happened is unknown.
     """
 
     access: Access
@@ -185,8 +186,8 @@ class _Block:
         return node, state
 
     def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """A loop that all threads run together, with barriers: accesses of the loop's own earlier iterations are
-        compared first, then accesses before the loop.
+        """A loop that all threads run together, with barriers inserted. Accesses of an iteration are compared with
+        those of earlier iterations of the loop first, then with accesses before the loop.
         """
         inside = (*around, node)
         most = interval(node.extent, loop_ranges(around)).high
@@ -224,8 +225,8 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """Accesses of an iteration of `loop`, as seen from its next iteration; accesses in `before` may belong to any
-        earlier iteration.
+        """The accesses `uses` of one iteration of `loop`, as its next iteration sees them. Accesses in `before` may
+        belong to any earlier iteration.
         """
         name = loop.name
         for use in uses:
@@ -262,7 +263,7 @@ class _Block:
 
 
 def _begins_with_barrier(new: Stmt, old: Stmt) -> bool:
-    """Whether `new` is a barrier followed by `old`."""
+    """Whether the statement `new`, the result of the pass for `old`, is a barrier followed by `old`."""
     match new:
         case Seq(statements=(Barrier(), second)):
             return second is old

@@ -14,10 +14,10 @@ from ..ir.stmt import Copy, For, Program, Region, Stmt
 from ..ir.visit import map_stmt
 
 ELEMENT_DIMENSIONS = 2
-"""Trailing dimensions of a buffer that form one element."""
+"""Number of trailing dimensions of a buffer that form one element (a vector, a tile, a parameter entry)."""
 
 DMA_DIMENSIONS = 2
-"""Dimensions, in elements, of one instruction's transfer."""
+"""Number of dimensions, counted in elements, of the transfer that one DMA instruction makes."""
 
 
 def split_copies(program: Program) -> Program:
@@ -52,7 +52,9 @@ def _split(statement: Stmt) -> Stmt:
 
 
 def _moving(region: Region) -> list[int]:
-    """Dimensions of a region whose extent is above 1, without the trailing dimensions that form one element."""
+    """The numbers of those dimensions of a region along which its extent is above 1, without the trailing dimensions
+    that form one element.
+    """
     return [
         d
         for d in range(len(region.extents) - ELEMENT_DIMENSIONS)
@@ -61,8 +63,8 @@ def _moving(region: Region) -> list[int]:
 
 
 def _groups(copy: Copy, destination: list[int], source: list[int]) -> list[list[tuple[int, int]]]:
-    """The moving dimensions of a copy, as pairs (destination, source). Neighbouring pairs that are contiguous on both
-    sides are in one group.
+    """The dimensions along which a copy has an extent above 1, as pairs (number in the destination, number in the
+    source). Neighbouring pairs that are contiguous on both sides are in one group.
     """
     groups: list[list[tuple[int, int]]] = []
     for pair in zip(destination, source, strict=True):

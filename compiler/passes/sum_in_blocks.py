@@ -48,8 +48,9 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A Reduce inside a statement: `lanes`, the loops on which its target's indices depend, outermost first, and
-    `terms`, the number of terms added in a row."""
+    """A Reduce (addition to a sum) inside a statement. `lanes`: the loops on which the indices of its target depend,
+    outermost first. `terms`: the number of terms that it adds in a row.
+    """
 
     reduce: Reduce
     lanes: tuple[For, ...]
@@ -65,7 +66,7 @@ class _Sum:
 
 
 class _Names:
-    """The used names of a program."""
+    """The names that a program uses; gives new ones that differ from these."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -84,8 +85,8 @@ def _visit(
     within: Callable[[For], bool] | None,
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
-    """A statement with its long sums cut into blocks, and the Reduces in the statement to which enclosing loops add
-    further terms.
+    """A statement with its long sums cut into blocks; and the Reduces in it that are not complete, since enclosing
+    loops add further terms to their sums.
     """
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
@@ -142,7 +143,7 @@ def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[St
 
 
 def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
-    """Whether a loop only adds to the targets of its `sums`, so that it may be cut into blocks."""
+    """Whether a loop may be cut into blocks: it only adds to the targets of its `sums`."""
     if not isinstance(loop.extent, Const) or loop.kind not in ("serial", "unroll"):
         return False
     inside = list(walk(loop.body))
@@ -201,7 +202,9 @@ def _start(s: _Sum, partial: Buffer, names: _Names) -> Stmt:
 
 
 def _join(s: _Sum, partial: Buffer, names: _Names) -> tuple[Stmt, _Sum]:
-    """The statement that adds a block's partial sums to the original target, and this addition described as a sum."""
+    """The statement that adds a block's partial sums to the original target; and the description (`_Sum`) of this
+    addition, since it may be cut into blocks again.
+    """
     lanes = _lanes(s, "join", names)
     renamed: dict[str, Expr] = {old.name: new.var for old, new in zip(s.lanes, lanes, strict=True)}
     reduce = Reduce.into(

@@ -25,7 +25,7 @@ CHECKED = "checked"
 single measurements.
 """
 _CHUNK = 64
-"""Number of tuning records whose legality is decided at once: usually the first record is legal."""
+"""Number of tuning records whose legality is checked together. Few suffice, since the first record is usually legal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +216,8 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(points, found, legal) of tuning records in a space of knobs: int64 [n, axes] indices of each record's knob
-    values, whether the space has these values, and whether they are legal, bool [n] each.
+    """(points, found, legal) of tuning records in a space of knobs. `points`, int64 [n, axes]: indices of each record's
+    knob values. `found`, bool [n]: whether the space has these values. `legal`, bool [n]: whether they are legal.
 
     A record whose knobs the space does not have gets point 0.
     """

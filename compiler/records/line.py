@@ -20,7 +20,7 @@ from .plain_json import brief, is_integer, is_name, is_number, short
 from .record import Record, Task
 
 VERSION = 1
-"""Version of the format of tuning records; it changes with the fields that every record has."""
+"""Version of the format of tuning records. It changes when the set of fields that every record must have changes."""
 MOST_BYTES = 1 << 18
 """Length in bytes of the longest line of a file of tuning records; sufficient for the settings of a network with
 several hundred nodes.
@@ -37,8 +37,8 @@ _CUT = ',"knobs":'
 
 
 class LineError(Exception):
-    """Raised if a line is no tuning record. `kind`: class of the defect, `NO_TEXT` or one of the constants below it;
-    `detail`: the defect itself, or "".
+    """Raised if a line is no tuning record. `kind`: class of the defect, one of the constants from `NO_TEXT` on;
+    `detail`: text on the defect, or "".
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:

@@ -31,8 +31,8 @@ def compiler_identity(kind: str) -> str:
     """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): costs are comparable if their
     identities are equal.
 
-    The version of the package with a hash of compiler and simulator, for processors and GPUs also the version of
-    llvmlite or NVRTC. Any change of these sources, even of a comment, changes the identity.
+    The identity consists of the package's version and a hash of the sources of compiler and simulator; for processors
+    and GPUs it also has the version of llvmlite or NVRTC. Any change of these sources, even of a comment, changes it.
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
     if kind == "llvm":

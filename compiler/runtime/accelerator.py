@@ -69,9 +69,7 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
 def read_outputs(
     compiled: Compiled, memory: np.ndarray
 ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
-    """The outputs in `memory` after a run: in the types that the model declares, and as the stored int8 tensors by
-    output name.
-    """
+    """Outputs in `memory` after a run: in the types that the model declares, and as stored int8 tensors, by name."""
     tensors = {item.tensor: read_tensor(compiled, item.tensor, memory) for item in compiled.graph.outputs}
     return (
         load_outputs(compiled.graph, tensors),

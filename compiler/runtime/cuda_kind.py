@@ -1,4 +1,4 @@
-"""The `GpuKind` for NVIDIA's GPUs: NVRTC compiles kernels, cuda-core opens devices."""
+"""The functions and types of NVIDIA's GPUs (a `GpuKind`): NVRTC compiles kernels, cuda-core opens devices."""
 
 from __future__ import annotations
 

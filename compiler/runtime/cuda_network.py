@@ -27,14 +27,14 @@ from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
 
 REPETITIONS = 10
-"""Number of times that one kernel runs between the two events of a profile; this compensates for the events'
-resolution.
+"""Number of times that one kernel runs between the two timing events of a profile; this compensates for the limited
+resolution of the device's events.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
-    """Median time of one node on the device over the runs.
+    """Median time of one node on the device over several runs.
 
     `gflops` is 0 if the node only moves data; `gigabytes_per_second` counts each array that the node reads or writes
     once. `kernels`: number of launches.

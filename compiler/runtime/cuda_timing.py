@@ -12,7 +12,9 @@ import numpy as np
 from .cuda_network import CudaNetwork, NetworkTimer
 
 LEAST_MILLISECONDS = 1.0
-"""Least time of a timed graph; shorter work is repeated within it to compensate for the events' resolution."""
+"""Least time of a timed graph of launches; shorter work is repeated within it, because the device's timing events have
+a limited resolution.
+"""
 MOST_REPETITIONS = 200
 TRIED = 5
 """Number of trial runs whose time determines the number of repetitions."""
@@ -26,7 +28,9 @@ def repetitions_for(milliseconds: float) -> int:
 
 
 def repeating_timer(network: CudaNetwork, inputs: Mapping[str, np.ndarray]) -> NetworkTimer:
-    """`CudaNetwork.timer` with enough repetitions for the events' resolution; raises as `timer` does."""
+    """`CudaNetwork.timer` with enough repetitions for the resolution of the device's timing events; raises as `timer`
+    does.
+    """
     return network.timer(inputs, repetitions=repetitions_for(median(network.time(inputs, repeat=TRIED))))
 
 

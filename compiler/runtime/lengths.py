@@ -40,7 +40,7 @@ class Lengths:
 class Rung:
     """The executable for one length, and its cost in cycles if that is known exactly.
 
-    `describe` saves the rung: it adds arrays to a pool and returns the rest as JSON values. It is None for targets that
+    `describe` saves the rung: it adds arrays to a pool and returns the rest as JSON values; None for targets that
     cannot be saved.
     """
 
@@ -226,8 +226,8 @@ class LengthsExecutable(Readable):
             found[f"input '{port.name}': axis {axis}"] = length
 
     def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
-        """One inference of inputs of any length in the range, on the executable for the next length that was compiled;
-        `options` are passed to its `run`.
+        """One inference of inputs of any length in the range, on the executable for the least compiled length that is
+        not below it; `options` are passed to its `run`.
 
         Raises UserError for arrays that do not fit the inputs.
         """

@@ -102,8 +102,8 @@ class Access:
 
 
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The inputs that kernels may read in the caller's arrays: launches read them only by the input's own name, not by
-    a view, and none is an output.
+    """The inputs that kernels may read in the caller's arrays, without a copy: inputs that are no outputs, and that
+    launches read only by their own name, not by a view.
 
     A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
     """
@@ -120,8 +120,8 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 
 
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
-    """The output tensors that kernels may write in arrays passed to the caller: each is one output, and launches write
-    and read it only by its own name, not by a view.
+    """The output tensors that kernels may write in arrays passed to the caller: each is only one output of the model,
+    and launches write and read it only by its own name, not by a view.
 
     A tensor that overlaps an output's memory and is accessed after the output was written is a view of the output.
     """

@@ -1,4 +1,6 @@
-"""The `GpuKind` for OpenCL devices: their code is the kernels' text, which the device's platform compiles."""
+"""The functions and types of OpenCL devices (a `GpuKind`): their code is the kernels' text, which the device's platform
+compiles.
+"""
 
 from __future__ import annotations
 

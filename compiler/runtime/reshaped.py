@@ -41,5 +41,5 @@ class ReshapedExecutable(Readable):
         return self.inner.source(kind)
 
     def close(self) -> None:
-        """Closes `inner`."""
+        """Closes the wrapped executable `inner`."""
         self.inner.close()

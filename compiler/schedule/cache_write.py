@@ -27,8 +27,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
                 C[i * 4 + j] = f(i, j)    ->        for j in range(4):
                                                         C.acc[j] = f(i, j)
                                                     C.acc: copy C[i * 4:i * 4 + 4] = C.acc[0:4]
-    Legal if one Assign or Reduce under `loop` writes the buffer and every element of the touched box (rectangle of
-    elements), and reads only sums that start under `loop`.
+    Legal if the only access to the buffer under `loop` is by one Assign or Reduce, which writes every element of the
+    touched box (rectangle of elements); the sums of a Reduce must also start under `loop`.
     """
     path, body, ranges = body_at(program, loop)
     old = buffer_named(program, buffer)
@@ -61,8 +61,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def _starts(reduce: Reduce, inner: set[str]) -> bool:
-    """Whether every element of a sum starts from its initial value exactly when the sum's reduction loops, all of them
-    among `inner`, are at 0.
+    """Whether every element of a sum starts from its initial value exactly when the variables of the sum's reduction
+    loops are 0. All these loops must be among `inner`.
     """
     own = None if reduce.first is None else starting_loops(reduce.first)
     if own is None or own - inner:

@@ -103,8 +103,8 @@ def _target(statement: Node, program: Program, name: str) -> Buffer:
 def _producers(
     program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
 ) -> list[Stmt]:
-    """The statements that write the buffer before the loop, in the same sequence as the loop or as a loop around it.
-    Raises LegalityError if one of them cannot be moved.
+    """The statements before the loop that write the buffer. Each is in the same sequence of statements as `loop` or as
+    one of the loops around it. Raises LegalityError if one of them cannot be moved.
     """
     producers: list[Stmt] = []
     read: set[str] = set()
@@ -150,18 +150,14 @@ def _producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """The box (rectangle of elements) of a buffer that one iteration of a loop reads: first element and number of
-    elements in each dimension.
-    """
+    """The box (rectangle) of a buffer that one loop iteration reads: first element and size in each dimension."""
 
     starts: tuple[Expr, ...]
     extents: tuple[Expr, ...]
 
     @staticmethod
     def of(needed: Region, ranges: Ranges) -> _Box:
-        """The box (rectangle of elements) that contains a region, clipped to the buffer if it might exceed the buffer
-        (guarded reads).
-        """
+        """The box (rectangle) around a region, clipped to the buffer if it might exceed the buffer (guarded reads)."""
         starts: list[Expr] = []
         extents: list[Expr] = []
         for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
@@ -259,9 +255,7 @@ class _Nest:
         )
 
     def widen(self, box: _Box, ranges: Ranges) -> _Box:
-        """`box` (a rectangle of elements), enlarged to all elements that this nest writes in dimensions that cannot
-        shrink.
-        """
+        """`box` (a rectangle), enlarged to all elements that this nest writes in dimensions that cannot shrink."""
         starts, extents = list(box.starts), list(box.extents)
         for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
             if variable is not None or cut:
@@ -278,9 +272,7 @@ class _Nest:
         return _Box(starts=tuple(starts), extents=tuple(extents))
 
     def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
-        """This nest restricted to `box` (a rectangle of elements), writing into the buffer `local`, whose element 0 is
-        the box's first element.
-        """
+        """This nest limited to `box` (a rectangle), writing to buffer `local`, whose element 0 is the box's first."""
         values: dict[str, Expr] = {}
         inner = {**ranges}
         headers: list[For] = []

@@ -58,9 +58,9 @@ class _Digits:
     width: int
 
     def fill(self, digits: list[tuple[int, Expr]], extent: Expr) -> bool:
-        """Whether accesses to `width` elements (a field) touch all of 0 .. extent - 1 in this dimension. Their first
-        index is the sum of step * variable over `digits`, given as (step, variable). No step may exceed the number of
-        elements that the digits of smaller steps cover together.
+        """Whether accesses to `width` elements each (see the class) touch all of 0 .. extent - 1 in this dimension.
+        Their first index is the sum of step * variable over `digits`, given as (step, variable). No step may exceed the
+        number of elements that the digits of smaller steps cover together.
         """
         reach, exact, across = self.width - 1, True, False
         reached: Expr = Const(reach)
@@ -114,10 +114,10 @@ class _Digits:
         return min(constants, default=interval(extent, self.ranges).high), rest
 
     def clip(self, name: str, part: Expr, order: list[str], steps: dict[str, int]) -> tuple[str, Expr] | None:
-        """Given that the loop variable (digit) `name` is below `part`, which may depend on digits of greater steps,
-        finds the bound S of the number that consists of this digit and the next greater ones.
+        """Given that the loop variable (digit) `name` is below `part`, which may depend on more significant digits,
+        finds the bound S of the number that consists of this digit and the digits next above it.
 
-        Returns (name of the greatest of these digits, S); None if there is no such S.
+        Returns (name of the most significant of these digits, S); None if there is no such S.
         """
         form = linear_form(part)
         others = {a.name: c for a, c in form.terms.items() if isinstance(a, Var) and a.name in self.loops}

@@ -1,4 +1,4 @@
-"""expand_copy: a copy becomes loops around an assignment."""
+"""expand_copy: turns a copy into loops around the assignment of one element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compute_inline: replaces reads of a buffer by its definition."""
+"""compute_inline: replaces reads of a buffer by the value that is assigned to it."""
 
 from __future__ import annotations
 

@@ -125,9 +125,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def starting_loops(first: Expr) -> set[str] | None:
-    """The variables that `first` compares with 0, if it is true exactly when all of them are 0; None for any other
-    condition.
-    """
+    """The variables that must all be 0 for the condition `first` to be true; None if it is not of this form."""
     names: set[str] = set()
     for condition in conjuncts(first):
         match condition:
@@ -231,9 +229,7 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
-    """The reason why the iterations of `loop` may not run concurrently; None if they touch different elements of
-    written buffers.
-    """
+    """The reason why `loop` may not run in parallel; None if iterations touch different elements of written buffers."""
     if (reason := asynchronous(loop.body)) is not None:
         return reason
     inner = tuple(loops(loop.body))
@@ -246,8 +242,8 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 
 
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The loops among `varying` such that different iterations touch different elements. `uses`: all accesses to one
-    buffer.
+    """The loops among `varying` whose iterations never touch an element that another iteration touches. `uses`: all
+    accesses to one buffer.
     """
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
@@ -275,8 +271,8 @@ def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractS
     """The `varying` loops in an index if the index is a mixed-radix number of them, so that accesses to `extent`
     elements in different iterations never overlap.
 
-    A digit's weight must exceed the joint reach of all smaller digits: 7*o + 4*x.0 + x.1 is a mixed-radix number for
-    x.1 < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
+    A digit's weight must exceed the largest value of all smaller digits together: 7*o + 4*x.0 + x.1 is a mixed-radix
+    number for x.1 < min(4, 6 - 4*x.0), since 4*x.0 + x.1 is at most 5.
     """
     found: set[str] = set()
     smaller = LinearForm({}, 0)

@@ -62,9 +62,7 @@ def cache_name(program: Program, buffer: str, scope: str) -> str:
 
 
 def body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
-    """Path to a loop (None: to the program), the loop's body, and the ranges of this loop and of its
-    enclosing loops.
-    """
+    """Path to a loop (None: to the program), the loop's body, and the ranges of this loop and its enclosing loops."""
     if loop is None:
         return (program,), program.body, {}
     path, at = locate_loop(program, loop)
@@ -94,9 +92,7 @@ def local_buffer(program: Program, box: Region, ranges: Ranges, scope: str) -> B
 def check_inside(
     program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
 ) -> None:
-    """Raises LegalityError unless the region `box` is within its buffer for all values of loops in their `ranges`.
-    `doing`: the rejected action, for the message.
-    """
+    """Raises LegalityError, which names the rejected action `doing`, if region `box` may exceed its buffer."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high

@@ -198,7 +198,8 @@ def _uses(program: Program, buffer: str):
 
 
 def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
-    """Enlarges an allocation in a dimension, so that later elements have other addresses (other banks, aligned).
+    """Enlarges an allocation in a dimension, which shifts the addresses of later elements (to other banks, or to
+    aligned addresses).
 
     rewrite (widen("T", 1, 40)):
         alloc T: [8, 32] @ shared        ->    alloc T: [8, 40] @ shared

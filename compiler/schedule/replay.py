@@ -1,4 +1,4 @@
-"""Replay: applies a trace to a program."""
+"""Replay: applies a trace (the recorded steps of a schedule) to a program."""
 
 from __future__ import annotations
 

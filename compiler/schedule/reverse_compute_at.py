@@ -78,7 +78,9 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
 def _consumer(
     program: Program, path: Sequence[object], statement: object, name: str, loop: str
 ) -> tuple[Seq, Stmt, Stmt]:
-    """The sequence that contains both nests, the nest that contains `loop`, and the consumer's nest after it."""
+    """(sequence of statements, its statement with the loop nest that contains `loop`, a later statement with the nest
+    around the consumer `statement`). Raises LegalityError if no sequence contains both.
+    """
     for parent, child in pairwise(path):
         if not isinstance(parent, Seq):
             continue
@@ -149,8 +151,8 @@ def _box(
     ranges: Ranges,
     mover: str,
 ) -> tuple[Region, Region]:
-    """The box (rectangle of elements) of a buffer that one iteration of loop `at` writes, and the box that the whole
-    nest writes. Raises LegalityError if one of them is not exact.
+    """(box that one iteration of loop `at` writes, box that the whole nest writes), of buffer `name`; a box is a
+    rectangle of elements. Raises LegalityError if the nest may not write all elements of one of them.
     """
     where = f"cannot move {mover}: "
     under, everywhere = touches(at.body).get(name, []), touches(nest)[name]
@@ -243,10 +245,10 @@ def _shrink(
 
 
 def _localize(program: Program, name: str, before: For, own: set[str]) -> Program:
-    """Moves a buffer's allocation into the loop `before`, shrunk to the box (rectangle of elements) of one iteration,
-    if nothing else uses the buffer.
+    """Moves the allocation of buffer `name` into the producer's loop `before`, shrunk to the box (rectangle of
+    elements) that one iteration uses. Returns `program` itself if statements outside of this loop use the buffer.
 
-    `own`: the loops down to `before` that did not enclose the consumer before it was moved.
+    `own`: names of the loops from the outermost one to `before` that only the producer's nest has.
     """
     path, at = locate_loop(program, before.name)
     alloc = next((n for n in path if isinstance(n, Alloc) and n.buffer.name == name), None)

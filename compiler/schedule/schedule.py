@@ -70,9 +70,7 @@ class Schedule:
         return html_text(f"{self!r}\n\n{format_node(self._program)}")
 
     def split(self, loop: str, factor: int) -> tuple[str, str]:
-        """Cuts a loop into pieces of `factor` iterations (`loops.split`); returns the names of the outer and the inner
-        loop.
-        """
+        """Cuts a loop into pieces of `factor` iterations (`loops.split`); returns names of the outer and inner loop."""
         self._apply(loops.split, "split", loop, factor)
         return f"{loop}.0", f"{loop}.1"
 
@@ -94,9 +92,7 @@ class Schedule:
         self.annotate(loop, "unroll")
 
     def virtual_thread(self, loop: str) -> None:
-        """Gives every iteration of a loop its own copy of the buffers in it, so that an accelerator overlaps
-        iterations: `annotate` with kind "virtual_thread".
-        """
+        """Gives each iteration of a loop its own buffers, so that iterations overlap: kind "virtual_thread"."""
         self.annotate(loop, "virtual_thread")
 
     def vectorize(self, loop: str) -> None:
@@ -115,43 +111,31 @@ class Schedule:
         self.annotate(loop, axis)
 
     def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
-        """Turns two directly nested loops into loops over tiles and loops within a tile (`loops.tile`); returns the
-        names of the four loops, outermost first.
-        """
+        """Tiles two directly nested loops (`loops.tile`); returns the names of the four loops, outermost first."""
         self._apply(loops.tile, "tile", y, x, rows, columns)
         return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
 
     def pipeline(self, loop: str, stages: int, ahead: int | None = None) -> None:
-        """Issues the copies at the head of a loop's body `ahead` iterations before their use, into `stages` slots
-        (`pipeline.pipeline`).
-        """
+        """Issues copies at a loop body's head `ahead` iterations early, into `stages` slots (`pipeline.pipeline`)."""
         given = () if ahead is None else (ahead,)
         self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
-        """Takes the last (or first) iteration out of a loop, with its own copy of the body (`peel.peel`); returns the
-        suffix of names in the copy.
-        """
+        """Peels a loop's last or first iteration into a copy (`peel.peel`); returns the suffix of names in the copy."""
         before = self._program
         self._apply(peeling.peel, "peel", loop, end)
         return peeling.suffix_for(before, loop, end)
 
     def expand_copy(self, name: str) -> None:
-        """Turns a copy into loops around an assignment (`expand_copy.expand_copy`); the loops are called `name`.0,
-        `name`.1 and so on.
-        """
+        """Turns a copy into loops `name`.0, `name`.1 and so on around an assignment (`expand_copy.expand_copy`)."""
         self._apply(expansion.expand_copy, "expand_copy", name)
 
     def box_copy(self, name: str) -> None:
-        """Turns the loops around the copy of one element into one copy of a box, a rectangle of elements
-        (`box_copy.box_copy`).
-        """
+        """Turns the loops around a one-element copy into one copy of a box, a rectangle (`box_copy.box_copy`)."""
         self._apply(boxes.box_copy, "box_copy", name)
 
     def split_copy(self, name: str, dimension: int, size: int) -> str:
-        """Copies `size` elements of a dimension of a copy at a time, in a loop (`split_copy.split_copy`); returns the
-        name of the loop.
-        """
+        """Splits copy `name` into a loop of copies of `size` elements; returns the loop's name (`split_copy`)."""
         self._apply(pieces.split_copy, "split_copy", name, dimension, size)
         return f"{name}.{dimension}"
 
@@ -170,9 +154,7 @@ class Schedule:
         return f"{loop}.in"
 
     def pad(self, loop: str, multiple: int) -> None:
-        """Rounds the extent of a sum's loop up to a multiple; copies of its operands fill the new elements with zeros
-        (`pad.pad`).
-        """
+        """Rounds a sum's loop extent up to a multiple; operand copies fill new elements with zeros (`pad.pad`)."""
         self._apply(padding.pad, "pad", loop, multiple)
 
     def skip_pads(self, loop: str) -> None:
@@ -186,8 +168,8 @@ class Schedule:
         self._apply(layout.pack, "pack", buffer, tiles, order)
 
     def prefetch(self, loop: str, buffer: str, ahead: int) -> None:
-        """Prefetches, in every iteration of a loop, the memory `ahead` bytes after the part of `buffer` that it reads
-        (`prefetch.prefetch`).
+        """Prefetches, in every iteration of a loop, the memory `ahead` bytes after the part of `buffer` that the
+        iteration reads (`prefetch.prefetch`).
         """
         self._apply(hints.prefetch, "prefetch", loop, buffer, ahead)
 
@@ -202,9 +184,7 @@ class Schedule:
         self._apply(partial_sums.rfactor, "rfactor", name, loop)
 
     def compute_at(self, name: str, loop: str) -> None:
-        """Moves the producers of the buffer that the statement `name` writes under `loop` of its consumers
-        (`compute_at.compute_at`).
-        """
+        """Moves the producers of statement `name`'s buffer under `loop` of its consumers (`compute_at.compute_at`)."""
         self._apply(producers.compute_at, "compute_at", name, loop)
 
     def reverse_compute_at(self, name: str, loop: str) -> None:
@@ -214,9 +194,7 @@ class Schedule:
         self._apply(consumers.reverse_compute_at, "reverse_compute_at", name, loop)
 
     def compute_inline(self, name: str) -> None:
-        """Replaces every read of the buffer that the statement `name` writes by the assigned value, and removes the
-        statement (`inline.compute_inline`).
-        """
+        """Inlines the value that `name` assigns into reads of its buffer; removes `name` (`inline.compute_inline`)."""
         self._apply(inline.compute_inline, "compute_inline", name)
 
     def compute_early(self, name: str) -> None:
@@ -230,7 +208,7 @@ class Schedule:
         self._apply(annotations.set_scope, "set_scope", buffer, scope)
 
     def widen(self, buffer: str, dimension: int, size: int) -> None:
-        """Enlarges an allocation in a dimension, so that later elements have other addresses (`pack.widen`)."""
+        """Enlarges an allocation in a dimension, which shifts the addresses of later elements (`pack.widen`)."""
         self._apply(layout.widen, "widen", buffer, dimension, size)
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
@@ -253,9 +231,7 @@ class Schedule:
     def tensorize(
         self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
     ) -> None:
-        """Replaces the loop, statement or allocation `name`, with its body, by a use of a hardware operation
-        (`tensorize.tensorize`).
-        """
+        """Replaces loop, statement or allocation `name` by a use of a hardware operation (`tensorize.tensorize`)."""
         if not isinstance(declaration, IntrinsicDeclaration):
             reason = f"tensorize takes an intrinsic's declaration, not {declaration!r}"
             raise LegalityError(reason, self._program, "")

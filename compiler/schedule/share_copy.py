@@ -100,9 +100,7 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
 
 
 def _offsets(piece: Expr, sizes: Sequence[int], width: int) -> list[Expr]:
-    """The first element, in each dimension of the copied box (rectangle of elements), of the piece with
-    number `piece`.
-    """
+    """The first element of piece number `piece` (`width` elements of the copied box, a rectangle) in each dimension."""
     counts = [*sizes[:-1], sizes[-1] // width] if sizes else []
     offsets: list[Expr] = []
     below = prod(counts)

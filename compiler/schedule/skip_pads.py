@@ -95,8 +95,8 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
 
 
 def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
-    """Yields expressions, all of which must be at least 1 for `position` to possibly be in 0 .. size - 1; expressions
-    independent of `loop` are left out.
+    """Yields expressions. `position` can be in 0 .. size - 1 only if all of them are at least 1; expressions that do
+    not depend on `loop` are left out.
     """
     moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
     rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)

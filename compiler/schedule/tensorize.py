@@ -74,9 +74,7 @@ def _show(part: Node | Expr) -> str:
 
 
 class _Match:
-    """One unification of a program's tree with the body of an intrinsic's declaration: maps formal loops to actual
-    loops, and formal buffers to operands.
-    """
+    """Unification of a program tree with an intrinsic's body; binds the body's loops and buffers to the tree's."""
 
     __slots__ = (
         "actual_names",
@@ -193,9 +191,7 @@ class _Match:
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
     ) -> None:
-        """Matches an access whose indices depend on data: the index expressions must be equal, and the whole buffer is
-        the operand.
-        """
+        """Matches an access with data-dependent indices: they must be equal; the operand is the whole buffer."""
         if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
             raise _Mismatch(f"buffer {format_buffer(buffer)} does not match {format_buffer(formal)}")
         for index, expected in zip(indices, formal_indices, strict=True):
@@ -234,9 +230,7 @@ class _Match:
         raise _Mismatch("program and intrinsic differ:", actual, formal)
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
-        """Matches the `first` predicates of two Reduces; further conditions of the actual predicate become the `first`
-        of the hardware operation's use.
-        """
+        """Matches `first` of two Reduces; further conditions of `actual` become `first` of the hardware operation."""
         wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:

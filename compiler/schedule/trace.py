@@ -94,9 +94,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""The primitives of traces, with the types of their arguments. `reorder` takes one loop or more; the last argument of
-`pipeline` is optional.
-"""
+"""Trace primitives, with argument types. `reorder` takes one or more loops; `pipeline`'s last argument is optional."""
 
 
 def step_obstacle(step: Step) -> str | None:

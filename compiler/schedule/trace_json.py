@@ -1,4 +1,4 @@
-"""Traces as text, as lists of JSON values and as JSON."""
+"""Converts traces (the recorded steps of schedules) to text, lists of JSON values and JSON, and back."""
 
 from __future__ import annotations
 

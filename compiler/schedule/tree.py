@@ -13,9 +13,7 @@ from .errors import LegalityError
 
 
 def locate(program: Program, name: str) -> tuple[Node, ...]:
-    """The path of nodes from the program down to the loop or statement called `name`; raises LegalityError if there is
-    none.
-    """
+    """The path from the program down to the loop or statement called `name`; raises LegalityError if there is none."""
     try:
         return path_to(program, name)
     except LookupError as error:
@@ -23,7 +21,7 @@ def locate(program: Program, name: str) -> tuple[Node, ...]:
 
 
 def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
-    """`locate` for a loop; raises LegalityError for a statement."""
+    """The path of nodes down to the loop called `name`, and the loop; raises LegalityError if it is no loop."""
     path = locate(program, name)
     if not isinstance(loop := path[-1], For):
         raise LegalityError(f"{name!r} is a statement, not a loop", program, name)
@@ -183,9 +181,7 @@ def without_dead_loops(node: Stmt) -> Stmt | None:
 
 
 def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> Stmt:
-    """A tree in which `buffer` replaces the buffer called `name`; element 0 of the new buffer is the old buffer's
-    element at `starts`.
-    """
+    """The tree with `buffer` in place of `name`; element 0 of `buffer` is the old buffer's element at `starts`."""
     still = all(isinstance(s, Const) and s.value == 0 for s in starts)
 
     def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -1,4 +1,4 @@
-"""The blocked layout that all operators share, and window geometry."""
+"""The layout of activations in blocks of channels, which all operators share, and the geometry of sliding windows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Pads = tuple[int, int, int, int]
 class Blocks:
     """Block sizes of activations in vectors: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block].
 
-    `block` is the larger one of the accelerator's block_in and block_out (inputs and outputs of its array of
-    multipliers). Each position (row, column) of a block is `inputs` adjacent vectors of block_in channels for the
-    array, and `outputs` adjacent vectors of block_out channels when it is stored.
+    `block` is the larger of the accelerator's block_in and block_out (inputs and outputs of its array of multipliers).
+    At each position (row, column), a block of channels is `inputs` adjacent vectors of block_in channels for the array,
+    and `outputs` adjacent vectors of block_out channels when it is stored.
     """
 
     batch: int
@@ -80,7 +80,9 @@ class Window:
         return sizes[0], sizes[1]
 
     def has_pad_taps(self, height: int, width: int) -> bool:
-        """Whether the first or last row or column of taps reads only padding at every position of the input."""
+        """Whether the first or last row or column of taps (elements of the window) reads only padding for every output,
+        on an input of `height` x `width`.
+        """
         outputs = self.outputs(height, width)
         for axis, size in enumerate((height, width)):
             stride, begin = self.strides[axis], self.pads[axis]
@@ -91,7 +93,7 @@ class Window:
         return False
 
     def padded(self, height: int, width: int) -> Pair:
-        """Rows and columns of an input of `height` x `width`, including its pads."""
+        """Rows and columns of an input of `height` x `width` together with the window's pads."""
         top, left, bottom, right = self.pads
         return height + top + bottom, width + left + right
 

@@ -13,8 +13,8 @@ from ..ir.types import DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """Stage B: combines the int8 result q ("self") of stage A (requantization) with a second int8 tensor (rescale:
-    without one).
+    """Stage B of the store unit: combines the int8 result q ("self") of stage A (requantization) with a second int8
+    tensor (rescale: without one).
 
     add       combine_add(first, second, ratio_first, ratio_second, offset, unsigned, low, high)
     multiply  combine_multiply(first, second, zero_point_first, zero_point_second, ratio_self, zero_point, unsigned,
@@ -50,8 +50,8 @@ class Combination:
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
-        """The combination with its two tensors exchanged: the stored tensor takes the place of stage A's result q, and
-        q that of the second tensor.
+        """The combination with its two tensors exchanged: the stored second tensor takes the place of stage A's result
+        q, and q takes the place of the second tensor.
         """
         add = self.kind == "add"
         return replace(
@@ -69,7 +69,7 @@ class Combination:
 
 
 def limits_within(inner_low: int, inner_high: int, low: int, high: int) -> dict[str, int]:
-    """The limits of a clamp to inner_low..inner_high followed by a clamp to low..high."""
+    """The limits of the single clamp that equals a clamp to inner_low..inner_high followed by a clamp to low..high."""
     return {"low": min(max(inner_low, low), high), "high": min(max(inner_high, low), high)}
 
 

@@ -5,7 +5,8 @@
     c = compute("C", (64, 48), lambda i, j: reduce_sum(a[i, k] * b[k, j], k))
     program = program_of(c)        # loops C.i, C.j, C.k around one Reduce
 
-Names: a loop has the names of the tensor and of its function's parameter, a statement has the tensor's name.
+Names: a loop is named by its tensor and the parameter of the tensor's function or the reduce axis (C.i, C.k); a
+statement has the tensor's name.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ from ..ir.visit import free_vars, loads_in, substitute_expr
 
 
 class ExpressionError(UserError):
-    """An invalid tensor expression, for instance with a size below 1, or with a reduction inside another expression."""
+    """Raised for an invalid tensor expression, for instance with a size below 1, or with a reduction inside another
+    expression.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
-    """The sum or the maximum of `value` over reduce axes. A computed tensor has it as its whole body."""
+    """The sum or the maximum of `value` over reduce axes; it must be the whole body of a computed tensor."""
 
     op: Literal["add", "max"]
     value: Expr

@@ -1,4 +1,4 @@
-"""Scalar functions of the operators for the interpreter of loop programs: thin wrappers of `vdla.isa.arithmetic`.
+"""Scalar functions that the interpreter of loop programs calls: thin wrappers of `vdla.isa.arithmetic`.
 
 Functions of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and return
 int8 (`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and functions computed in float64 take one
@@ -29,7 +29,7 @@ def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
 def requantize(
     total: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, low: ArrayLike, high: ArrayLike
 ) -> NDArray[np.int8]:
-    """Stage A of the store pipeline, requantization: int8 results of int32 sums to which the bias is already added."""
+    """Stage A of the store pipeline, requantization: the int8 values of int32 sums `total`, which include the bias."""
     return arithmetic.requantize(
         np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
     )
@@ -37,7 +37,7 @@ def requantize(
 
 def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
     """`w` / `total`, or `w` / sqrt(`total`) if `root` is true: the fixed-point division of softmax and normalization,
-    rounded as by `isa.rows.apply`.
+    with the rounding of `isa.rows.apply`.
     """
     make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
     shape = np.broadcast_shapes(np.shape(w), np.shape(total))
@@ -94,8 +94,8 @@ def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike)
     """Stage B of the store pipeline (the combination): the product of two int8 tensors, in the order of the model's
     inputs.
 
-    `constants` as in `te.post.Combination`: the zero points of both tensors, the ratio, the result's zero point,
-    unsigned, low and high.
+    `constants`: the zero points of both tensors, the ratio, the result's zero point, unsigned, low and high, as in
+    `te.post.Combination`.
     """
     zero_first, zero_second, ratio, zero_point, unsigned, low, high = map(_one, constants)
     return arithmetic.combine_multiply(
@@ -118,7 +118,7 @@ def quantize(value: ArrayLike, scale: ArrayLike, zero_point: ArrayLike) -> NDArr
 
 
 def _one(value: ArrayLike) -> Any:
-    """The single value of a constant, which the interpreter may have broadcast to an array."""
+    """The single value of a constant argument, which the interpreter may have broadcast to an array."""
     return np.asarray(value).flat[0]
 
 
@@ -133,8 +133,8 @@ def _round_tf32(value: ArrayLike) -> NDArray[np.float32]:
 
 
 def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of float64 so that it rounds once to float32; infinities and NaN as in IEEE 754, without
-    warnings.
+    """Wraps a function of float64 so that its result is rounded once to float32; infinities and NaN as in IEEE 754,
+    without warnings.
     """
 
     def rounded(*values: ArrayLike) -> NDArray[np.float32]:

@@ -16,15 +16,15 @@ from .scalars import ELEMENT, argument, argument_types
 
 
 def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) -> Buffer:
-    """The parameter A0, A1, ... of a fused program for input number `position` of the fused function
+    """The parameter A0, A1, ... of a fused program for input `position` (0, 1, ...) of the fused function
     (`te.scalars.argument`).
     """
     return Buffer(name=f"A{position}", shape=shape, dtype=dtype)
 
 
 def _buffers(body: Expr, operands: Mapping[int, Shape]) -> dict[int, Buffer]:
-    """The new parameters of a program for the operands of `body`, by operand number, with the dtypes of the body's
-    arguments.
+    """The new parameters of a program for the operands of `body`, by index of the operand, with the dtypes of the
+    body's arguments.
     """
     types = argument_types(body)
     return {i: operand_buffer(i, shape, types[argument(i).name]) for i, shape in operands.items()}

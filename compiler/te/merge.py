@@ -21,7 +21,7 @@ def around_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The result's shape of numpy's broadcasting. Raises ValueError if the shapes do not broadcast."""
+    """The shape to which numpy broadcasts `shapes`. Raises ValueError if they do not broadcast."""
     rank = max(map(len, shapes), default=0)
     result: list[int] = []
     for sizes in zip(*(_aligned(shape, rank) for shape in shapes), strict=True):
@@ -62,7 +62,8 @@ def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
 def merge_axes(
     shape: Shape, axes: Sequence[int], beside: Sequence[Shape] = ()
 ) -> tuple[tuple[int, bool], ...]:
-    """A shape as (size, whether it is in `axes`) pairs of merged dimensions; negative axes count from the end.
+    """Merges neighbouring dimensions of `shape`: (size, whether it is in `axes`) for each merged dimension; negative
+    axes count from the end.
 
     Dimensions of size 1 are dropped. Two neighbours are not merged if a shape of `beside`, which broadcasts against the
     shape, has size 1 in only one of them. Raises ValueError for an axis that the shape does not have.

@@ -1,4 +1,5 @@
-"""The store pipeline's post-processing of accumulators, for the operators and for the declaration of the store unit.
+"""The post-processing of accumulators in the store pipeline, as an expression for the operators and for the hardware
+declaration of the store unit.
 
 The operators and the declaration both call `post_point`, so that tensorization, which compares the two expressions,
 finds them equal.
@@ -21,7 +22,8 @@ PoolOperator = Literal["max", "add"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Constants of the store pipeline: stage A's zero point and limits, and the optional stage B.
+    """Constants of the store pipeline: stage A's zero point and limits, and the optional stage B (combination with a
+    second tensor).
 
     Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
     channel, are data like biases. Zero point and limits are int8 like the stored tensors. With `table`, stage A's
@@ -54,10 +56,11 @@ PLAIN = Post()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """The accelerator's operands for one output vector, as functions that give an element at a lane (b, j).
+    """The accelerator's operands for one output vector, as functions that give an element at batch index b and channel
+    j of the vector.
 
     `accumulator` takes (row, column, b, j), with row and column in the window; `parameter` takes (0 for the bias or 1
-    for the bits of the scale, j). `table` is T.
+    for the bits of the scale, j). `table` is the look-up table T.
     """
 
     out: Callable[[Expr, Expr], Load]
@@ -74,8 +77,8 @@ def post_value(
     post: Post = PLAIN,
     table: Buffer | None = None,
 ) -> Expr:
-    """The int8 output for an int32 sum that includes the bias, the int32 bits of its float32 scale, the
-    operand and T.
+    """The int8 output for an int32 sum (bias included), the int32 bits of its float32 scale, the operand and the
+    look-up table.
     """
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))
@@ -90,10 +93,11 @@ def post_value(
 def post_point(
     blocks: Blocks, views: Views, post: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
 ) -> Stmt:
-    """The statements that compute one output vector: loops b, j around the Assign "post".
+    """The statements that compute one output vector: loops b, j (batch and channel in the vector) around the Assign
+    "post".
 
-    With a window of more than one position, a buffer `window` int32[batch, block_out] first takes the maximum or sum
-    over the window, in loops window.b, window.j, r, c around the Reduce "pool".
+    With a window of more than one position (row, column), a buffer `window` int32[batch, block_out] first takes the
+    maximum or sum over the window, in loops window.b, window.j, r, c around the Reduce "pool".
     """
     lanes = (blocks.batch, blocks.block_out)
     if window == (1, 1):
@@ -109,7 +113,8 @@ def post_point(
 
 
 def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stmt:
-    """`post_point` for a maximum over rows that need not be contiguous (a ring of rows): each row has its own Reduce.
+    """The statements of `post_point` for a maximum over window rows that need not be contiguous in memory (a ring of
+    rows): each row has its own Reduce.
 
     Row r is read in loops window.r.b, window.r.j, window.r.c.
     """
@@ -130,7 +135,9 @@ def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stm
 
 
 def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
-    """Loops b, j around the Assign "post", which finishes the maximum or sum `total` of the accumulators."""
+    """Loops b, j (batch and channel in the vector) around the Assign "post", which computes outputs from the maximum or
+    sum `total` of the accumulators.
+    """
     b, j = Var("b"), Var("j")
     value = post_value(
         total(b, j) + views.parameter(Const(0), j),

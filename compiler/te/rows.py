@@ -28,13 +28,15 @@ class Folded:
 
 
 def row_width(size: int, widest: int) -> int:
-    """Number of partial results for rows of `size`: the next power of two, at most `widest` (a power of two)."""
+    """Number of partial results for rows of `size` elements: the least power of two that is at least `size`, but at
+    most `widest` (a power of two).
+    """
     return min(widest, 1 << (size - 1).bit_length()) if size > 1 else 1
 
 
 def row_loops(name: str, size: int, width: int) -> tuple[Expr, list[tuple[Var, Expr]]]:
-    """The expression of a position in a row, and its loops: `name`.k over pieces of `width`, `name`.l
-    within a piece.
+    """The expression of an element's index in a row of `size`, and the loops over it: `name`.k over pieces of `width`,
+    `name`.l within a piece.
     """
     k, lane = Var(f"{name}.k"), Var(f"{name}.l")
     extent = Const(width) if size % width == 0 else minimum(width, size - k * width)
@@ -49,11 +51,11 @@ def fold_row(
     value: Callable[[Expr], Expr],
     outer: Sequence[tuple[Var, Expr]] = (),
 ) -> Folded:
-    """Reduces `value` over all positions of a row of `size` (and over all iterations of the loops `outer`).
+    """Reduces `value` over all elements of a row of `size` (and over all iterations of the loops `outer`).
 
-    Position k * width + l is reduced into partial result l (statements `name`.init and `name`, buffer
-    `name`.partial[width]); then half of the partial results is combined with the other half (`name`.half.h) until one
-    is left.
+    The element with index k * width + l is reduced into partial result l (statements `name`.init and `name`, buffer
+    `name`.partial[width]); then half of the partial results is combined with the other half (`name`.half.h) until a
+    single result is left.
     """
     partial = Buffer(name=f"{name}.partial", shape=(width,), dtype=DType.FLOAT32, scope="register")
     start = Var(f"{name}.init.l")

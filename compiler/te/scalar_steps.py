@@ -18,7 +18,7 @@ from ..ir.types import DType
 from .scalars import argument
 
 Step = tuple[str | int, ...]
-"""An operation followed by the numbers of the steps that compute its operands. An "argument" is followed by the number
+"""An operation followed by the numbers of the steps that compute its operands. An "argument" is followed by the index
 of the input, a "constant" by its text.
 """
 Steps = tuple[Step, ...]
@@ -33,7 +33,7 @@ MOST_NODES = 2048
 
 def steps_of(body: Expr) -> Steps:
     """The steps of a float32 expression of `te.scalars`. Raises ValueError for other expressions, and for more than
-    MOST_NODES nodes.
+    `MOST_NODES` nodes.
     """
     found: dict[Step, int] = {}
     nodes: list[int] = []
@@ -98,12 +98,12 @@ def expression(steps: Steps) -> Expr:
 
 
 def step_weights(steps: Steps, weight: Callable[[str], float]) -> float:
-    """The sum of `weight` of all operations; arguments and constants have no weight."""
+    """The sum of `weight(operation)` over all steps that are operations; arguments and constants count 0."""
     return sum(weight(str(step[0])) for step in steps if operands(step))
 
 
 def operands(step: Step) -> tuple[int, ...]:
-    """The numbers of a step's operands."""
+    """The numbers of the steps that compute the operands of `step`."""
     if step[0] in ("argument", "constant"):
         return ()
     return tuple([number for number in step[1:] if isinstance(number, int)])

@@ -23,7 +23,7 @@ ROUNDING = 12582912.0
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
-    """The variable for the element of input `position` in the body of an element-wise operator."""
+    """The variable for the element of input `position` (0, 1, ...) in the body of an element-wise operator."""
     return Var(f"argument{position}", dtype)
 
 
@@ -33,7 +33,7 @@ def argument_types(body: Expr) -> dict[str, DType]:
 
 
 def number(value: Scalar) -> Expr:
-    """A Python number as a float32 constant; an expression unchanged."""
+    """`value` as an expression: a Python number becomes a float32 constant, an expression is returned unchanged."""
     return wrap(value, DType.FLOAT32)
 
 
@@ -75,7 +75,9 @@ def erf(x: Scalar) -> Expr:
 
 
 DOUBLES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-"""Functions of one float32 that are computed in float64; angles are at most 2**31 quarter turns."""
+"""Functions of one float32 that are computed in float64; the trigonometric functions need angles of at most 2**31
+quarter turns.
+"""
 
 
 def in_double(function: str, x: Expr) -> Expr:
@@ -84,7 +86,7 @@ def in_double(function: str, x: Expr) -> Expr:
 
 
 def general_power(x: Scalar, exponent: Scalar) -> Expr:
-    """x**exponent of any two float32, as by IEEE 754's pow."""
+    """x**exponent for any two float32, as defined by IEEE 754's pow."""
     return _call("power", x, exponent)
 
 
@@ -123,7 +125,7 @@ def round_tf32(x: Scalar) -> Expr:
 
 
 def negative(x: Expr) -> Expr:
-    """-x, zeros with their sign."""
+    """-x; a zero changes its sign, too."""
     return x * -1.0
 
 
@@ -138,7 +140,7 @@ def relu(x: Expr) -> Expr:
 
 
 def leaky_relu(x: Expr, slope: Scalar) -> Expr:
-    """x, and slope * x below 0; with an input for the slope, ONNX's PRelu."""
+    """x, but slope * x for x below 0. If the slope is an input, this is ONNX's PRelu."""
     return select(x < 0.0, number(slope) * x, x)
 
 
@@ -153,7 +155,7 @@ def round_half_even(x: Expr) -> Expr:
 
 
 def elu(x: Expr, alpha: float = 1.0) -> Expr:
-    """x, and alpha * (exp(x) - 1) below 0."""
+    """x, but alpha * (exp(x) - 1) for x below 0."""
     return select(x < 0.0, (exp(x) - 1.0) * alpha, x)
 
 
@@ -163,7 +165,7 @@ def selu(x: Expr, alpha: float, gamma: float) -> Expr:
 
 
 def celu(x: Expr, alpha: float = 1.0) -> Expr:
-    """x, and alpha * (exp(x / alpha) - 1) below 0."""
+    """x, but alpha * (exp(x / alpha) - 1) for x below 0."""
     return select(x < 0.0, (exp(divide(x, alpha)) - 1.0) * alpha, x)
 
 
@@ -183,7 +185,9 @@ def swish(x: Expr) -> Expr:
 
 
 def gelu(x: Expr) -> Expr:
-    """x times the share of the standard normal distribution below x: x / 2 * (1 + erf(x / sqrt 2))."""
+    """x times the cumulative distribution function of the standard normal distribution at x: x / 2 * (1 + erf(x / sqrt
+    2)).
+    """
     return (x * 0.5) * (erf(x * math.sqrt(0.5)) + 1.0)
 
 

@@ -23,10 +23,11 @@ INTEGERS: Mapping[DType, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A small float format: bits of its mantissa, bias of its exponent, greatest finite code, and special codes.
+    """A small float format: bits of its mantissa, bias of its exponent, code of its greatest finite number, and special
+    codes.
 
-    `infinity` and `nan` are None if the type lacks them; `instead` is the code that NaN is encoded as in a type without
-    NaN. With `one_zero` the code of -0 is NaN.
+    `infinity` and `nan` are None if the type lacks them; `instead` is the code that replaces NaN in a type without NaN.
+    With `one_zero` the code of -0 is NaN.
     """
 
     mantissa: int
@@ -86,8 +87,8 @@ def decoded(code: Expr) -> Expr:
 def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str = "up") -> Expr:
     """The code of a float32, rounded to nearest, ties to even; for integer types the lowest bits of an int32.
 
-    A number beyond the greatest one becomes the greatest with `saturate`, else infinity or NaN if the type has them.
-    `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.
+    A number beyond the greatest number of the type becomes that number with `saturate`, else infinity or NaN if the
+    type has them. `rounding` ("up", "down" or "nearest") is for float8_e8m0, which has only powers of two.
     """
     if dtype in INTEGERS:
         kept = _and(number, (1 << INTEGERS[dtype]) - 1)
@@ -129,8 +130,8 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """The float8_e8m0 code of a number as by ONNX's Cast: its exponent, plus one if the mantissa is rounded up; NaN if
-    the number is not finite.
+    """The float8_e8m0 code of a number as ONNX's Cast computes it: its exponent, plus one if the mantissa is rounded
+    up; NaN if the number is not finite.
     """
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)

@@ -1,6 +1,7 @@
-"""Sweeps: operations of the accelerator that multiply several rows of a depthwise window at once.
+"""Sweeps: operations of the accelerator, each of which multiplies several rows of a depthwise convolution's window at
+once.
 
-This module groups the window's weights, and counts the operations of a tile.
+This module groups the window's weights, and counts the operations of a tile of outputs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A division of a kernel's `rows` into groups of `swept` (the first may have fewer), and of its columns into
-    `columns`.
+    """A division of a kernel's `rows` into groups of `swept` rows (the first group may have fewer), and of its columns
+    into `columns` groups.
 
-    A sweep goes down the input by one row with each operation, which multiplies the last `swept` rows by one group's
-    weights: the newest row by the group's last row. `stride` and `dilation` are those of rows.
+    A sweep goes down the input by one row with each operation, which multiplies the last `swept` input rows by the
+    weights of one group: the newest input row by the group's last row of weights. `stride` and `dilation` are those of
+    rows.
     """
 
     rows: int
@@ -37,9 +39,9 @@ class Sweep:
 
     @staticmethod
     def of(config: Config, window: Window) -> Sweep | None:
-        """The sweeps of a window. None if the configuration has no sweeps, if they save no operations, or if the input
-        rows of the window would fill more than half of the input scratchpad, which forces tiles that are cut between
-        rows.
+        """The sweeps (operations on several rows of the window at once) for a window. None if the configuration has no
+        sweeps, if they save no operations, or if the input rows of the window would fill more than half of the input
+        scratchpad, which forces tiles that are cut between rows.
         """
         taps = TapGroups.of(window) if config.has("sweep") else None
         rows, swept = window.kernel[0], SWEEP_MODE.operations(config)
@@ -62,7 +64,7 @@ class Sweep:
 
     @property
     def lead(self) -> int:
-        """Number of kernel rows that the first group lacks: `swept` minus its rows."""
+        """Number of kernel rows that the first group has less than the others, which have `swept` rows."""
         return self.groups * self.swept - self.rows
 
     def tiles(self, config: Config) -> int:
@@ -73,7 +75,7 @@ class Sweep:
     def operations(self, heights: np.ndarray) -> np.ndarray:
         """Number of operations for one column of outputs, for each of `heights` (numbers of output rows); int64.
 
-        One sweep serves all output rows whose inputs are a multiple of the dilation apart.
+        One sweep serves all output rows whose input rows are a multiple of the dilation apart.
         """
         classes = self.dilation // gcd(self.stride, self.dilation)
         between = self.stride * classes // self.dilation
@@ -91,11 +93,11 @@ class Sweep:
         return whole * self.operations(heights) + self.operations(rest)
 
     def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
-        """Weights int8 (C, rows, columns, TAPS), whose columns `TapGroups.rows` grouped, as tiles [ceil(C / block), T,
-        rows, m].
+        """Packed weights: int8 (C, rows, columns, TAPS), whose columns `TapGroups.rows` grouped, as tiles [ceil(C /
+        block), T, rows, m]; T is the number of tiles for a block (`tiles`).
 
-        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; if a block has several such parts, they
-        follow each other.
+        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; if a block of channels has several such
+        parts, they follow each other.
         """
         block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (

@@ -1,5 +1,5 @@
-"""Groups of TAPS adjacent columns of a depthwise window, each multiplied by one operation, and the window widened to
-them.
+"""Groups of `TAPS` adjacent columns of a depthwise convolution's window. The accelerator's instruction TAPS multiplies
+one group by one operation. Also the window widened to whole groups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .blocks import Window, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapGroups:
-    """`count` groups of TAPS adjacent columns for each row of a kernel; the groups are `step` columns apart.
+    """`count` groups of `TAPS` adjacent columns for each row of a kernel; the groups are `step` columns apart.
 
     `span`: columns of the kernel from end to end, including the gaps of dilation. Groups may overlap: the weight of a
     column is in the first group that contains it. Together the groups read `columns` columns, at least `span`.
@@ -54,8 +54,8 @@ class TapGroups:
         )
 
     def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
-        """int8 weights [..., kw] as [..., count, TAPS], with zeros for columns that are in an earlier
-        group or in none.
+        """int8 weights [..., kw] as [..., count, TAPS], with zeros in places of a group whose column belongs to an
+        earlier group or has no weight.
         """
         spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
         spread[..., : self.span : dilation] = weight

@@ -66,11 +66,11 @@ class Threads:
         unroll: bool = False,
         most: Expr | None = None,
     ) -> Stmt:
-        """`body` for all elements of a thread; its arguments are a suffix for names, the step and the position in the
-        row.
+        """Runs `body` for all elements of a thread; its arguments are a suffix for names, the step (number of the
+        thread's element) and the element's index in the row.
 
-        Loop `name`.k over the steps of all lanes, then `name`.g, of at most one iteration, for the rest of the row.
-        `most`: number of elements of the row, if it may be less than `size`.
+        Loop `name`.k runs over the steps that all lanes (threads of a row) have, then loop `name`.g, of at most one
+        iteration, over the rest of the row. `most`: number of elements of the row, if it may be less than `size`.
         """
         k, g = Var(f"{name}.k"), Var(f"{name}.g")
         if most is not None:
@@ -91,13 +91,15 @@ class Threads:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
 
     def kept(self, name: str) -> Buffer:
-        """A buffer of all elements of the block's rows, each in a register of its thread: [row, lane, step]."""
+        """A buffer of all elements of the block's rows, each in a register of its thread: [row, lane (thread of the
+        row), step (element of the thread)].
+        """
         return Buffer(
             name=name, shape=(self.group, self.lanes, self.steps), dtype=DType.FLOAT32, scope="register"
         )
 
     def at(self, buffer: Buffer, row: Expr, lane: Expr) -> tuple[Expr, ...]:
-        """The indices of a thread's value in a buffer from `shared`."""
+        """The indices of a thread's value in a buffer made by `shared`."""
         assert len(buffer.shape) == 2
         return (lane, row) if self.columns else (row, lane)
 
@@ -124,8 +126,8 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element and its thread: the row among those of the block, the lane (thread of the row), the step, and the
-    element's position in the row.
+    """An element and its thread: the row's index in the block, the lane (thread of the row), the step (number of the
+    thread's element), and the element's index in the row.
 
     `suffix`: for names of statements, since a row's last elements may have statements of their own.
     """
@@ -146,7 +148,7 @@ class Fold:
     buffers: tuple[Buffer, ...]
 
     def result(self, row: Expr) -> Expr:
-        """The result of row number `row` of those that a block of threads reduces."""
+        """The result of the row with index `row` in the block."""
         last = self.buffers[-1]
         return last[self.threads.at(last, row, Const(0))]
 
@@ -165,12 +167,13 @@ def fold(
     unroll: bool = False,
     most: Expr | None = None,
 ) -> Fold:
-    """Reduces each row of a block: the sum or maximum of each thread's elements, then of `BRANCHES` threads at a time.
+    """Reduces each row of a block: first to the sum or maximum of each thread's elements, then over `BRANCHES` threads
+    at a time.
 
-    `value` gives, for an element, statements to run first and the reduced value. `unroll`: the loop over a thread's
-    elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. Statements
-    `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and `name`.n.kept for n threads
-    left of a row.
+    `value` gives, for an element, statements to run first and the value to reduce. `unroll`: whether the loop over a
+    thread's elements is unrolled. `most`: number of elements of a row, if it may be less than the threads' `size`. The
+    names of the statements are `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
+    `name`.n.kept, where n is the number of threads of a row that still have partial results.
     """
     start = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
     zero = (Const(0),)

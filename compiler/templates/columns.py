@@ -1,6 +1,4 @@
-"""Values of a template's knobs, at one point or at many points of its search space, and tables of many points whose
-columns are computed when needed.
-"""
+"""A template's knob values at one or many points of its search space; tables with columns computed on demand."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ MOST_LISTED = 1 << 16
 
 
 class EmptySpaceError(Exception):
-    """No point of the space of `template` is legal. `limit`: the limit that excluded the last points tried. With
-    `found`, sampling found no legal point, which is no proof.
+    """Raised if no legal point (setting of the knobs) of the space of `template` is found. `limit`: the limit that
+    excluded the last points tried. `found`: only a sample of the points was tried, so legal points may exist.
     """
 
     def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
@@ -190,8 +190,8 @@ class Space:
             raise EmptySpaceError(self.template, broken[0])
 
     def violated_capacities(self) -> list[str]:
-        """The limits among `capacities` that no point (setting of the knobs) satisfies, because the point of first
-        values violates them.
+        """The limits among `capacities` that no point (setting of the knobs) satisfies, because the point whose axes
+        all have their first value violates them.
         """
         least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]

@@ -57,18 +57,14 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
-        """The limit that the smallest point of a workload's space, with the first value of every knob, violates on this
-        target; None if that point is legal.
-        """
+        """The limit that a workload's smallest point (first knob values) violates on this target; None if legal."""
         try:
             return next(iter(self.space(target, workload).violated_capacities()), None)
         except EmptySpaceError as error:
             return error.limit
 
     def fits(self, target: TargetT, workload: WorkloadT) -> bool:
-        """Whether the smallest point of a workload's space, with the first value of every knob, fits the target's
-        memories.
-        """
+        """Whether the smallest point of a workload's space (first knob values) fits the target's memories."""
         return self.violated(target, workload) is None
 
 

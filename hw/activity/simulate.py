@@ -145,9 +145,10 @@ class _State(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """`storage`: bits of all memories. `reads` (clocked), `writes`, `at_once` (not clocked): ports, whose columns are
-    the constants _MEMORY .. _FRESH. `nets`: nets of the ports. `words`: next outputs of clocked ports. `versions`:
-    number of writes to each memory."""
+    """`storage`: bits of all memories. `reads` (clocked), `writes`, `at_once` (read ports without clock): tables of
+    ports, with columns _MEMORY .. _FRESH. `nets`: nets of the ports. `words`: next outputs of clocked ports.
+    `versions`: number of writes to each memory.
+    """
 
     storage: NDArray[np.uint8]
     reads: NDArray[np.int64]

@@ -253,7 +253,9 @@ def _condition(function: Expression, pin: str) -> Expression | None:
 
 
 def _duty(expression: Expression, duties: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The share of cycles in which an expression is 1, assuming independent inputs; `duties`: shares of its pins."""
+    """The share of cycles in which an expression is 1, assuming independent inputs; `duties`: for each of its pins, the
+    share of cycles in which the pin is 1.
+    """
     if isinstance(expression, str):
         size = len(next(iter(duties.values())))
         return np.full(size, float(expression)) if expression in "01" else duties[expression]

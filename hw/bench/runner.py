@@ -50,8 +50,8 @@ _VERILATOR_MAKE = (
 _USER = "the bench"
 _CACHE = "bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
-"""Files of a build that are not deleted: the program of either simulator, its source and the log. Intermediate files
-have 200 MB.
+"""Files of a build that are not deleted: the program of either simulator, its source and the log. The deleted
+intermediate files take 200 MB.
 """
 
 

@@ -54,9 +54,9 @@ class MultiplyArray(wiring.Component):
     DEPTHWISE: lane j multiplies element j of the input vector by element j of row `row` of the tile. It uses multiplier
     (j, j), which gets its weight from row `row`; masks exclude all other products from the adder tree.
 
-    TAPS: lane j does the same for TAPS neighbouring positions and TAPS rows of weights, and adds the products. Position
-    t and weight row t meet in multiplier (j, j xor t), so that few lanes share a multiplier's operands. This needs a
-    multiplexer at TAPS - 1 of the vector elements of an array row; weights are selected after their rows.
+    TAPS: lane j does the same for TAPS neighbouring positions (pixels) and TAPS rows of weights, and adds the products.
+    Position t and weight row t meet in multiplier (j, j xor t), so that few lanes share a multiplier's operands. This
+    needs a multiplexer at TAPS - 1 of the vector elements of an array row; weights are selected after their rows.
 
     If block_in and block_out differ, lane j of DEPTHWISE and TAPS multiplies element j mod block_in of input vector j
     div block_in of a position or, if an input vector is the longer one, element j of the part of the vector that the
@@ -71,30 +71,19 @@ class MultiplyArray(wiring.Component):
     multiplexer. DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, each
     with the multipliers of group k.
 
-    Members
-    -------
-    vector, tile, depthwise, row : In
-        The operands, first element lowest: an input vector ([batch][block_in] int8), a weight tile
-        ([columns][block_in] int8), whether the operation is DEPTHWISE, and the index of its row of weights in the tile.
-        They may come directly from memories. With the extension `taps`, `vector` has TAPS positions, one from each
-        bank; bank number `first` has the first position, the banks after it (bank 0 after the last) have the others in
-        order.
-    taps, first, part : In
-        With the extension `taps`: whether the operation is TAPS (then `depthwise` is 1, too, and `row` is the first row
-        of its group); the bank of the first position; the index, within the first position, of the input vector that
-        GEMM uses.
-    sweep : In
-        With the extension `sweep`: the operation belongs to a sweep (then `taps` and `depthwise` are 1, too).
-    shape, tile_part : In
-        With the extension `fold`, for GEMM: log2 of the number of groups of array rows; the index of this tile among
-        the parts of a whole tile.
-    inp_zero, wgt_zero : In
-        With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and of the
-        tile.
-    sums : Out
-        Signed numbers of `sum_bits` bits each. Number b * block_out + o is the dot product of vector[b] and tile[o], or
-        the sum of lane o in DEPTHWISE and TAPS. With `fold`, a GEMM puts the sum of group k mod 2^shape of array row c
-        in lane k * columns + c.
+    Members ------- vector, tile, depthwise, row : In The operands, first element lowest: an input vector
+    ([batch][block_in] int8), a weight tile ([columns][block_in] int8), whether the operation is DEPTHWISE, and the
+    index of its row of weights in the tile. They may come directly from memories. With the extension `taps`, `vector`
+    has TAPS positions, one from each bank; bank number `first` has the first position, the banks after it (bank 0 after
+    the last) have the others in order. taps, first, part : In With the extension `taps`: whether the operation is TAPS
+    (then `depthwise` is 1, too, and `row` is the first row of its group); the bank of the first position; the index,
+    within the first position, of the input vector that GEMM uses. sweep : In With the extension `sweep`: the operation
+    belongs to a sweep (then `taps` and `depthwise` are 1, too). shape, tile_part : In With the extension `fold`, for
+    GEMM: log2 of the number of groups of array rows; the index of this tile among the parts of a whole tile. inp_zero,
+    wgt_zero : In With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and
+    of the tile. sums : Out Signed numbers of `sum_bits` bits each. Number b * block_out + o is the dot product of
+    vector[b] and tile[o], or the sum of lane o in DEPTHWISE and TAPS. With `fold`, a GEMM puts the sum of group k mod
+    2^shape of array row c in lane k * columns + c.
     """
 
     # Members are plain bits, not layouts: Amaranth names each element of a layout's registers, thousands for a tile.
@@ -124,8 +113,8 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` that select a row of weights within a position (the input vectors that TAPS reads
-        for one element of its window). The bits above them are the number of the position in its group of weight rows.
+        """Number of low bits of `row` that select a row of weights within a position (input vectors of one pixel). The
+        bits above them are the number of the position in its group of weight rows.
         """
         return (self.inputs * self.outputs).bit_length() - 1
 
@@ -268,8 +257,8 @@ class MultiplyArray(wiring.Component):
         )
 
     def _aparts(self, m: Module) -> list[list[Value]]:
-        """For each of the last levels of the adder tree, a list with one bit for each array row: 1 if the sums of the
-        groups of rows are complete before this level and must not be added to each other. DEPTHWISE and TAPS use the
+        """For each of the last levels of the adder tree, a list with one bit for each array row. A bit is 1 if the sums
+        of the groups of rows are already complete before this level and must stay separate. DEPTHWISE and TAPS use the
         largest number of groups.
         """
         config, levels, found = self.config, self.fold_levels, []
@@ -281,7 +270,9 @@ class MultiplyArray(wiring.Component):
         return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
-        """The vectors read from the banks, in the order of positions."""
+        """The input vectors read from the banks, in the order of the positions (pixels) that they belong to: bank
+        number `first` comes first.
+        """
         first = Signal.like(self.first)
         m.d.sync += first.eq(self.first)
         vectors: list[Value] = [read.word_select(bank, len(read) // TAPS) for bank in range(TAPS)]
@@ -303,10 +294,11 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector` (the
-        register of `own_vector`). In DEPTHWISE and TAPS (signals in `modes`) some of these are replaced by the elements
-        that the row's lanes take from the positions `vectors`. In a sweep (TAPS with positions of earlier operations)
-        more are replaced, by the elements that the lanes take from positions of earlier operations.
+        """The input elements of array row `o`, for the whole batch. For GEMM they are the elements of `vector`, the
+        registered value of `own_vector`. `modes` has signals for DEPTHWISE, TAPS and sweeps (TAPS operations that also
+        multiply the input positions of earlier operations). In DEPTHWISE and TAPS some elements are replaced by those
+        that the row's lanes take from the positions `vectors`. In a sweep more are replaced, by the elements that the
+        lanes take from positions of earlier operations.
         """
         config, bits = self.config, self.built.factor_bits
         parts: list[Value] = []
@@ -354,9 +346,9 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`, replaced in part while `sweep` is 1. Then the multipliers that a sweep
-        (TAPS with the positions of earlier operations) uses get the weights of the row's lanes for all positions of the
-        weight group that `row` selects in `tile`.
+        """The weights `own` of array row `o`, replaced in part while `sweep` is 1. Then the multipliers that a sweep (a
+        TAPS operation that also multiplies the input positions, or pixels, of earlier operations) uses get the weights
+        of the row's lanes for all positions of the weight group that `row` selects in `tile`.
         """
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
@@ -376,8 +368,9 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `taps` is 1, the multipliers to which `_own_vectors` connects
-        position t > 0 get the weights of the row's lanes from `groups[t]`, the rows of weights for position t.
+        """The weights `own` of array row `o`. While `taps` is 1, some multipliers get other weights: those to which
+        `_own_vectors` connects input position (pixel) t > 0 get the weights of the row's lanes from `groups[t]`, the
+        rows of weights for position t.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -388,8 +381,8 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of array row `o`; while `alone` is 1 (DEPTHWISE and TAPS), the multiplier of each of the
-        row's lanes for position 0 gets the lane's weight from the rows `chosen`.
+        """The weights `own` of array row `o`. While `alone` is 1 (DEPTHWISE and TAPS), the multiplier that each of the
+        row's lanes uses for the first input position (pixel) gets the lane's weight from the rows `chosen`.
         """
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
@@ -398,7 +391,7 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
-        """The weight of lane `o` in `rows`, the rows of weights for a position."""
+        """The weight of lane `o` in `rows`, the rows of weights that are multiplied with one input position (pixel)."""
         config = self.config
         if self.outputs == 1:
             return rows[o // config.block_in].word_select(o % config.block_in, 8)
@@ -406,7 +399,9 @@ class MultiplyArray(wiring.Component):
         return _choice(row[: self.tap_bits], parts)
 
     def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
-        """The element of `position` that lane `o` of batch row `b` multiplies; elements have `bits` bits."""
+        """The element of `position` (the input vectors of one pixel) that lane `o` of batch row `b` multiplies;
+        elements have `bits` bits.
+        """
         config = self.config
         if self.outputs == 1:
             k, element = divmod(o, config.block_in)

@@ -14,8 +14,8 @@ def most_ends(config: Config) -> int:
     """Largest number of instructions that end in one cycle: a GEMM with operations, and the instructions without
     operations that begin after it and end with it.
 
-    Those can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues to the cycle
-    before its end.
+    Such instructions can begin every 1 + BEGIN_DELAY cycles, from the cycle in which the GEMM's last operation issues
+    to the cycle before its end.
     """
     return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
 

@@ -35,8 +35,9 @@ ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
 
 
 def mode_layout(config: Config) -> data.StructLayout:
-    """Layout of an instruction's mode, which is the same for all its operations: `alu` (else the array), fields of
-    `isa.layout`, and the values of registers ZERO and FOLD if the machine has them. `depthwise` is set for TAPS, too.
+    """Layout of an instruction's mode, which is the same for all its operations: `alu` (else the array), some fields of
+    the instruction, named as in `isa.layout`, and the values of registers ZERO and FOLD if the machine has them.
+    `depthwise` is set for TAPS, too.
     """
     built = ArrayShape.of(config)
     return data.StructLayout(
@@ -66,14 +67,12 @@ def uop_layout(config: Config) -> data.Layout:
 class Pipeline(wiring.Component):
     """Executes an operation a cycle, in these stages after its issue in cycle t:
 
-    ====================  ===================================================================================
-    t, t + 1              the micro-op memory is addressed; the micro-op arrives
-    t + 2                 the offsets are added to the micro-op
-    t + 3                 input and weight memories are addressed; for an ALU operation this is r
-    r = t + read stage    the accumulators are addressed (GEMM: `gemm_read_stage`)
-    r + 1, r + 2          the accumulators arrive; newer results, not yet in memory, replace them
-    x = r + 3             execution, on the result of the previous operation if it wrote the same accumulator
-    x + 1                 write; the instruction ends here if the operation is its last
+    ====================  =================================================================================== t, t + 1
+    the micro-op memory is addressed; the micro-op arrives t + 2                 the offsets are added to the micro-op t
+    + 3                 input and weight memories are addressed; for an ALU operation this is r r = t + read stage
+    the accumulators are addressed (GEMM: `gemm_read_stage`) r + 1, r + 2          the accumulators arrive; newer
+    results, not yet in memory, replace them x = r + 3             execution, on the result of the previous operation if
+    it wrote the same accumulator x + 1                 write; the instruction ends here if the operation is its last
     ====================  ===================================================================================
 
     An ALU operation with two accumulators reads its source, then its destination; its stages count from the read of the
@@ -84,17 +83,12 @@ class Pipeline(wiring.Component):
     the same accumulator (min(min(a, i), i) = min(a, i)). Without an immediate, operations are two cycles apart, so the
     previous result was written a cycle earlier.
 
-    Members
-    -------
-    issue, source, destination, uop, offset : In
-        An operation (`operations.Operations`).
-    mode : In
-        Mode of the operation's instruction; does not change while an ALU instruction executes.
-    uop_memory, inp, wgt, chain, acc_read : Out
-        Read ports; data of accumulators come two cycles after their address. `chain` exists on machines with a chain
-        memory: the upper bits of a source index select it instead of `inp`.
-    acc_write : Out
-        Write port, all lanes of a vector at once; with the extension `fold`, only the lanes of the operation's part.
+    Members ------- issue, source, destination, uop, offset : In An operation (`operations.Operations`). mode : In Mode
+    of the operation's instruction; does not change while an ALU instruction executes. uop_memory, inp, wgt, chain,
+    acc_read : Out Read ports; data of accumulators come two cycles after their address. `chain` exists on machines with
+    a chain memory (on-chip buffer between layers): the upper bits of a source index select it instead of `inp`.
+    acc_write : Out Write port, all lanes of a vector at once; with the extension `fold`, only the lanes of the
+    operation's part.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -281,8 +275,9 @@ class Pipeline(wiring.Component):
         lanes.
 
         `tile`: index of the operation's weight tile, whose low bits are the part of a whole tile. `folds`: the
-        operation in the first of `stages` is a GEMM that multiplies. The operation writes only the lanes of its part;
-        with `overwrite` it adds, except if it multiplies the first part of the input vector.
+        operation in the first of `stages` is a GEMM that multiplies. The operation writes only the lanes of its part.
+        With `overwrite`, only an operation on the first part of the input vector overwrites; an operation on another
+        part adds.
         """
         config, levels = self.config, self.built.fold_levels
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
@@ -315,9 +310,9 @@ class Pipeline(wiring.Component):
         Returns (the array's input vector in the next cycle, from the chain memory or the input scratchpad; whether the
         input scratchpad is read in this cycle).
 
-        The address is computed early, from the micro-op's index and the offset of earlier stages. `src`: micro-op index
-        of the operation one stage before that of `index`. `next_offset`: offset of the operation one stage before that
-        of `src`.
+        So that the address is ready in time, it is computed from values of earlier pipeline stages. `src`: micro-op
+        index of the operation one stage before that of `index`. `next_offset`: offset of the operation one stage before
+        that of `src`.
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
@@ -357,8 +352,9 @@ class Pipeline(wiring.Component):
         next_offset: Value,
     ) -> None:
         """Addresses the banks of the input scratchpad or of the chain memory, an on-chip buffer for a layer's output
-        (`reads`: whether each of the two memories is read). Without `taps`, reads the bank of the position that
-        contains vector `index`; with `taps`, all banks, for this position and the following ones.
+        (`reads`: whether each of the two memories is read). Without `taps`, reads the bank of the position (the input
+        vectors of one pixel) that contains vector `index`; with `taps`, reads all banks, for this position and the
+        following ones.
 
         Bank b is read at address (position + TAPS - 1 - b) div TAPS, computed early as the sum of `src` and
         `next_offset` without its low bits. `src`: micro-op index of the operation one stage before that of `index`.

@@ -39,8 +39,8 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """Connects the parts of the unit. Instructions that are executing are in `operations`, `ends`, `exclusive` and
-        `configuring`.
+        """Connects the parts of the unit. Every instruction that is executing keeps one of four signals at 1 until its
+        end: `operations.busy`, `ends.busy`, `exclusive` (ALU, LOAD, FINISH) or `configuring` (CONFIG).
         """
         m = Module()
         config = self.config
@@ -209,7 +209,9 @@ class ComputeUnit(wiring.Component):
         return m
 
     def _memories(self, m: Module, pipeline: Pipeline, loader: Loader) -> None:
-        """Adds the micro-op scratchpad and the accumulators; connects pipeline, loader and the store unit's port."""
+        """Adds the memories of the unit (micro-op scratchpad and accumulators), and connects them to the pipeline, to
+        the loader and to the store unit's read port.
+        """
         config = self.config
         m.submodules.uops = uops = memory.Memory(
             shape=8 * config.uop_bytes, depth=config.uop_depth, init=[], attrs=ANY_ON_COLLISION

@@ -19,7 +19,7 @@ from .prepare import HARNESS_TOP, harness_verilog, port_names
 from .toolchain import call, require, verilator
 
 CACHE = "rtl"
-"""Name of the section of the user's cache for libraries."""
+"""Name of the part of the user's cache that holds the built libraries."""
 
 Optimize = Literal["build", "run"]
 """Goal of a library's compilation: `build`, quick to compile, or `run`, quick to run."""

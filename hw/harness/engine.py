@@ -249,7 +249,7 @@ class Machine:
     @property
     def _bank_bytes(self) -> int:
         """Bytes of a word in a bank of the input scratchpad or the chain memory (on-chip buffer for a layer's output,
-        which the next layer reads): the input vectors of one position.
+        which the next layer reads): the input vectors of one position of the window.
         """
         return self._config.inp_bytes * self._config.position_inputs
 
@@ -294,9 +294,10 @@ class Machine:
         end.
 
         Memory answers SLVERR to accesses of the bus word of byte `failing_address`, and DECERR outside the program's
-        memory. `memory_timing`: in place of the configuration's. `surroundings`: addresses and initial counters.
-        `on_progress` is called with the number of cycles from time to time. Raises RtlError if the program does not
-        finish; the machine then needs a reset, unless an error of memory stopped it.
+        memory. `memory_timing` replaces the configuration's memory timing. `surroundings`: addresses of the memory
+        image and initial values of counters. `on_progress` is called with the number of cycles from time to time.
+        Raises RtlError if the program does not finish; the machine then needs a reset, unless an error of memory
+        stopped it.
         """
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
@@ -347,8 +348,8 @@ class Machine:
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Initial values of the counters and of CYCLES: `counts`, or zeros if `counts` is empty or the run has ended.
-        Runs to cycle _PRESET_CYCLE and adds the values there.
+        """Runs to cycle _PRESET_CYCLE and adds `counts` to the counters and CYCLES. Returns the values added: `counts`,
+        or zeros if `counts` is empty or the run has ended.
         """
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness

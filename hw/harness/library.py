@@ -12,7 +12,7 @@ TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
 """Fields of `isa.config.Memory` that the memory model takes, in this order: all except the width of the bus."""
 
 PLACES = 16
-"""Largest number of address ranges at which the memory appears."""
+"""Largest number of address ranges at which the memory appears (`Parameters.origins`)."""
 
 
 class Parameters(ctypes.Structure):

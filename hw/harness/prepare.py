@@ -1,4 +1,4 @@
-"""Converts Verilog for the harness: random bits at power-up, one evaluation a cycle, quick to compile."""
+"""Converts Verilog for the harness: it starts with random bits, is evaluated once a cycle, and compiles quickly."""
 
 from __future__ import annotations
 

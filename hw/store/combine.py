@@ -59,8 +59,8 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number`: index of the lane; the lane uses the copy of this number of each select signal that all lanes
-        share.
+        """`number`: index of the lane. Each select signal has several copies; the lane uses the copy with its
+        number.
         """
         self._number = number
         super().__init__()

@@ -54,7 +54,7 @@ class Head:
 
     @property
     def is_par(self) -> Value:
-        """Whether the head is a load of parameters."""
+        """Whether the head instruction is a LOAD.PAR (load of parameters)."""
         return self.plain_view["memory_type"] != TABLE if self.parts.table else Const(1)
 
     @property

@@ -139,8 +139,8 @@ class Parameters:
         ]
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
-        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the row of each
-        vector: field `first` of register ROWS plus the vector's index within a row of the reader.
+        """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the number of each
+        vector's row: field `first` of register ROWS plus the vector's index within a row of the reader.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

@@ -76,8 +76,9 @@ _TO_LANES = ("subtrahend", "offset", "factor", "shift")
 
 
 def row_members(lanes: int, config: Config) -> dict[str, Member]:
-    """Additional members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the table
-    for ROWS."""
+    """Additional members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the
+    look-up table that instruction ROWS reads.
+    """
     return {
         "row_flags": In(row_flags()),
         "setting_of_rows": In(64),

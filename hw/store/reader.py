@@ -131,7 +131,9 @@ class Reader(wiring.Component):
         return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
-        """Whether a paced vector may begin: the previous vector has had a cycle for each of its passes.
+        """Whether a vector of a paced store (one whose vectors go through the passes of STORE.POST) may begin: the
+        previous vector has had a cycle for each of its passes. `given`: whether the store that starts is paced;
+        `paced`: whether the current one is.
 
         Each read of a vector is one of these cycles; after a vector of fewer reads than passes, idle cycles follow.
         """

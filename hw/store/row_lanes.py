@@ -1,5 +1,5 @@
-"""One lane of the extension `rows` (softmax and normalizations): computes from an accumulator its element of a row's
-sum, or its share of the row (`vdla.isa.rows`).
+"""One lane of the extension `rows` (softmax and normalizations): computes from an accumulator its term of a row's sum,
+or its final value, scaled by the row's factor (`vdla.isa.rows`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LANE = "row_lane"
 """Name of the Verilog module that all lanes of the extension `rows` share."""
 
 OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
-"""Cycles from the lane's input `value` to the use of three inputs: `offset` (subtracted from the element), `factor` (of
-the row, multiplied by it) and `shift` (of the product).
+"""Cycles from the lane's input `value` to the use of three inputs: `offset` (subtracted from the element), `factor`
+(the row's factor, which multiplies the element) and `shift` (by which the product is shifted).
 """
 
 ELEMENT_BITS = ENTRY_BITS + 1
@@ -48,8 +48,8 @@ class RowLane(wiring.Component):
       and its element 0.
     - `element`: in t + ROW_VALUE_CYCLES: with `look_up` the entry of the table for ROWS, with `squares` the square of
       the difference, otherwise the difference times `length`; minus `offset` (given in t + OFFSET_STAGE).
-    - `result`: in t + ROW_CYCLES - 1: with `shares` the element times `factor` (given in t + FACTOR_STAGE) and
-      2^-`shift` (given in t + SHIFT_STAGE), otherwise `value` itself.
+    - `result`: in t + ROW_CYCLES - 1: with `shares` (scaling by the row's factor) the element times `factor` (given in
+      t + FACTOR_STAGE) and 2^-`shift` (given in t + SHIFT_STAGE), otherwise `value` itself.
     - `write`, a bit for each plane of the table: writes `data` to word `at` of the plane.
     """
 

@@ -19,14 +19,15 @@ from .row_factors import RowFactors
 from .row_lanes import ELEMENT_BITS, FACTOR_STAGE, OFFSET_STAGE, SHIFT_STAGE
 
 ROW_BEFORE = 3
-"""Cycles from the cycle in which a vector's row is valid (the cycle after the vector's last read) to its first pass in
-the lanes.
+"""Cycles from the cycle in which the number of a vector's row is valid (the cycle after the vector's last read) to the
+vector's first pass in the lanes.
 """
 
 
 def row_flags() -> data.StructLayout:
-    """Flags of an instruction on rows. `shares`: it scales by the factors of rows (STORE.POST); `counts`: it computes
-    entries (ROWS); `maximum`: the instruction's field `maximum`.
+    """Flags of an instruction that uses the statistics of rows (softmax, normalizations). `shares`: it is a STORE.POST
+    that scales values by their row's factor. `counts`: it is a ROWS, which computes statistics. `maximum`: this ROWS
+    computes the rows' maxima.
     """
     return data.StructLayout({"shares": 1, "counts": 1, "maximum": 1})
 

@@ -18,8 +18,8 @@ from .tools import end_tool
 from .yosys import SCRIPT, yosys_command
 
 _PREPARATION: Final = 180.0
-"""Seconds that Yosys may take to write the circuit that compares two parts (file MITER): several times as long as for
-the largest part.
+"""Seconds that Yosys may take to write the circuit that compares two parts of the design (file MITER): several times as
+long as for the largest part.
 """
 
 _SWEPT: Final = "swept.aig"
@@ -31,12 +31,12 @@ merged; ABC's status after the search of the first cycles; its status after the 
 
 
 class Outcome(StrEnum):
-    """The result of a comparison of two parts."""
+    """Result of comparing a part of the design with its mutated copy."""
 
     PROVEN = "proven"
-    """The parts have equal outputs in all cycles from the initial state on, for all inputs."""
+    """The part and its mutated copy have equal outputs in all cycles from the initial state on, for all inputs."""
     DIFFERS = "differs"
-    """Some inputs make the parts differ; the design may never produce these inputs."""
+    """Some inputs make the part and its mutated copy differ; the design may never produce these inputs."""
     UNDECIDED = "undecided"
 
 
@@ -44,7 +44,7 @@ class Outcome(StrEnum):
 class Comparison:
     """Result of comparing the instance `part` with and without a mutation.
 
-    `opaque`: inner instances without the mutation had arbitrary outputs, and their inputs were compared. `how`: the
+    `opaque`: whether inner instances without the mutation were opaque (arbitrary outputs, inputs compared). `how`: the
     method of a proof, or the reason why the result is undecided. `cycle`: number, from 0, of a cycle in which the two
     differ.
     """

@@ -41,7 +41,7 @@ class Group:
     groups: list[Group] = field(default_factory=list["Group"])
 
     def named(self, *names: str) -> Iterator[Group]:
-        """The inner groups with one of `names`."""
+        """The inner groups whose name is one of `names`."""
         return (group for group in self.groups if group.name in names)
 
 
@@ -67,8 +67,8 @@ def parse_groups(text: str, *, skipped: Container[str] = ()) -> Group:
 
 
 def _statements(tokens: list[_Token], at: int, into: Group, skipped: Container[str]) -> int:
-    """Reads statements from token `at` on into `into`, up to its closing brace or, at the top level, to the end of the
-    text; returns the index of the next token. Raises IndexError if the text ends inside a statement.
+    """Reads statements from token `at` on into `into`, up to the group's closing brace or, at the top level, to the end
+    of the text; returns the index of the next token. Raises IndexError if the text ends inside a statement.
     """
     while at < len(tokens) and tokens[at] != _CLOSE:
         name = tokens[at][0]

@@ -29,7 +29,7 @@ _SMALL: Final = 1024
 
 
 def write_sources(directory: Path, mutants: Mutants) -> None:
-    """Writes the files that the scripts for `mutants` read to `directory`."""
+    """Writes to `directory` the files that the Yosys scripts for `mutants` read."""
     (directory / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
     (directory / "memory.v").write_text(_MEMORY, encoding="utf-8")
     (directory / "register.v").write_text(_REGISTER, encoding="utf-8")

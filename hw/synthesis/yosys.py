@@ -24,7 +24,7 @@ SCRIPT: Final = "synth.ys"
 
 
 def yosys_command() -> list[str]:
-    """The first words of a command line that runs Yosys. Raises ToolError if the package is missing."""
+    """The first words of a command line that runs Yosys. Raises ToolError if the Python package pyosys is missing."""
     tool_version(PACKAGE)
     return [sys.executable, "-m", "vdla.hw.synthesis.yosys"]
 

@@ -36,8 +36,8 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Callbacks of a campaign. `built` is called after each library is built, with its machine and the seconds; `ran`
-    after each case has run; `minimized` after a failure is minimized.
+    """Callbacks of a campaign. `built` is called after each library is built, with its machine and the seconds that it
+    took; `ran` after each case has run; `minimized` after a failure is minimized.
     """
 
     built: Callable[[Config, float], None] = _ignore

@@ -46,7 +46,7 @@ from .observe import (
 )
 
 ENOUGH = 1000
-"""Number of programs of a campaign from which on an empty reachable bin makes it fail; smaller campaigns only report
+"""A campaign of at least this many programs fails if a reachable coverage bin is empty; smaller campaigns only report
 the bin.
 """
 
@@ -111,7 +111,7 @@ def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
 
 
 def machine_bin(config: Config, timing: int, random_state: bool) -> Bin:
-    """The bin of a program's machine, memory timing and initial state."""
+    """The coverage bin of a program's machine, memory timing and initial state."""
     state = "random state" if random_state else "zero state"
     return "machine x timing x state", f"{config.name}, {TIMINGS[timing]}, {state}"
 

@@ -24,7 +24,8 @@ _LANES = ("the same lanes", "other lanes", "some of the lanes")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
     """Operations in order, as arrays (n,). `accumulators`: index of the accumulator that each operation writes;
-    `lanes`: a bit set of the parts of its lanes that are written; `adds`: whether the operation adds to the old value.
+    `lanes`: bit set of the parts of this accumulator's lanes that the operation writes; `adds`: whether the operation
+    adds to the old value.
     """
 
     accumulators: NDArray[np.int64]
@@ -97,7 +98,7 @@ def _tiles(
 def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
 ) -> Iterator[tuple[str, str]]:
-    """The bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`."""
+    """The coverage bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`."""
     if name != "GEMM" or values["reset"]:
         return
     groups = 1 << registers["FOLD"]["shape"]

@@ -49,8 +49,8 @@ class _Search:
     runs: int = 0
 
     def accepts(self, config: Config, launch: Launch) -> bool:
-        """Whether the engines still differ on `launch`; if so, `launch` becomes the best launch so far. Always False
-        after MOST_RUNS runs.
+        """Whether the engines still differ on `launch`; if so, `launch` becomes the smallest launch so far. Always
+        False after MOST_RUNS runs.
         """
         if self.runs >= MOST_RUNS:
             return False
@@ -62,7 +62,7 @@ class _Search:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """The instructions of the best launch that precede FINISH."""
+        """The instructions before FINISH of the smallest launch found so far."""
         words = self.launch.program.instructions.tolist()
         decoded = [decode_one(self.config, *row) for row in words]
         end = next(index for index, (name, _) in enumerate(decoded) if name == "FINISH")
@@ -70,7 +70,7 @@ class _Search:
 
     @property
     def finish(self) -> Instruction:
-        """The instruction FINISH of the best launch."""
+        """The instruction FINISH of the smallest launch found so far."""
         words = self.launch.program.instructions.tolist()
         return next(item for row in words if (item := decode_one(self.config, *row))[0] == "FINISH")
 
@@ -128,8 +128,8 @@ def _sound(config: Config, launch: Launch) -> bool:
 
 
 def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The best launch with `instructions` and FINISH as its program, repaired if the static checker does not accept
-    them.
+    """The smallest launch so far, with `instructions` and FINISH as its program, repaired if the static checker does
+    not accept them.
     """
     config, launch = search.config, search.launch
     plain = _as_they_are(search, instructions)
@@ -140,7 +140,7 @@ def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
 
 
 def _as_they_are(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The best launch with `instructions` and FINISH as its program, neither checked nor repaired."""
+    """The smallest launch so far, with `instructions` and FINISH as its program, neither checked nor repaired."""
     words = [encode(search.config, name, **values) for name, values in (*instructions, search.finish)]
     return _with_words(search.config, search.launch, np.array(words, np.uint64))
 

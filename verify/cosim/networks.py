@@ -40,9 +40,9 @@ SOURCES = (*GRAPHS, "small_cnn", "mlp")
 
 _HEAD = 16
 _ROWS, _KEYS = 32, 48
-"""Sizes of attention: number of channels of queries, keys and values (`_HEAD`), of rows of queries, and of rows of keys
-and values. They are large enough to be compiled as one kernel on machines with a chain memory (on-chip buffer for a
-layer's output, which the next layer reads).
+"""Sizes of attention: queries, keys and values have `_HEAD` channels; there are `_ROWS` rows of queries, and `_KEYS`
+rows of keys and of values. The sizes are large enough to be compiled as one kernel on machines with a chain memory
+(on-chip buffer for a layer's output, which the next layer reads).
 """
 
 

@@ -79,12 +79,12 @@ def extension_set(config: Config) -> str:
 
 
 def encoding(config: Config) -> str:
-    """The bin for a machine's widths of instructions and micro-ops."""
+    """The coverage bin for a machine's widths of instructions and micro-ops."""
     return f"{8 * config.instruction_bytes} bits, micro-ops of {8 * config.uop_bytes}"
 
 
 def alignment(start: int, end: int, bus: int) -> str:
-    """The bin for the alignment of bytes `start` .. `end` to bus words of `bus` bytes."""
+    """The coverage bin for the alignment of bytes `start` .. `end` to bus words of `bus` bytes."""
     match (start % bus != 0, end % bus != 0):
         case (False, False):
             return "aligned"
@@ -194,7 +194,7 @@ def _waits(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin
 
 
 def depth_class(depth: int) -> str:
-    """The bin for a queue's depth: "of 1", "of 2" or "of 3 or more"."""
+    """The coverage bin for a queue's depth: "of 1", "of 2" or "of 3 or more"."""
     return f"of {depth}" if depth < 3 else "of 3 or more"
 
 

@@ -112,7 +112,7 @@ def _put(word: NDArray[np.uint64], field: Field, value: int) -> None:
 
 
 def _preset(rng: np.random.Generator) -> int:
-    """An initial counter value: mostly one with many ones among its last bits, else any number."""
+    """An initial counter value: mostly a number whose last bits are nearly all 1, else any number."""
     value = int(rng.integers(1 << COUNTER_BITS))
     if rng.random() < 0.3:
         return value

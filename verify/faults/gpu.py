@@ -1,4 +1,5 @@
-"""Faults in scheduled GPU kernels: the checks must refuse each, and emulation must give wrong results for it.
+"""Faults in scheduled GPU kernels: the checks must refuse each faulty kernel, and emulation must give wrong results for
+it.
 
 A fault is a change of the loop IR of a correct tiled matrix product. The kernel copies its operands to shared memory
 either by plain or asynchronous copies of its threads, or by copies that a block issues as a whole.
@@ -61,7 +62,9 @@ pipeline.
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
 """Columns and depth of the kernel with copies of a whole block: rows of float16 that are multiples of 16 bytes."""
 TOLERANCE = 1e-5
-"""Largest error of a result, relative to the largest product: float32 sums of this depth in any order."""
+"""Largest error of a result, relative to the largest product, that counts as correct: it allows float32 sums over
+`DEPTH` in any order.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class Fault:
     """A fault in a GPU kernel. `change` turns the correct kernel, with a copy pipeline of `stages` stages, into a
     faulty program; `breaks` describes the fault.
 
-    `whole`: the kernel is the one whose copies a block issues as a whole.
+    `whole`: whether the kernel is the kernel whose copies a block issues as a whole.
     """
 
     name: str
@@ -144,8 +147,8 @@ Pick = Callable[[Stmt], bool]
 
 
 def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
-    """A copy of the tree in which `new` replaces statement number `nth` (from 0) of the statements that `pick` accepts;
-    statements inside accepted ones are not counted. Raises LookupError if there are too few.
+    """A copy of the tree `node` in which `new` replaces statement number `nth` (from 0) of the statements that `pick`
+    accepts; statements inside accepted statements are not counted. Raises LookupError if fewer statements are accepted.
     """
     count = -1
 
@@ -245,14 +248,16 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """A change for `_result_index`: in the index, replaces the variable of axis `position` (0, 1: blocks; 2, 3:
-    threads) by half of it.
+    """A change of an index for `_result_index`: replaces the variable of axis `position` (0, 1: blocks; 2, 3: threads)
+    by half of it.
     """
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
 def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
-    """A transformation of a phase: each index k % n of a slot (a stage's copy of a buffer) becomes (k + steps) % n."""
+    """A transformation of a phase (a loop over threads): each index k % n of a slot (a stage's copy of a buffer)
+    becomes (k + steps) % n.
+    """
 
     def later(expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
@@ -263,7 +268,7 @@ def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
 
 
 def _multiplies(node: Stmt) -> bool:
-    """Whether a node is a phase in which warpgroups multiply."""
+    """Whether a node is a phase (a loop over threads) in which warpgroups multiply."""
     return is_thread_loop(node) and has_products(node)
 
 

@@ -22,13 +22,13 @@ _PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign"
 
 
 class FaultError(Exception):
-    """The fault's line is not in the sources exactly once, or the run failed before its first program."""
+    """The fault's line does not occur exactly once in the sources, or the run failed before its first program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
     """Result of co-simulation with a fault. `program`: number of the first program on which simulator and RTL differ;
-    `difference`: description of the difference. Both are None if no program shows one.
+    `difference`: description of the difference. Both are None if no program shows a difference.
     """
 
     program: int | None

@@ -36,7 +36,7 @@ TIMEOUT = 300.0
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
     """A program, and the simulator's results for it. `words` uint64 (n, words): the instructions that the RTL runs,
-    moved to other addresses; `surroundings`: conditions of the RTL's run.
+    relocated to other memory addresses; `surroundings`: conditions of the RTL's run.
     """
 
     config: Config

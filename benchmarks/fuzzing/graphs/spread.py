@@ -251,8 +251,8 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...], attempt: int) -> np
 
 
 def _moved(array: np.ndarray, given: Sequence[np.ndarray]) -> bool:
-    """Whether each element of `array` equals an element of the inputs up to sign, or a fill value (0,
-    infinity, NaN).
+    """Whether each element of `array` is equal, up to sign, to an element of an input in `given`, or is a fill value
+    (0, infinity, NaN).
     """
     if not is_real(array.dtype):
         return False

@@ -1,5 +1,5 @@
-"""Values of many designs as compact columns of JSON: a value that is equal for all is written once, few distinct values
-are written once and referred to by index.
+"""Values of many designs as compact columns of JSON. A value that all designs share is written once. If there are few
+distinct values, each is written once, and every design has the index of its value.
 """
 
 from __future__ import annotations

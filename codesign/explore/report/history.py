@@ -1,5 +1,5 @@
-"""Progress of a search with the number of evaluated designs: the hypervolume of the Pareto front, and the best value of
-each objective.
+"""How a search progresses as designs are evaluated: the hypervolume of the Pareto front, and the best value of each
+objective.
 """
 
 from __future__ import annotations

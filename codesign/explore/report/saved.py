@@ -38,7 +38,7 @@ AGAIN = "give the `vdla explore` command again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Paths of the input files of an exploration besides the space and the networks."""
+    """Paths of the input files of an exploration, besides the files of the space of machines and of the networks."""
 
     technology: Path | None = None
     records: tuple[Path, ...] = ()

@@ -33,8 +33,8 @@ def compile_with(config: Config, network: Network, settings: Settings, *, data: 
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
-    """A list with one tuner record of `settings` (knobs by node), for `vdla run --records` and `vdla compile
-    --records`; an empty list without settings.
+    """A list with one tuner record of `settings` (knobs by node) and the network's `cycles` with them, for `vdla run
+    --records` and `vdla compile --records`; an empty list without settings.
     """
     if not settings:
         return []

@@ -34,9 +34,7 @@ from ...report.split import layer_boundaries
 from ..networks import Network
 
 WORTH = 2e-4
-"""Least share of a network's cycles that a layer could gain by another schedule; a layer that could gain less is not
-tried.
-"""
+"""Other schedules of a layer are tried only if they could save at least this share of the network's cycles."""
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
 """Largest number of rounds, each of which tries the next best schedule of every layer in the network. After that,
@@ -71,8 +69,8 @@ class Effort:
 
     @property
     def key(self) -> str:
-        """Text that identifies everything besides machine and network that the chosen schedules depend on; empty
-        without trials.
+        """Text of the settings, besides machine and network, on which the chosen schedules depend (part of cache keys);
+        empty without trials.
         """
         if not self.trials:
             return ""

@@ -17,15 +17,16 @@ from ..onnx_graph import IR_VERSION, OPSET
 from .values import Value, Weight
 
 BIAS_DEVIATION = 0.1
-"""Standard deviation of biases in layers whose outputs have a standard deviation of 1."""
+"""Standard deviation of the random biases of layers; a layer's outputs have a standard deviation of about 1."""
 
 
 class Graph:
-    """A graph whose nodes are named as by PyTorch's exporter, after the open scopes: "/layer1/conv1/Conv".
+    """An ONNX graph under construction. A node gets the name that PyTorch's exporter would give it: the open scopes
+    (names of modules) and the operator, as in "/layer1/conv1/Conv".
 
-    `width` scales numbers of channels (`channels`), `depth` numbers of blocks (`repeats`): reduced copies for tests
-    have both below 1. `parameters` is the number of the original's parameters in training: a normalization that the
-    exporter folds into a convolution counts with its own scale and offset.
+    `width` scales the numbers of channels (`channels`), `depth` the numbers of blocks (`repeats`): reduced copies for
+    tests have both below 1. `parameters` is the number of the original's parameters in training: a normalization that
+    the exporter folds into a convolution counts with its own scale and offset.
     """
 
     def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:
@@ -47,22 +48,22 @@ class Graph:
     # Sizes.
 
     def channels(self, count: int, multiple: int = 8) -> int:
-        """Number of channels for `count` channels at full width; below full width, the nearest multiple of `multiple`,
-        at least one.
+        """Number of channels of a layer that has `count` channels in the original. With `width` other than 1 it is
+        scaled and rounded to a multiple of `multiple`, at least `multiple`.
         """
         if self.width == 1:
             return count
         return max(multiple, round(count * self.width / multiple) * multiple)
 
     def repeats(self, count: int) -> int:
-        """The number of repetitions for `count` at full depth: reduced, but at least 1."""
+        """Number of blocks where the original has `count`: `count` x `depth`, rounded up, at least 1."""
         return count if self.depth == 1 else max(1, math.ceil(count * self.depth))
 
     # Names.
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Adds `name` to the names of the nodes built in the block."""
+        """Adds `name` to the names of all nodes that are built in the `with` block."""
         self._scopes.append(name)
         try:
             yield
@@ -122,7 +123,7 @@ class Graph:
         return Value(path, weight.shape, deviation**2 + mean**2)
 
     def constant(self, values: ArrayLike, dtype: Any = np.int64, name: str = "Constant") -> Value:
-        """Adds a constant, such as a shape, an axis or a number, to the graph; returns it."""
+        """Adds a constant tensor (a shape, an axis or a number) to the graph; returns it."""
         array = np.asarray(values, dtype)
         path = self._unique(name)
         self.constants[path] = array
@@ -140,7 +141,9 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> Value:
-        """Adds a node with one output of shape `shape`, whose mean square is `power`; returns the output."""
+        """Adds a node with one output, of shape `shape`, int64 if `integer`; returns the output. `power`: estimated
+        mean square of the output's values.
+        """
         return self.node_of_many(operator, inputs, [shape], power=power, integer=integer, **attributes)[0]
 
     def node_of_many(
@@ -153,7 +156,9 @@ class Graph:
         integer: bool = False,
         **attributes: Any,
     ) -> list[Value]:
-        """Adds a node with one output for each of `shapes`, each with mean square `power`; returns the outputs."""
+        """Adds a node with one output for each of `shapes`, int64 if `integer`; returns the outputs. `power`: estimated
+        mean square of each output's values.
+        """
         name = self._unique(operator)
         outputs = [
             Value(f"{name}_output_{place}", tuple(shape), power, integer)

@@ -83,7 +83,9 @@ def mnasnet(g: Graph, x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A block of MobileNet-v3; `swish`: whether its activation is hard swish instead of ReLU."""
+    """A block of MobileNet-v3: size of the kernel, numbers of channels inside (`expanded`) and at the output, stride
+    and dilation. `gated`: it has squeeze-and-excitation. `swish`: its activation is hard swish instead of ReLU.
+    """
 
     kernel: int
     expanded: int

@@ -1,6 +1,6 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-The mean square (`Value.power`) that an activation function gives its output is the one for a standard normal input.
+The mean square (`Value.power`) of an activation function's output is the one that a standard normal input gives.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def windows(size: int, kernel: int, stride: int, padding: int, dilation: int = 1, *, up: bool = False) -> int:
-    """Number of windows along an axis; with `up` (ceil_mode) the last window may extend past the end, if it begins
-    inside.
+    """Number of windows along an axis of `size` elements with `padding` at both ends. With `up` (PyTorch's ceil_mode) a
+    last window that extends past the padded axis counts too, if it begins before the padding at the end.
     """
     free = size + 2 * padding - dilation * (kernel - 1) - 1
     if not up:
@@ -132,7 +132,7 @@ def linear(g: Graph, x: Value, name: str, out: int, *, bias: bool = True) -> Val
 
 
 def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
-    """Adds MatMul, the product of two activations, to the graph."""
+    """Adds MatMul, the product of two activations, to the graph. `power`: estimated mean square of the product."""
     *lead, rows, depth = a.shape
     assert b.shape[:-1] == (*lead, depth)
     g.macs += math.prod(a.shape) * b.shape[-1]
@@ -143,8 +143,8 @@ def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
 
 
 def batch_norm(g: Graph, x: Value, name: str) -> Value:
-    """Adds BatchNorm2d that does not follow a convolution to the graph; its stored statistics are close to those of its
-    input.
+    """Adds a BatchNorm2d node to the graph, for a normalization that does not follow a convolution (others are folded);
+    its stored statistics are close to those of its input.
     """
     with g.scope(name):
         count = (x.channels,)
@@ -185,7 +185,7 @@ def hard_swish(g: Graph, x: Value) -> Value:
 
 
 def hard_sigmoid(g: Graph, x: Value) -> Value:
-    """Adds Hardsigmoid of `x`, whose slope is 1/6, to the graph."""
+    """Adds Hardsigmoid of `x` (slope 1/6) to the graph."""
     return g.node("HardSigmoid", [x], x.shape, power=0.28, alpha=1 / 6, beta=0.5)
 
 
@@ -270,13 +270,13 @@ def average_pool(g: Graph, x: Value, kernel: int, stride: int, padding: int = 0)
 
 
 def global_pool(g: Graph, x: Value) -> Value:
-    """Adds AdaptiveAvgPool2d(1) to the graph: the mean over all positions of a channel."""
+    """Adds AdaptiveAvgPool2d(1) to the graph: the mean over all rows and columns of each channel."""
     return g.node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1), power=x.power)
 
 
 def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
-    """Adds AdaptiveAvgPool2d(size) to the graph: an AveragePool if `size` divides the image's size; smaller images stay
-    unchanged.
+    """Adds AdaptiveAvgPool2d(size) to the graph, as an AveragePool; `size` must divide the image's rows and columns. An
+    image with fewer than `size` rows or columns keeps them.
     """
     rows, columns = x.size
     kernel = [max(rows // size, 1), max(columns // size, 1)]
@@ -348,8 +348,8 @@ def slice_axis(g: Graph, x: Value, axis: int, start: int, end: int, step: int = 
 
 
 def pad(g: Graph, x: Value, before: Sequence[int], after: Sequence[int]) -> Value:
-    """Adds PyTorch's F.pad with zeros to the graph, even if there is nothing to pad. `before`, `after`: numbers of pads
-    by axis.
+    """Adds PyTorch's F.pad with zeros to the graph, even if there is nothing to pad. `before`, `after`: number of zeros
+    in front of and behind the data of each axis.
     """
     shape = [extent + a + b for extent, a, b in zip(x.shape, before, after, strict=True)]
     amounts = [g.constant([*before, *after]), g.constant(0.0, np.float32)]

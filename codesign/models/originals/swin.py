@@ -42,7 +42,9 @@ def swin_t(g: Graph, x: Value) -> Value:
 
 
 def _merged(g: Graph, x: Value) -> Value:
-    """Adds the merging of patches: each 2x2 neighbouring positions become one with twice the channels."""
+    """Adds the merging of patches to the graph: each square of 2x2 neighbouring positions becomes one position with
+    twice the channels.
+    """
     _, rows, columns, width = x.shape
     x = op.pad(g, x, (0, 0, 0, 0), (0, rows % 2, columns % 2, 0))
     parts = [
@@ -55,7 +57,9 @@ def _merged(g: Graph, x: Value) -> Value:
 
 
 def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
-    """Adds attention inside windows of 7x7 to the graph; the image is shifted by `shift` rows and columns before."""
+    """Adds attention inside windows of 7x7 pixels of the image `x` to the graph. The windows are those of the image
+    rolled by `shift` rows and columns.
+    """
     batch, height, width, channels = x.shape
     down, right = -height % WINDOW, -width % WINDOW
     with g.scope(name):
@@ -80,8 +84,8 @@ def _attention(g: Graph, x: Value, name: str, heads: int, shift: int) -> Value:
 
 
 def _inside(g: Graph, x: Value, heads: int, batch: int, mask: np.ndarray | None) -> Value:
-    """Adds attention inside each window of `x`, [windows, positions, channels], to the graph; `mask` is added to the
-    scores.
+    """Adds attention with `heads` heads inside each window of `x`, [windows, positions, channels], to the graph. `mask`
+    is added to the scores; `batch`: number of images that the windows are from.
     """
     windows, places, channels = x.shape
     depth = channels // heads

@@ -116,5 +116,7 @@ def build_original(
     width: float = 1.0,
     depth: float = 1.0,
 ) -> onnx.ModelProto:
-    """The float32 model, opset 17; arguments as of `describe`. Equal arguments give equal bytes."""
+    """The float32 model (ONNX opset 17) of network `name`, with weights drawn by `seed`; other arguments are as for
+    `describe`. Equal arguments give equal bytes.
+    """
     return describe(name, batch=batch, size=size, width=width, depth=depth).model(seed)

@@ -1,4 +1,6 @@
-"""Transformers with token ids as inputs and seeded weights, as exporters write them: BERT, MobileBERT, GPT-2, Llama."""
+"""Transformers with token ids as inputs and seeded weights, with the nodes that ONNX exporters write: BERT, MobileBERT,
+GPT-2, Llama.
+"""
 
 from .bert import BertSizes, MobileBertSizes, bert, mobilebert
 from .gpt2 import Gpt2Sizes, gpt2, gpt2_decode

@@ -81,8 +81,8 @@ def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertS
 
 
 def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, sizes: BertSizes) -> str:
-    """Adds one layer of `bert`; the names of its nodes begin with `name`. Input `data` and the returned output are
-    [batch, sequence, width].
+    """Adds one layer of `bert`; the names of its nodes begin with `name`. Input `data` and the returned output are the
+    names of tensors [batch, sequence, width].
     """
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
@@ -97,7 +97,9 @@ def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, si
 def mobilebert(
     seed: int, batch: int, sequence: Size, sizes: MobileBertSizes = MobileBertSizes()
 ) -> onnx.ModelProto:
-    """MobileBERT, with the inputs and outputs of `bert` except ``pooler_output``."""
+    """MobileBERT, with the inputs and outputs of `bert` (token ids, mask, token types; hidden states) except
+    ``pooler_output``.
+    """
     w = Writer(rng=np.random.default_rng(seed))
     rows, width, narrow = (batch, sequence), sizes.width, sizes.bottleneck
     mask = _mask(w)
@@ -162,8 +164,8 @@ def _types(w: Writer, width: int) -> str:
 
 
 def _positions(w: Writer, sequence: Size, width: int) -> str:
-    """Adds the embeddings of the first `sequence` positions, gathered as exporters do: by a constant list of indices
-    or, if the number of tokens is symbolic, by the first part of that list. Returns the name of the output.
+    """Adds the embeddings of the first `sequence` token positions, gathered as exporters do: by a constant list of
+    indices or, if the number of tokens is symbolic, by the first part of that list. Returns the name of the output.
     """
     table = w.weight("positions.weight", POSITIONS, width)
     places = np.arange(POSITIONS if sequence is None else sequence)[None]

@@ -37,9 +37,9 @@ def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) 
 
 
 def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
-    """GPT-2 for one token after `past` others: ``input_ids`` and ``position_ids``, int64 [batch, 1], and ``past.i.key``
-    and ``past.i.value`` [batch, heads, past, width / heads] to ``logits`` [batch, 1, vocabulary], and the keys and
-    values of all past + 1 tokens, under the names of `gpt2`.
+    """GPT-2 for one token after `past` earlier tokens. Inputs: ``input_ids`` and ``position_ids``, int64 [batch, 1],
+    and ``past.i.key`` and ``past.i.value`` [batch, heads, past, width / heads]. Outputs: ``logits`` [batch, 1,
+    vocabulary], and the keys and values of all past + 1 tokens, under the names of `gpt2`.
     """
     return _gpt2(seed, batch, 1, past, sizes)
 
@@ -118,7 +118,7 @@ def with_logits(
     outputs: Ends,
 ) -> onnx.ModelProto:
     """Adds the logits, which are the products of `data` (the last hidden states) with the embeddings `words` of all
-    words, and returns the finished model. `sizes`: (width, size of the vocabulary).
+    words of the vocabulary, and returns the finished model. `sizes`: (width, size of the vocabulary).
     """
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)

@@ -1,8 +1,8 @@
-"""A small Llama: grouped queries, rotary positions, RMS normalization, SwiGLU; keys and values of earlier tokens are
+"""A small Llama: grouped queries, rotary positions, RMS normalization, SwiGLU. Keys and values of earlier tokens are
 inputs and outputs.
 
 After Touvron et al., "LLaMA: Open and Efficient Foundation Language Models" (2023) and Ainslie et al., "GQA" (2023),
-and the nodes that torch's exporter writes; the shape is that of SmolLM2-135M, the smallest one that is widely used.
+and the nodes that torch's exporter writes; the shape is that of SmolLM2-135M, the smallest Llama that is widely used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes(
 
 
 def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
-    """Llama for one token after `past` others, with their keys and values as inputs ``past.i.key`` and
+    """Llama for one token after `past` earlier tokens, with their keys and values as inputs ``past.i.key`` and
     ``past.i.value``; outputs as in `llama`.
     """
     return _llama(seed, batch, 1, past, sizes)
@@ -115,8 +115,8 @@ def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str,
 
 
 def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
-    """Adds the cosines and sines of each position's rotary angles, [batch, 1, sequence, size], equal for both halves of
-    a head; returns their names.
+    """Adds the cosines and sines of the rotary angles of each token's position, [batch, 1, sequence, size]; they are
+    equal for both halves of a head. Returns their names.
     """
     batch, sequence = rows
     steps = THETA ** -(np.arange(0, size, 2) / size)

@@ -1,4 +1,6 @@
-"""Table of the transformers by name: functions that build them, and their numbers of tokens and layers."""
+"""Table of the transformers by name: functions that build them, and their default and largest numbers of tokens and
+layers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from .writer import Size
 TOKENS = 128
 """Default number of tokens of a sequence, or of its cached keys and values."""
 LAYERS = 2
-"""Default number of layers; the originals have more of them."""
+"""Default number of layers; the original networks have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ NAMES = tuple(TABLE)
 
 
 def _known(tokens: Size) -> int:
-    """Returns `tokens`, the number of cached tokens of a decode step. Raises UserError if it is None (symbolic),
-    because the step would attend to padding after the cached tokens.
+    """Returns `tokens`, the number of cached tokens of a decode step. Raises UserError if it is None (a symbolic
+    number), because the step would attend to padding after the cached tokens.
     """
     if tokens is None:
         raise UserError("a decode step keeps a fixed number of tokens; leave --symbolic out")
@@ -70,7 +72,8 @@ def build_transformer(
     layers: int | None = None,
     symbolic: bool = False,
 ) -> onnx.ModelProto:
-    """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` others.
+    """The model for `tokens` tokens at once or, if `name` ends in ``_decode``, for one token after `tokens` earlier
+    tokens.
 
     `symbolic`: the model takes any number of tokens at once; this number is the symbol ``sequence``.
 
@@ -90,8 +93,8 @@ def build_transformer(
 def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS) -> dict[str, np.ndarray]:
     """Seeded inputs of a transformer, with `tokens` tokens if their number is symbolic.
 
-    Ids are below the size of the vocabulary, positions ascend from the number of cached tokens; the mask excludes the
-    last eighth of the tokens, token types are 0 in the first half and 1 in the second, keys and values are normally
+    Ids are below the size of the vocabulary, position ids ascend from the number of cached tokens; the mask excludes
+    the last eighth of the tokens, token types are 0 in the first half and 1 in the second, keys and values are normally
     distributed.
     """
     rng = np.random.default_rng(seed)

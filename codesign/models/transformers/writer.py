@@ -31,8 +31,8 @@ Ends = Mapping[str, End]
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """A graph under construction; names of nodes and tensors begin with the name of the part of the network that they
-    belong to.
+    """An ONNX graph under construction. The name of each node and tensor begins with the name of the part of the
+    network to which it belongs.
     """
 
     rng: np.random.Generator
@@ -98,14 +98,16 @@ class Writer:
         return data
 
     def heads(self, name: str, data: str, rows: Rows, heads: int, size: int, *, last: bool = False) -> str:
-        """Splits heads: [batch, sequence, heads * size] to [batch, heads, sequence, size], or with `last` to [batch,
-        heads, size, sequence].
+        """Adds nodes that split heads: [batch, sequence, heads * size] to [batch, heads, sequence, size], or with
+        `last` to [batch, heads, size, sequence]. Returns the name of the output.
         """
         cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
         return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
 
     def joined(self, name: str, data: str, rows: Rows, width: int) -> str:
-        """Joins heads: [batch, heads, sequence, size] to [batch, sequence, width]."""
+        """Adds nodes that join heads: [batch, heads, sequence, size] to [batch, sequence, width]. Returns the name of
+        the output.
+        """
         moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
         return self.reshape(f"{name}.joined", moved, (*rows, width))
 
@@ -128,10 +130,10 @@ def _value_info(name: str, end: End) -> onnx.ValueInfoProto:
 
 
 def ids(shape: tuple[Size, ...]) -> End:
-    """Element type and shape of an int64 input or output, as `Ends` has them."""
+    """Element type and shape of an int64 input or output: a value of the mapping `Ends`."""
     return TensorProto.INT64, shape
 
 
 def floats(shape: tuple[Size, ...]) -> End:
-    """Element type and shape of a float32 input or output, as `Ends` has them."""
+    """Element type and shape of a float32 input or output: a value of the mapping `Ends`."""
     return TensorProto.FLOAT, shape

@@ -58,7 +58,7 @@ def object_bytes(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
 ) -> bytes:
     """Compiles the modules to one relocatable object file; only the functions in `exported` are visible outside. Raises
-    the TargetError of `emit_object`, whose message contains `name`.
+    TargetError (from `emit_object`), whose message contains `name`.
     """
     machine = target_machine(target, jit=False)
     data = object_of(modules, machine, exported)
@@ -75,11 +75,13 @@ def object_bytes(
 
 
 BATCH_CHARACTERS = 200_000
-"""Characters of LLVM IR at which a batch of modules becomes an object: about 50 ms of code generation. Smaller batches
-pay the fixed cost of an object more often; larger ones lengthen the wait for the last object.
+"""Number of characters of LLVM IR at which a batch of modules is compiled to an object: about 50 ms of code generation.
+Smaller batches pay the fixed cost of an object more often; larger batches lengthen the wait for the last object.
 """
 MOST_THREADS = 4
-"""Most threads that generate code: one lowering thread feeds about two, and only a few objects remain at the end."""
+"""Largest number of threads that generate code: one lowering thread makes work for about two, and only a few objects
+remain at the end.
+"""
 
 
 class LibraryInProgress:
@@ -159,7 +161,8 @@ class LibraryInProgress:
 
 
 def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -> ObjectCode:
-    """Builds a static library from the modules, which `lower` made for `target`; each has a unique `function` name.
+    """Builds a static library from the modules, which `lower` made for `target`; each module has a unique `function`
+    name.
 
     Raises the errors of `LibraryInProgress.finish`.
     """

@@ -1,4 +1,4 @@
-"""Architectures: the vector unit of a processor, derived from its features, for templates.
+"""Architectures of processors: derives the vector unit of a processor from its features, for templates.
 
 Widths and numbers of registers are from the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
 Architecture Reference Manual A1.4 (A-profile, AArch64 and AArch32), RISC-V "V" extension 1.0 chapter 3, WebAssembly
@@ -35,7 +35,7 @@ class Architecture:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
     """The vector unit of a processor: bits and number of its registers, and whether it has fused multiply-add and 8-bit
-    dot products. `abi`: calling convention if the triple leaves it open.
+    dot products. `abi`: the calling convention if the target triple leaves it open.
     """
 
     bits: int

@@ -2,7 +2,7 @@
 quantized arithmetic.
 
 Quantized arithmetic is vector code, bit-exact to `vdla.isa.arithmetic`: requantization (stage A), addition or
-multiplication of two quantized values (stage B), and QuantizeLinear. Each of its functions ends in
+multiplication of two quantized values (stage B), and QuantizeLinear. Each of these functions ends in
 `Quantized.saturate`. Limits are integers, so clamping before rounding equals clamping after it, and the clamped value
 is small enough to be rounded by one addition.
 """
@@ -99,7 +99,7 @@ def suffix(dtype: DType, lanes: int) -> str:
 
 
 def memory_suffix(dtype: DType, lanes: int) -> str:
-    """`suffix` of a type in memory, where bools are bytes."""
+    """The suffix for a type in memory (bools are bytes there) in the names of LLVM's intrinsics, such as "v8f32"."""
     return suffix(DType.INT8 if dtype is DType.BOOL else dtype, lanes)
 
 
@@ -112,9 +112,9 @@ def comparison(op: str, dtype: DType) -> str:
 
 
 _OF_OPERATORS = frozenset({"rescale", "combine_add", "combine_multiply"})
-"""Names of the quantized functions that `quantized_operators` emits: operators other than sums of products."""
+"""Names of the quantized functions for operators other than sums of products; `quantized_operators` emits them."""
 Known = int | float | None
-"""The value of a function's argument if it is constant when the code is emitted, else None."""
+"""The value of an argument of a function if it is constant when the code is emitted, else None."""
 
 
 def call_quantized(
@@ -203,7 +203,9 @@ class Quantized:
         )
 
     def whole(self, position: int) -> int:
-        """The integer value of the argument at `position`. Raises LoweringError if the argument is not constant."""
+        """The integer value of the argument with index `position`. Raises LoweringError if the argument is not
+        constant.
+        """
         value = self.known[position]
         if value is None:
             raise LoweringError(f"argument {position} of {self.name} must be a constant on this target")

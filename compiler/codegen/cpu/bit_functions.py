@@ -68,7 +68,7 @@ def _rounded(block: Block, name: str, x: Value) -> Value:
 
 
 def _bitcast(block: Block, x: Value, dtype: DType) -> Value:
-    """The same bits as another type of equal size; 16-bit floats are represented by their bits."""
+    """The bits of `x` as type `dtype` of equal size; 16-bit floats are represented by their bits."""
     to = type_text(dtype, x.lanes)
     if x.type == to:
         return Value(x.text, dtype, x.lanes)

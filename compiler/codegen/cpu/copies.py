@@ -1,4 +1,6 @@
-"""expand_copies: copies of boxes become loops of vector moves and fills, without conditions in the loops."""
+"""The pass `expand_copies`: copies of boxes (rectangles of elements) become loops of vector moves and fills, without
+conditions in the loops.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The position inside the loop nest that replaces a copy.
+    """A place inside the loop nest that replaces a copy.
 
     `offsets`: offset along each dimension of the copy (None: no loop over that dimension yet). `name`: name of the
     innermost loop or statement. `ranges`: ranges of the variables of the enclosing loops.
@@ -101,8 +103,8 @@ class _Expansion:
         return self.dimension(0, _Place(offsets=(None,) * len(self.extents), name=stem, ranges=self.ranges))
 
     def dimension(self, d: int, at: _Place) -> Stmt:
-        """Loops over dimension `d` of the box and all inner dimensions, for elements whose outer indices are inside the
-        source. Elements outside along `d` get the pad value.
+        """Loops over dimension `d` of the copied box and all inner dimensions, for elements whose indices in outer
+        dimensions are inside the source. Elements outside of the source along `d` get the pad value.
         """
         if d == len(self.extents):
             return self.move(at)
@@ -131,7 +133,9 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over part of dimension `d`; the innermost dimension is moved in vectors, with a remainder."""
+        """A loop over `extent` elements of dimension `d` from `start` on; if `d` is the innermost dimension, it moves
+        whole vectors, and a second loop moves the remainder.
+        """
         if extent == Const(0):
             return Seq(statements=())
 
@@ -184,8 +188,8 @@ class _Expansion:
     def rows(
         self, d: int, at: _Place, start: Expr, count: int, width: int, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A move or fill of `count` whole rows, along dimensions `d` and `d` + 1 (the innermost), as one run of
-        elements.
+        """A move or fill of `count` whole rows as one run of elements; `d`: dimension of the rows, `d` + 1: the
+        innermost dimension, along them.
         """
         end: Callable[[_Place], Stmt] = self.move
         if inside == self.fill:
@@ -199,7 +203,7 @@ class _Expansion:
         return self.vectors(Const(count * width), at, body)
 
     def move(self, at: _Place) -> Stmt:
-        """Moves one element, or one in each lane, from inside the source."""
+        """Moves one element (in a vector loop, one for each lane) from inside the source."""
         source = self.copy.source
         indices = list(source.starts)
         for d, offset in zip(self.of, at.offsets, strict=True):
@@ -213,7 +217,7 @@ class _Expansion:
         return self.assign(at, value)
 
     def assign(self, at: _Place, value: Expr) -> Stmt:
-        """Stores `value` into one element, or one in each lane, of the destination."""
+        """Stores `value` into one element of the destination (in a vector loop, one for each lane)."""
         destination = self.copy.destination
         indices = list(destination.starts)
         for d, offset in zip(self.to, at.offsets, strict=True):

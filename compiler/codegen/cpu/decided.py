@@ -1,4 +1,4 @@
-"""Constant folding during emission: index expressions as Python functions of the unrolled loops' variables.
+"""Constant folding during emission: index expressions become Python functions of the unrolled loops' variables.
 
 Emission evaluates the same expression in every iteration of an unrolled body. A Python function, built once, is several
 times as fast as a walk over the expression.
@@ -42,8 +42,8 @@ def undecided(variables: Mapping[str, Any]) -> None:
 
 
 def decided(expr: Expr) -> Decided:
-    """The folding function of an expression (see `Decided`); `undecided` if loop variables alone never determine the
-    expression's value.
+    """The folding function of an expression: computes its value from the values of loop variables (`Decided`). It is
+    `undecided` if loop variables alone never determine the expression's value.
     """
     match expr:
         case Const(value=value):

@@ -20,11 +20,11 @@ SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(7))
 COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(8))
 """Taylor series of the cosine, up to pi / 4."""
 ARCTANGENT = tuple((-1) ** k / (2 * k + 1) for k in range(12))
-"""Taylor series of arctan t / t in t**2, for t up to tan(pi / 8), t**2 up to 0.1716."""
+"""Taylor series of arctan t / t in powers of t**2, for t up to tan(pi / 8), that is t**2 up to 0.1716."""
 POWER = tuple(math.log(2) ** k / math.factorial(k) for k in range(12))
 """Taylor series of 2**r, for r up to 1/2."""
 LOGARITHM = tuple(2 / (2 * k + 1) / math.log(2) for k in range(10))
-"""Series of log2 m = 2 artanh s / ln 2 in s**2, where s = (m - 1) / (m + 1), s**2 up to 0.1716."""
+"""Series of log2 m = 2 artanh s / ln 2 in powers of s**2, where s = (m - 1) / (m + 1), for s**2 up to 0.1716."""
 HYPERBOLIC_SINE = tuple(1 / math.factorial(2 * k + 1) for k in range(7))
 """Taylor series of sinh x / x in x**2, for |x| up to 1/2."""
 
@@ -139,8 +139,8 @@ class _Double:
     # Angles
 
     def turned(self, x: Value) -> tuple[Value, Value]:
-        """Range reduction: returns x - n * pi / 2 and the integer n, for the nearest multiple. |x| must be below 2**31;
-        infinities give NaN.
+        """Range reduction: returns x - n * pi / 2 and the integer n, for the multiple of pi / 2 nearest to x. |x| must
+        be below 2**31; infinities give NaN.
         """
         n = self.intrinsic("roundeven", self.multiply(x, 2 / math.pi))
         for part in QUARTER_TURN:
@@ -203,7 +203,9 @@ class _Double:
         return self.multiply(value, self.of_bits(scale))
 
     def log2(self, x: Value) -> Value:
-        """log2 x; NaN for negative x. Subnormal float64 are not supported: no float32 widens to one."""
+        """log2 x; NaN for negative x. Subnormal float64 are not supported: x comes from a float32, whose conversion is
+        never subnormal.
+        """
         # Relative to sqrt(1/2): the exponent counts whole powers of two, the mantissa is the rest.
         least = 0x3FE6A09E667F3BCD
         shifted = self.integer("sub", self.bits(x), least)

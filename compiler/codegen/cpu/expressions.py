@@ -1,4 +1,4 @@
-"""Scalar and vector values of IR expressions.
+"""Emits the scalar and vector values of IR expressions.
 
 Inside a vectorized loop every expression is a scalar (equal in all iterations) or a vector with one lane for each
 iteration. Variables of unrolled loops are Python ints, so conditions on them are decided during emission.
@@ -28,9 +28,13 @@ from .text import Block, Value, constant, memory_type
 from .vector_memory import from_memory, gather, masked_load, masked_store, pointers, scatter, to_memory
 
 SPREAD_STRIDES = (2, 4, 8)
-"""Distances in elements between lanes at which one masked store of the whole range of elements replaces a scatter."""
+"""Distances between lanes, in elements, for which one masked store of the whole range of elements replaces a
+scatter.
+"""
 MAXIMUM_STRIDE = 4
-"""Largest distance in elements between lanes at which whole loads and shuffles replace a gather."""
+"""Largest distance between lanes, in elements, for which loads of the whole range of elements and shuffles replace a
+gather.
+"""
 
 
 @quick_init
@@ -55,7 +59,8 @@ class PreparedForm:
 
 
 class ExpressionEmitter:
-    """Emits expressions into a block, in the context that the emitter of statements sets.
+    """Emits the instructions of expressions into a block. The emitter of statements sets the fields below before it
+    emits an expression.
 
     `variables`: values of loop variables, ints (unrolled) or scalars, outermost first. `mask`: active lanes (None:
     all). `guarded`: the mask depends on a condition, so possibly no lane is active.
@@ -144,7 +149,7 @@ class ExpressionEmitter:
         return constant(held, DType.INT64) if isinstance(held, int) else held
 
     def index(self, expr: Expr) -> Value:
-        """The value of an index expression, int64, as a sum of products."""
+        """The value of an index expression, int64, emitted as a sum of products."""
         terms, offset = self.terms({expr: 1})
         return self.sum(terms, offset)
 
@@ -241,7 +246,9 @@ class ExpressionEmitter:
         return self.block.binary(f"f{name}" if dtype.is_float else name, x, y)
 
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
-        """Flooring division by a positive constant: any other divisor could be zero at run time."""
+        """The value of `a` divided by `b`, rounded down (`op` "//"), or of the remainder ("%"). `b` must be a positive
+        constant: any other divisor could be zero at run time.
+        """
         divisor = self.known(b)
         if not isinstance(divisor, int) or divisor <= 0 or dtype.is_float:
             text = format_expr(Binary(op, a, b))  # type: ignore[arg-type]
@@ -253,12 +260,12 @@ class ExpressionEmitter:
     # Memory
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
-        """The value of a load: one element, or one for each lane."""
+        """The value of a load: one element or, in a vectorized loop, an element for each lane."""
         storage = self.storages[buffer.name]
         return self.load_from(storage, self.place(storage, indices))
 
     def load_from(self, storage: Storage, place: Place) -> Value:
-        """Loads the value at `place` in `storage`: one element, or one for each lane."""
+        """Loads the value at `place` in `storage`: one element or, in a vectorized loop, an element for each lane."""
         block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(place)):
             text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
@@ -285,12 +292,14 @@ class ExpressionEmitter:
         return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """Writes one element, or one for each active lane."""
+        """Writes one element or, in a vectorized loop, an element for each active lane."""
         storage = self.storages[buffer.name]
         self.store_at(storage, self.place(storage, indices), value)
 
     def store_at(self, storage: Storage, place: Place, value: Value) -> None:
-        """Stores `value` at `place` in `storage`: one element, or one for each active lane."""
+        """Stores `value` at `place` in `storage`: one element or, in a vectorized loop, an element for each active
+        lane.
+        """
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
@@ -326,8 +335,8 @@ class ExpressionEmitter:
         scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, place: Place) -> int:
-        """The number of elements that an access to a stack slot touches, if its place in the slot is constant, so that
-        `Slots` can forward stored values to loads; 0 otherwise.
+        """The number of elements that an access to a stack slot touches, if their place in the slot is constant:
+        `Slots` can then forward stored values to loads. 0 otherwise.
         """
         if place.variables or place.terms or place.varying:
             return 0
@@ -338,7 +347,7 @@ class ExpressionEmitter:
         return self.vector.lanes
 
     def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
-        """The place that `indices` access in `storage`; known variables are folded into its offset."""
+        """Which elements of `storage` an access with `indices` touches; known variables are folded into the offset."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
@@ -370,7 +379,9 @@ class ExpressionEmitter:
         return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """The cached decomposition of an access into its indices and the linear sum of their offsets."""
+        """The cached decomposition of an access: its indices, and the element offset (`form`) split into a constant,
+        loop variables and other terms.
+        """
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))
         variables = tuple([(atom.name, c) for atom, c in form.terms.items() if isinstance(atom, Var)])
@@ -423,8 +434,8 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of an access in a buffer: `offset` elements from its start, `stride` elements from lane to lane, and
-    unknown terms with coefficients.
+    """The elements of a buffer that an access touches: `offset` elements from the buffer's start, `stride` elements
+    from lane to lane, and unknown terms with coefficients.
 
     `variables`: the unknown terms, if all of them are loop variables. Otherwise `terms`: terms that are equal in all
     lanes, and `varying`: terms that differ between lanes.
@@ -441,7 +452,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class _Access:
     """Cached address computation of an access: its indices, and the element offset as `constant` plus loop `variables`
-    with coefficients. `whole`: the offset as a general linear form if it has other terms, else None.
+    with coefficients. `whole`: the offset as a general linear form if it has terms other than loop variables, else
+    None.
     """
 
     indices: tuple[Expr, ...]

@@ -1,4 +1,4 @@
-"""Scalar functions (`Call`) as generated vector code; no mathematical library is called.
+"""Vector code for scalar functions (`Call`); no mathematical library is called.
 
 Polynomials are fitted to float64 values for least relative error; `tests/compiler/codegen/cpu/test_functions.py` checks
 each function to a few units in the last place over its whole range, infinities and NaN included.
@@ -14,13 +14,13 @@ from .errors import LoweringError
 from .text import Block, Value, constant, type_text
 
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094173e-06
-"""ln 2 as a sum of two numbers; the first has so few bits that its product with an exponent is exact."""
+"""ln 2 as a sum of two numbers; the first has so few bits that its product with the exponent of a float32 is exact."""
 ROUNDING = 12582912.0
 """1.5 * 2**23: adding it to a float32 below 2**22 leaves the nearest whole number in the lowest bits of the sum."""
 EXP_TERMS = (1.0, 1.0, 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720, 1 / 5040)
 """Taylor series of exp x, up to |x| = ln 2 / 2, where the remainder is below 2**-27."""
 LOG_TERMS = (2.0, 2 / 3, 2 / 5, 2 / 7, 2 / 9)
-"""Series of log m = 2 artanh s, where s = (m - 1) / (m + 1), in s**2 up to 0.1716**2."""
+"""Series of log m = 2 artanh s, where s = (m - 1) / (m + 1), in powers of s**2 for s**2 up to 0.1716**2."""
 TANH_NEAR = 0.625
 TANH_TERMS = (1.0, -0.3333325982093811, 0.13331127166748047, -0.05372106656432152, 0.02059098333120346, -0.005659984890371561)  # fmt: skip  # noqa: E501
 """Polynomial of tanh x / x in x**2 up to TANH_NEAR**2; relative error 4e-9."""
@@ -126,7 +126,7 @@ class _Math:
         return self.of_bits(self.integer("shl", self.integer("add", exponent, 127), 23))
 
     def exp(self, x: Value) -> Value:
-        """exp x as 2**n * exp(r), with n whole and |r| at most ln 2 / 2."""
+        """exp x, as 2**n * exp(r) for x = n * ln 2 + r, with a whole number n and |r| at most ln 2 / 2."""
         x = self.limit(x, -104.0, 89.0)
         shifted = self.add(self.multiply(x, 1.4426950408889634), ROUNDING)
         n = self.add(shifted, -ROUNDING)
@@ -166,7 +166,7 @@ class _Math:
         return self.block.select(self.compare("ole", size, 1.0), near, self.with_sign(far, x))
 
     def log(self, x: Value) -> Value:
-        """log x as e * ln 2 + log m, with m from sqrt(1/2) to sqrt(2)."""
+        """log x, as e * ln 2 + log m for x = m * 2**e with m from sqrt(1/2) to sqrt(2)."""
         subnormal = self.compare("olt", x, 1.1754943508222875e-38)
         scaled = self.block.select(subnormal, self.multiply(x, 8388608.0), x)
         # Relative to sqrt(1/2): the exponent gives whole powers of two, the mantissa the rest.
@@ -189,7 +189,7 @@ class _Math:
         return self.block.select(self.compare("olt", x, 0.0), self.number(float("nan"), x), result)
 
     def sqrt(self, x: Value) -> Value:
-        """The square root, one correctly rounded instruction."""
+        """The square root, by one instruction, correctly rounded."""
         return self.intrinsic("sqrt", x)
 
     def absolute(self, x: Value) -> Value:

@@ -15,7 +15,7 @@ HALF_FLOATS = (DType.FLOAT16, DType.BFLOAT16)
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000
 _REBIAS = (127 - 15) << 23
-"""Difference of the exponent biases of float16 and float32, shifted to the position of float32's exponent."""
+"""Difference of the exponent biases of float16 and float32, shifted to the bits of float32's exponent."""
 
 
 def widen(block: Block, value: Value) -> Value:

@@ -45,13 +45,15 @@ def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
 
 
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
-    """All instructions of this target by name: an argument of `schedule.replay`."""
+    """All instructions of this target by name, in the form that `schedule.replay` takes."""
     declarations = [dot_u8s8(lanes) for lanes in range(1, DOT_LANES + 1)]
     return {d.name: d for d in declarations}
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
+    """The function that emits code for uses of the hardware instruction `declaration`. Raises LoweringError for
+    instructions of other targets.
+    """
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
     if declaration.name.startswith(PREFIX):
@@ -111,7 +113,9 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:
-    """The address of an operand whose elements must be contiguous, in the order of the formal operand."""
+    """The address of the operand with index `position`, whose elements must be contiguous, in the order of the formal
+    operand.
+    """
     region, formal = use.operands[position], use.declaration.parameters[position]
     storage = values.storages[region.buffer.name]
     expected = 1

@@ -24,7 +24,7 @@ _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 class Kernel:
     """A compiled program. `outputs`: names of the parameters that it writes.
 
-    `generated()`: the machine code, after waiting for its generation if needed.
+    `generated()` returns the machine code; if a background thread still generates it, the function waits.
     """
 
     program: Program
@@ -35,7 +35,7 @@ class Kernel:
 
     @property
     def code(self) -> MachineCode:
-        """The machine code."""
+        """The kernel's machine code; waits for its generation if needed."""
         return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
@@ -61,8 +61,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingRoom:
-    """Working memory of running kernels: `workspace` holds the buffers of the kernel itself, `scratch` those of all
-    workers of a thread pool.
+    """Working memory of running kernels: `workspace` contains the buffers of the kernel itself, `scratch` the buffers
+    of all workers of a thread pool.
     """
 
     workspace: np.ndarray
@@ -113,7 +113,7 @@ class BoundKernel:
             self.run_in_turn()
 
     def point(self, parameter: int, address: int) -> None:
-        """Binds the parameter at position `parameter` to another address.
+        """Binds the parameter with index `parameter` to another address.
 
         The caller must guarantee that the memory has the parameter's size, is aligned to its elements, stays alive
         while the kernel runs, and overlaps no written array.

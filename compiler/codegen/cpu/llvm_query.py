@@ -19,7 +19,8 @@ from .architectures import initialise
 
 
 def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:
-    """For each (processor, features) in `others`: whether the processor `cpu` with `features` has all of its features.
+    """For each (processor, features) in `others`: whether the processor `cpu` with `features` has all features of that
+    other processor.
 
     llvmlite has no function for this query, but LLVM's inliner answers it: it inlines a function only if the caller's
     processor has every feature of the callee's. So each of `others` becomes a function; functions that remain were not

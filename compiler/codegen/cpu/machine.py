@@ -20,18 +20,18 @@ _NEVER_USED = (
     "rtm serialize sgx shstk tsxldtrk uintr waitpkg wbnoinvd"
 )
 """Features of x86-64 that no kernel uses: features for operating systems, which many virtual machines hide, and
-`ermsb`, which marks one instruction as fast and differs between vendors.
+`ermsb`, which only says that one instruction is fast and differs between vendors.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTarget:
-    """A CPU as LLVM knows it.
+    """A CPU as LLVM describes it.
 
     `features`: LLVM's comma-separated list (may be empty). `vector_bits`: width of the widest vector registers in use,
     `vector_registers`: their number. `fused_multiply_add`, `dot_product` (u8 x s8 to s32, four at a time): whether
     single instructions exist. `cache_bytes`: first and second level data cache of a core, as templates assume them.
-    `abi`: calling convention if the triple leaves it open (RISC-V).
+    `abi`: calling convention if the target triple leaves it open (RISC-V).
     """
 
     triple: str
@@ -61,7 +61,7 @@ class CpuTarget:
 
     @property
     def described(self) -> dict[str, str]:
-        """The processor's description in tuning records."""
+        """The processor's description in tuning records, as texts by name."""
         return {"kind": "llvm", "triple": self.triple, "cpu": self.cpu, "digest": self.digest}
 
 
@@ -110,14 +110,16 @@ def _less_than_host(target: CpuTarget) -> bool:
 
 
 def target_with(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
-    """The target of a processor that has these `features`, by LLVM's names; `text` is its `CpuTarget.features`."""
+    """The target for the processor `cpu`, given which `features` (by LLVM's names) it has; `text` becomes its
+    `CpuTarget.features`.
+    """
     architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
     vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})
     return target_of(triple, cpu, text, vectors)
 
 
 def target_of(triple: str, cpu: str, features: str, vectors: Vectors) -> CpuTarget:
-    """The target of a processor with these vector registers; `features` as in `CpuTarget`."""
+    """The target for the processor `cpu` with the given vector registers; `features`: LLVM's comma-separated list."""
     return CpuTarget(
         triple=triple,
         cpu=cpu,

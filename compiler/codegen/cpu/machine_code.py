@@ -69,7 +69,7 @@ def optimise(
 
     LLVM's own pipelines take ten times as long for code that runs no faster: schedules determine the loops, and the
     emitter repeats no computation. Functions that are not `exported` (None: all are) become internal. The result
-    belongs to `context` (None: the one that all threads share).
+    belongs to the LLVM context `context` (None: the context that all threads share).
     """
     parsed = _parse(modules[0], machine, context)
     for module in modules[1:]:
@@ -171,7 +171,8 @@ _T = TypeVar("_T")
 class CodeWorker:
     """Threads, at first one, that execute submitted work in order.
 
-    They are daemons, because a call into LLVM cannot be interrupted: a command that abandons one must be able to exit.
+    They are daemon threads, because a call into LLVM cannot be interrupted: a command must be able to exit while such a
+    call still runs.
     """
 
     def __init__(self) -> None:

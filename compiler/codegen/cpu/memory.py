@@ -1,5 +1,5 @@
 """Memory of kernels. Buffers inside a kernel are stack slots or parts of its workspace; this module gives their sizes
-and strides. Arrays outside are allocated here with an alignment.
+and strides. Arrays outside of kernels are allocated here with an alignment.
 
 A kernel's time depends on the arrays' alignment and pages: cache conflicts depend on where in a page an array starts,
 and with pages of 4 KiB a product that reads several megabytes of weights needs a thousand address translations. Large
@@ -23,7 +23,7 @@ REGISTER_SCOPES = ("register", "local")
 unrolling.
 """
 STACK_BYTES = 16 * 1024
-"""Most bytes of one buffer on the stack; larger buffers of any scope are in the workspace."""
+"""Largest number of bytes of one buffer on the stack; larger buffers of any scope are in the workspace."""
 ALIGNMENT = 64
 
 
@@ -73,11 +73,11 @@ def stack_layout(buffer: Buffer, lanes: int) -> tuple[tuple[int, ...], int]:
 
 PAGE = 4096
 HUGE_PAGE = 2 << 20
-"""Bytes of a huge page on x86 and most ARM systems. On systems with pages of another size the alignment only misses
-their boundaries.
+"""Bytes of a huge page on x86 and most ARM systems. On systems with huge pages of another size, arrays aligned to this
+size may begin inside a huge page, which is harmless.
 """
 MOST_AHEAD = 64 << 20
-"""Most bytes of address space that `Constants` reserves at once; only written pages use memory."""
+"""Largest number of bytes of address space that `Constants` reserves at once; only written pages use memory."""
 
 
 class Constants:
@@ -92,7 +92,7 @@ class Constants:
         self._taken = 0
 
     def copy(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """A copy of the array in a shape of equal size. It begins at a page, or at a cache line if it is smaller than a
+        """A copy of the array, reshaped to `shape`. It begins at a page, or at a cache line if it is smaller than a
         page.
         """
         result = self._empty(array.nbytes).view(array.dtype).reshape(shape)
@@ -118,7 +118,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def aligned_copy(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A copy of the array that begins at a cache line, in another shape of as many elements."""
+    """A copy of the array that begins at a cache line, reshaped to `shape`."""
     result = aligned_empty(shape, array.dtype)
     np.copyto(result, array.reshape(shape))
     return result

@@ -1,4 +1,4 @@
-"""LLVM's answers about a processor that a user names: its architecture, and the features that it has."""
+"""Queries LLVM about a processor that a user names: its architecture, and the features that it has."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ _SYMBOL_TABLE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """The global symbols that an object defines (ELF only), and the symbols that it uses but does not define."""
+    """The global symbols that an object defines (known for ELF only), and the symbols that it uses but does
+    not define.
+    """
 
     defined: frozenset[str]
     undefined: frozenset[str]
@@ -68,7 +70,7 @@ _HEADER = struct.Struct("16s12s6s6s8s10s2s")
 
 
 def static_library(objects: Sequence[tuple[bytes, Sequence[str]]]) -> bytes:
-    """A static library of objects, each given with the functions that it defines for others; equal objects give equal
+    """A static library of objects, each given with the names of the functions that it exports; equal objects give equal
     bytes.
     """
     names = b"".join(name.encode() + b"\0" for _, functions in objects for name in functions)

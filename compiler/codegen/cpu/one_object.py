@@ -23,12 +23,13 @@ from .module import Module
 def emit_object(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str] | None = None
 ) -> ObjectCode:
-    """One freestanding object from the modules, which `lower` made for `target`, each with a unique `function`.
+    """Compiles the modules, which `lower` made for `target`, to one object that needs no C library. Each module has a
+    unique `function`.
 
     `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
-    `sequence`). The object needs no C library and no runtime; parallel loops call a function that the caller passes.
-    Equal modules give equal bytes. Raises ValueError for names that C does not allow or that occur twice; raises
-    TargetError if the processor lacks instructions, so that LLVM would call library functions.
+    `sequence`). The object needs no runtime; parallel loops call a function that the caller passes. Equal modules give
+    equal bytes. Raises ValueError for names that C does not allow or that occur twice; raises TargetError if the
+    processor lacks instructions, so that LLVM would call library functions.
     """
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
@@ -45,8 +46,8 @@ def emit_object(
 
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
-    """Writes `name`.o and `name`.h, each whole, into an existing folder; returns their paths. Raises ProgramError if
-    writing fails.
+    """Writes `name`.o and `name`.h into an existing folder, each completely or not at all; returns their paths. Raises
+    ProgramError if writing fails.
     """
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
     write_whole(paths[0], code.data)
@@ -55,7 +56,8 @@ def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
 
 
 def write_shared_library(code: ObjectCode, library: Path) -> None:
-    """Links the object to `library` with this machine's C compiler; the file is written whole or not at all.
+    """Links the object to the shared library `library` with this machine's C compiler; the file is written completely
+    or not at all.
 
     Raises TargetError if there is no compiler, or the object is for another kind of machine; raises ProgramError if the
     file cannot be written.

@@ -1,4 +1,6 @@
-"""Targets in the user's notation: "llvm", or "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+dotprod"."""
+"""Parses the user's notation for a processor: "llvm", or "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53
+-mattr=+dotprod".
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ _FEATURES = re.compile(r"[+-][a-z0-9][A-Za-z0-9_.-]*(,[+-][a-z0-9][A-Za-z0-9_.-]
 
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> CpuTarget:
-    """The processor described by `text`: "llvm", then any of the options -mtriple=, -mcpu= and -mattr=, named as
+    """The processor described by `text`: "llvm", then any of the options -mtriple=, -mcpu= and -mattr=, named like
     LLVM's.
 
     "llvm" alone is this machine; without -mtriple the triple is this machine's, without -mcpu the processor is the
-    least capable one of the architecture. -mattr adds ("+sve") or removes ("-neon") features. Raises TargetError, which
-    names the wrong option and its legal values.
+    least capable processor of the architecture. -mattr adds ("+sve") or removes ("-neon") features. Raises TargetError,
+    which names the wrong option and its legal values.
     """
     words = text.split()
     if not words or words[0] != "llvm":
@@ -66,8 +68,8 @@ def _options(words: list[str]) -> dict[str, str]:
 
 
 def check_known(target: CpuTarget) -> None:
-    """Raises TargetError unless LLVM knows all names of a target, because for an unknown processor it would assume the
-    least capable one.
+    """Raises TargetError unless LLVM knows all names of a target; for an unknown processor, LLVM would assume the least
+    capable one of the architecture.
     """
     if target == host_target():
         return

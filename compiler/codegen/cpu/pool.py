@@ -1,8 +1,8 @@
-"""Threads for parallel loops: a pool that spins, then sleeps, and hands out chunks by one atomic counter.
+"""Threads for parallel loops: a pool whose threads spin, then sleep, and take chunks of a loop by one atomic counter.
 
 The pool is LLVM IR like the kernels, so building it needs only LLVM. Its threads are Python threads that call into it
 and stay there, without the interpreter's lock, until the pool is closed. A loop ends when its chunks are done; it does
-not wait for helpers that got no processor time meanwhile.
+not wait for helper threads that got no processor time meanwhile.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .machine_code import compile_module
 from .module import Module
 
 IDLE_SPINS = 100_000
-"""Number of checks of the counter before a helper sleeps: one to several milliseconds. Waking takes up to hundreds of
-microseconds on a virtual machine, so a helper must not sleep while the caller runs serial parts.
+"""Number of times that a helper thread checks the counter before it sleeps: one to several milliseconds. Waking takes
+up to hundreds of microseconds on a virtual machine, so a helper must not sleep while the caller runs serial parts.
 """
 YIELD_SPINS = 4000
-"""Number of checks of the counter before the caller, waiting for the last chunks, yields its core: tens of
-microseconds.
+"""Number of times that the calling thread, which waits for the last chunks, checks the counter before it yields its
+core: tens of microseconds.
 """
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-"""Number of Linux's futex system call by architecture; operation 128 + 0 waits while a word has a value, 128 + 1 wakes
-waiters.
+"""Number of Linux's futex system call by architecture. Its operation 128 + 0 waits while a word has a value, 128 + 1
+wakes waiting threads.
 """
 _WORDS = 16
-"""Number of 64-bit words of a pool: 0 epoch (number of the current loop), 1 whether to stop, 2 task, 3 closure, 4
-chunks, 5 chunks done, 6 helpers asleep, 8 (in a cache line of its own) chunks left to take, with the epoch in the upper
-half.
+"""Number of 64-bit words of a pool. Word 0: epoch (number of the current loop); 1: whether to stop; 2: task; 3:
+closure; 4: chunks; 5: chunks done; 6: helpers asleep; 8 (in a cache line of its own): chunks left to take, with the
+epoch in the upper half.
 """
 
 

@@ -68,8 +68,8 @@ class QuantizedOperator(Quantized):
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """`fused_multiply_add` for processors without an FMA instruction: in float64, an exact product and a sum
-        rounded to odd.
+        """whole * factor + addend with one rounding, for processors without an FMA instruction: in float64, an exact
+        product and a sum rounded to odd.
 
         The method is that of `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """

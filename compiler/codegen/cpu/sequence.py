@@ -1,5 +1,5 @@
-"""A sequence of kernels as one function. Each array is passed by the caller, is in an arena between kernels, or is a
-constant inside the object.
+"""A sequence of kernels as one function. Each array is passed by the caller, is in an arena (memory that the arrays
+between kernels share), or is a constant inside the object.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def sequence(
     target: CpuTarget,
     function: str,
 ) -> Module:
-    """A module whose `function` runs `calls` in their order, with the same signature as every kernel (see `lower`).
+    """A module whose `function` runs `calls` in their order, with the signature that every kernel has (made by
+    `lower`).
 
     Its `parameters` are the caller's arrays; its workspace is the arena, followed by the workspace of the kernels.
     Constants are stored in this machine's byte order, little-endian. Pass the module to `emit_object` together with the
@@ -154,7 +155,7 @@ class _Lists:
 
     def check(self, call: Call) -> None:
         """Raises ValueError unless a call gives each parameter of its kernel a fitting memory location, and no location
-        that it writes overlaps another one.
+        that the call writes overlaps another location of the call.
 
         A location in a caller's array or in the arena must be aligned and large enough; the caller's array must have
         the parameter's dtype. A constant must have the parameter's dtype and shape, and must not be written.

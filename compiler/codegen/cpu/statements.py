@@ -1,4 +1,4 @@
-"""Statements as LLVM IR: loops by their kind, allocations, updates, and uses of hardware instructions."""
+"""Emits statements as LLVM IR: loops by their kind, allocations, updates, and uses of hardware instructions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .text import Block, Value, constant, first_lanes, memory_type
 from .transposed_moves import transposed_move
 
 MAXIMUM_LANES = 128
-"""Most iterations of a vectorized loop. More would make too much code: split the loop first."""
+"""Largest number of iterations of a vectorized loop. More iterations would make too much code: split the loop first."""
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class Workspace:
 
 @dataclass(slots=True)
 class Functions:
-    """Parts of a module besides its main function: functions with the bodies of parallel loops, and the layout of one
-    worker's workspace.
+    """Parts of a module besides its main function: the functions with the bodies of parallel loops, and the memory
+    layout of the workspace of one worker thread.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -123,8 +123,8 @@ class StatementEmitter:
         self.serial(loop, count)
 
     def parallel(self, loop: For) -> None:
-        """Emits the body as a function of the iteration; values of this function that the body uses are passed in a
-        closure.
+        """Emits the body of a parallel loop as a function of the iteration; values of the surrounding function that the
+        body uses are passed in a closure.
         """
         number = self.functions.count
         self.functions.count += 1

@@ -105,15 +105,15 @@ def first_lanes(count: int, lanes: int) -> Value:
 Scope = dict[Hashable, str]
 """Names of results, by the text of their instructions or by another key that determines them."""
 _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
-"""Prefixes of instructions whose result is not a function of their text."""
+"""Prefixes of instructions whose result may differ although their text is equal."""
 
 
 class Block:
     """A function body under construction: numbered values and labels, and the current block.
 
     An instruction is not written again while its earlier result is valid: unrolled bodies compute the same addresses
-    many times, and LLVM would spend most of its time on finding that out. The same is true for loads, as long as no
-    store may have changed the buffer that they read. Values held by `slots` are stored at the end of a block.
+    many times, and LLVM would spend most of its time on removing the repetitions. The same is true for loads, as long
+    as no store may have changed the buffer that they read. Values held by `slots` are stored at the end of a block.
     `declarations`: the declarations of called functions, for the whole module.
     """
 
@@ -191,17 +191,17 @@ class Block:
             self._loaded.pop(origin, None)
 
     def element(self, pointer: str, dtype: DType, start: int) -> str:
-        """The address of an element of an array."""
+        """The address of element `start` of an array of `dtype` at `pointer`."""
         if not start:
             return pointer
         return self.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
 
     def load_at(self, pointer: str, dtype: DType, lanes: int = 1) -> str:
-        """Loads a scalar or vector."""
+        """Loads a scalar or vector from the address `pointer`; returns the name of the result."""
         return self.assign(f"load {memory_type(dtype, lanes)}, ptr {pointer}, align {dtype.bits // 8}")
 
     def store_at(self, text: str, pointer: str, dtype: DType, lanes: int = 1) -> None:
-        """Stores a scalar or vector."""
+        """Stores the scalar or vector `text` at the address `pointer`."""
         self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
@@ -270,8 +270,8 @@ class Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Known contents of one stack slot, in values of `lanes` elements, by first element; `unsaved`: values that are not
-    stored in memory yet.
+    """Known contents of one stack slot, by first element, as values of `lanes` elements each; `unsaved`: values that
+    are not stored in memory yet.
     """
 
     dtype: DType
@@ -284,8 +284,8 @@ class Slots:
     """The known contents of one function's stack slots, by pointer, from the beginning of a block to its end.
 
     A value put into a slot is stored at the end of the block at the latest (`save`), unless the slot is dead before
-    that (`forget`). A place in a slot is a run of `lanes` adjacent elements that begins at a multiple of `lanes`. So
-    two places with equal lanes are equal or disjoint; before an access with other lanes, pending values are stored.
+    that (`forget`). Values are put and read as runs of `lanes` adjacent elements that begin at a multiple of `lanes`.
+    So two runs with equal lanes are equal or disjoint; before an access with other lanes, pending values are stored.
     """
 
     def __init__(self, block: Block) -> None:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 from .vector_memory import masked_load, masked_store
 
 MOST_SIDE = 16
-"""Most rows and columns of a tile: larger tiles do not fit into registers."""
+"""Largest number of rows and of columns of a tile: larger tiles do not fit into registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """The address of a tile's element, in elements: `start` + `offset`, plus `rows` for each iteration of the outer
-    loop and `columns` for each iteration of the inner one.
+    """The address of an element of a tile, in elements: `start` + `offset`, plus `rows` for each iteration of the outer
+    loop and `columns` for each iteration of the inner loop.
     """
 
     storage: Storage
@@ -38,8 +38,8 @@ class _Access:
 
 
 def transposed_move(values: ExpressionEmitter, outer: For, inner: For, move: Assign, rows: int) -> bool:
-    """Emits the assignment `move`, nested in a vectorized loop in an unrolled loop of `rows` iterations, as a
-    transposition. Returns False, without code, if it is no transposition.
+    """Emits the assignment `move` as a transposition; it is inside a vectorized loop (`inner`) that is inside an
+    unrolled loop (`outer`) of `rows` iterations. Returns False, without code, if it is no transposition.
 
     for r in unroll(4): for c in vectorize(4): Y[…, r, c] = X[…, c, r] becomes four loads along r, shuffles, and four
     stores along c, instead of four gathers. Loads come first, so source and destination must be different buffers. If
@@ -124,8 +124,8 @@ def _columns_read(
 def _access(
     values: ExpressionEmitter, outer: For, inner: For, rows: int, name: str, indices: tuple[Expr, ...]
 ) -> _Access | None:
-    """The address of an access, split into a part that the two loops do not change and a constant coefficient for each
-    loop; None if there is no such split.
+    """The address of an access, split into a part that does not change in the two loops and a constant coefficient for
+    each loop; None if there is no such split.
     """
     storage = values.storages[name]
     ranges = {loop.name: loop_range(loop.extent) for loop in (outer, inner)}

@@ -27,7 +27,7 @@ def to_memory(block: Block, value: Value) -> str:
 
 
 def masked_load(block: Block, pointer: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Loads lanes from consecutive elements."""
+    """Loads lanes from consecutive elements; `mask`: active lanes (None: all)."""
     if mask is None:
         return block.load_at(pointer, dtype, lanes)
     wide = memory_type(dtype, lanes)
@@ -48,7 +48,7 @@ def masked_store(
     lanes: int,
     mask: Value | None,
 ) -> None:
-    """Stores lanes to consecutive elements."""
+    """Stores the lanes of value `text` to consecutive elements; `mask`: active lanes (None: all)."""
     if mask is None:
         block.store_at(text, pointer, dtype, lanes)
         return
@@ -62,7 +62,7 @@ def masked_store(
 
 
 def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Loads lanes from arbitrary addresses."""
+    """Loads each lane from its own address in the vector `pointers`; `mask`: active lanes (None: all)."""
     wide = memory_type(dtype, lanes)
     mask = mask or constant(True, DType.BOOL, lanes)
     return block.call(
@@ -75,7 +75,7 @@ def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | 
 
 
 def scatter(block: Block, pointers: str, value: Value, dtype: DType, mask: Value | None) -> None:
-    """Stores the lanes of a value to arbitrary addresses."""
+    """Stores each lane of a value to its own address in the vector `pointers`; `mask`: active lanes (None: all)."""
     lanes = value.lanes
     mask = mask or constant(True, DType.BOOL, lanes)
     block.call(
@@ -88,7 +88,7 @@ def scatter(block: Block, pointers: str, value: Value, dtype: DType, mask: Value
 
 
 def pointers(block: Block, pointer: str, stride: int, offsets: Value | None, dtype: DType, lanes: int) -> str:
-    """The address of each lane i: `pointer` plus `stride` * i elements, plus `offsets` elements (None: none)."""
+    """The address of each lane i: `pointer` plus `stride` * i elements, plus `offsets`[i] elements (None: none)."""
     steps = Value("<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes)
     if offsets is not None:
         steps = block.binary("add nsw", steps, offsets)

@@ -149,7 +149,9 @@ FUNCTIONS = frozenset(_TEXTS)
 
 
 def wide_integers(names: Iterable[str]) -> Module:
-    """A module with the functions of FUNCTIONS in `names`, which are internal to its object."""
+    """A module with those functions of `FUNCTIONS` that are in `names`; they are internal to the object that contains
+    them.
+    """
     chosen = sorted(names)
     parts = list(dict.fromkeys([part for name in chosen for part in _TEXTS[name]]))
     kept = ", ".join([f"ptr @{name}" for name in chosen])

@@ -18,15 +18,15 @@ def accumulate(
 ) -> Stmt:
     """`loop` with its sums and maxima in registers, written to memory once after the loop.
 
-        rewrite:
-        for k in range(64):                               alloc s: float32[1] @ register
-            Y[i] += X[k] first k == 0                ->   s[0] = 0
-                                                          for k in range(64): s[0] += X[k]
-                                                          Y[i] = s[0]
+    rewrite:
+    for k in range(64):                               alloc s: float32[1] @ register
+        Y[i] += X[k] first k == 0                ->   s[0] = 0
+                                                      for k in range(64): s[0] += X[k]
+                                                      Y[i] = s[0]
 
-    Applied to Reduces to device or shared memory whose element is the same in all iterations of the loops inside
-    `loop`, is accessed by no other statement in `loop`, and is certainly updated. `fresh` makes a new buffer name from
-    another name. Returns the same object if there are no such Reduces.
+    Applied to Reduce statements (sums and maxima, as above) to device or shared memory whose element is the same in all
+    iterations of the loops inside `loop`, is accessed by no other statement in `loop`, and is certainly updated.
+    `fresh` makes a new buffer name from another name. Returns the same object if there is no such statement.
     """
     for path, reduce in _sums(loop, ()):
         storage = storages.get(reduce.buffer.name)
@@ -92,8 +92,8 @@ def _zeros(condition: Expr) -> set[str] | None:
 
 
 def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
-    """All Reduces in `statement` that are not inside loops over threads, each with its enclosing loops, outermost
-    first.
+    """All Reduce statements (sums and maxima) in `statement` that are not inside loops over threads, each with its
+    enclosing loops, outermost first.
     """
     match statement:
         case Reduce():

@@ -22,7 +22,7 @@ from ...ir.visit import free_vars
 from .errors import LoweringError
 
 MOST_POINTS = 1 << 25
-"""Most elements of one access whose addresses are listed."""
+"""Largest number of elements of one access whose addresses are listed to find races."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,9 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The names of the loops that determine an access: loops over owners, loops whose variables occur in its indices,
-    loops with variable extents, and the loops on which these depend.
+    """The names of the loops that determine which elements an access touches: loops over the threads or blocks in
+    `names`, loops whose variables occur in the access's indices, loops with variable extents, and the loops on which
+    these depend.
     """
     needed = set(names)
     for expr in (*access.starts, *access.extents):

@@ -20,7 +20,7 @@ from .addresses import evaluate
 from .errors import LoweringError
 
 MOST_STEPS = 200_000
-"""Most phases that a block may execute."""
+"""Largest number of phases (pieces of code that each thread runs by itself) that a block may execute."""
 
 
 class RaceError(LoweringError):
@@ -45,8 +45,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a task, at given values of the enclosing loops. Runs with equal `task` and `uniform` touch equal
-    elements and compare equal.
+    """One execution of a task (code between barriers, or a copy by the whole block) at given values of the enclosing
+    loops. Runs with equal `task` and `uniform` touch equal elements and compare equal.
     """
 
     task: Task
@@ -67,21 +67,24 @@ class Flight:
 
 @dataclass(slots=True)
 class Span:
-    """The execution of a block between two barriers: runs in order, and the asynchronous copies in flight meanwhile."""
+    """The execution of a block between two barriers: the runs of its tasks (pieces of code) in order, and the
+    asynchronous copies that are in flight meanwhile.
+    """
 
     runs: list[Run] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)
 
     @property
     def key(self) -> object:
-        """A key that is equal for spans with equal runs and equal copies in flight."""
+        """A key for comparing spans: it is equal for spans with equal runs and equal copies in flight."""
         return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
 
 
 def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) -> list[Span]:
-    """The execution of a block, split at barriers. `values`: values of the loops around the kernel's body.
+    """The execution of a block, split at barriers. `values`: values of the loops around the kernel's body. `tasks`: the
+    result of `tasks_of` for the kernel.
 
-    `tasks`: from `tasks_of`. Raises RaceError if copies are still in flight at the end, or belong to no group.
+    Raises RaceError if copies are still in flight at the end, or belong to no group.
     """
     walk = _Walk(kernel.name, tasks)
     walk.statement(kernel.body, dict(values))
@@ -89,7 +92,9 @@ def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) 
 
 
 def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
-    """The phases and whole-block copies of a kernel, by the identity of their statement, with accesses to `buffers`."""
+    """The phases (code that each thread runs by itself) and the whole-block copies of a kernel, by the identity of
+    their statement, with their accesses to `buffers`.
+    """
     found: dict[int, Task] = {}
 
     def visit(node: Stmt, around: tuple[For, ...]) -> None:
@@ -115,7 +120,7 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
 
 def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
     """The part of `expr` that depends on the variables in `names`, as a list of expressions of these variables only.
-    Their values, together with all other variables, determine `expr`.
+    The values of these expressions and of all other variables together determine `expr`.
     """
     whole: dict[Expr, int] = {}
     parts: list[Expr] = []

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Most threads: enough for NVRTC to keep up with the passes in Python. Each compilation takes about 100 MB."""
+"""Largest number of threads: enough for NVRTC to keep up with the passes in Python. A compilation takes about
+100 MB.
+"""
 
 
 @contextmanager

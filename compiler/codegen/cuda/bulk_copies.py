@@ -1,4 +1,5 @@
-"""Bulk tensor copies (sm_90 and later): the hardware copies boxes of arrays to shared memory for a whole block.
+"""Bulk tensor copies (sm_90 and later): the hardware copies boxes (rectangular parts of arrays) to shared memory for a
+whole block.
 
 An asynchronous copy in no loop over threads is a bulk copy (PTX ISA, "cp.async.bulk.tensor"): one thread issues it. It
 finds the array by a *tensor map*, a description made by the host and passed to the launch; elements outside of the
@@ -37,11 +38,13 @@ ALIGNMENT = 128
 """Alignment in bytes of the destination of a bulk tensor copy (PTX ISA, "cp.async.bulk.tensor")."""
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
-"""Most dimensions of a tensor map, and most elements of its box along each (CUDA Driver API,
-"cuTensorMapEncodeTiled").
+"""(MOST_DIMENSIONS, MOST_BOX): largest number of dimensions of a tensor map, and largest number of elements of its box
+(the part of the array that one copy moves) along each dimension (CUDA Driver API, "cuTensorMapEncodeTiled").
 """
 STEP = 16
-"""The rows of a box, and the strides of an array, must be multiples of this many bytes ("cuTensorMapEncodeTiled")."""
+"""The rows of a copied box (rectangular part of an array), and the strides of the array, must be multiples of this
+number of bytes ("cuTensorMapEncodeTiled").
+"""
 CAPABILITY = (9, 0)
 """Compute capability of the first devices with bulk tensor copies."""
 _MOST_STEPS = 200_000
@@ -104,7 +107,8 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """A tensor map without its address: an array `shape` of elements of `element_bytes`, and the shape of a box in it.
+    """A tensor map without its address: an array `shape` of elements of `element_bytes`, and the shape of a box, the
+    part of the array that one copy moves.
 
     The array is contiguous and row-major. In shared memory boxes are row-major; rows of `swizzle` bytes are swizzled
     (0: not swizzled). `rounds`: elements are float32, which the copy rounds to tf32.
@@ -118,7 +122,7 @@ class TensorMap:
 
 
 def bulk_copies(body: Stmt) -> Iterator[Copy]:
-    """The asynchronous copies issued by the block as a whole."""
+    """The asynchronous copies that a block issues as a whole, as bulk tensor copies (not thread by thread)."""
     if isinstance(body, Copy) and body.asynchronous:
         yield body
     if not (isinstance(body, For) and is_thread_loop(body)):
@@ -172,8 +176,8 @@ def swizzled_buffers(body: Stmt) -> frozenset[str]:
 
 
 def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
-    """Emits the bulk copy of a box, which one thread issues. Raises LoweringError if no tensor map can express the
-    copy.
+    """Emits the bulk copy of a box (rectangular part of an array), which one thread issues. Raises LoweringError if no
+    tensor map can express the copy.
     """
     values, to, of = kernel.values, copy.destination, copy.source
     tensor = _tensor_map(copy, kernel.swizzled)
@@ -262,7 +266,7 @@ class _Groups:
                 pass
 
     def note(self) -> None:
-        """Updates `needed`, the largest number of groups whose mbarriers were in use at once."""
+        """Sets `needed` to the number of groups whose mbarriers are now in use, if that is more than before."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise LoweringError(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ASYNCHRONOUS_BYTES = (4, 8, 16)
 """Sizes in bytes that one asynchronous copy of a thread may have (PTX ISA, "cp.async")."""
 _UNROLLED = 16
-"""The loops of a copy are unrolled if a thread makes at most this many moves."""
+"""The loops of a copy are unrolled if one thread makes at most this many moves (each of one vector of elements)."""
 _ONE = Const(1)
 
 
@@ -55,8 +55,8 @@ def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
 
 @dataclass(slots=True)
 class _Dimension:
-    """A dimension of the box with more than one element: its extent, and its index in destination (`to`) and source
-    (`of`).
+    """A dimension of a copied box along which it has more than one element: its `extent`, and the number of the array
+    dimension along which it runs in the destination (`to`) and in the source (`of`).
     """
 
     extent: Expr
@@ -65,7 +65,7 @@ class _Dimension:
 
 
 class _Move:
-    """The emission of one copy."""
+    """Emits one copy, as one thread executes it."""
 
     def __init__(self, kernel: KernelEmitter, copy: Copy) -> None:
         self.kernel, self.values, self.copy = kernel, kernel.values, copy
@@ -146,8 +146,8 @@ class _Move:
             self.nest(loops, depth + 1, unrolled, offsets, lanes)
 
     def contiguous(self, run: _Dimension) -> bool:
-        """Whether elements adjacent along dimension `run` of the box are adjacent in memory in both source and
-        destination, and both have one element type.
+        """Whether elements that are adjacent along dimension `run` of the copied box (rectangular part of an array) are
+        adjacent in memory in both source and destination, and both have one element type.
         """
         same = self.copy.source.buffer.dtype is self.copy.destination.buffer.dtype
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
@@ -294,5 +294,5 @@ def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Tex
 
 
 def _positions(region: Region) -> list[int]:
-    """The numbers of the dimensions of a region along which it has more than one element."""
+    """The numbers of the dimensions of a region along which the region has more than one element."""
     return [d for d, extent in enumerate(region.extents) if extent != _ONE]

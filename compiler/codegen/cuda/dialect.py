@@ -14,7 +14,7 @@ from ...ir.types import DType
 from .errors import LoweringError
 
 Space = Literal["global", "shared", "register"]
-"""The memory of the device, of a block, or of a thread."""
+"""A kind of memory: "global" (of the device), "shared" (of a block) or "register" (of a thread)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class Dialect:
     prelude: str = ""
 
     def type_of(self, dtype: DType) -> str:
-        """The type of elements; raises LoweringError if the language has none."""
+        """The name of an element type in this language. Raises LoweringError if the language has no such type."""
         if dtype not in self.types:
             raise LoweringError(f"{self.name} has no code for {dtype}; compute in float32")
         return self.types[dtype]

@@ -90,7 +90,7 @@ def _simplify_boxes(program: Program) -> Program:
 
 
 class _Block:
-    """Rewrites one kernel to its emulation."""
+    """Rewrites one kernel to statements that emulate it on a processor."""
 
     def __init__(self, kernel: Kernel, names: Names, order: Order) -> None:
         self.kernel = kernel
@@ -118,7 +118,7 @@ class _Block:
     # Moving allocations to the block's beginning
 
     def hoist(self, node: Stmt, around: tuple[For, ...]) -> Stmt:
-        """The body without its allocations of the block's shared memory, which are collected in `allocated`. An
+        """The body `node` without its allocations of the block's shared memory; these are collected in `allocated`. An
         allocation of each thread's own memory is replaced by a phase (code that each thread runs by itself) that fills
         this memory with poison (NaN or a pattern).
         """
@@ -194,10 +194,11 @@ class _Block:
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
     def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
-        """Loops in which all threads run one after the other, out of order; each thread executes the items of every
+        """Loops in which all threads run one after the other, out of order. Each thread executes the items of every
         branch.
 
-        A branch is (variable and extent of a loop of at most one iteration around its items, or None; items).
+        A branch is (guard, items). The guard is None or the variable and extent of a loop of at most one iteration,
+        which is put around the items.
         """
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []

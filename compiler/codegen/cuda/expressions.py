@@ -109,14 +109,14 @@ class ExpressionEmitter:
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """A comparison; false if one side is NaN (`!=`: true)."""
+        """The C text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))
         return operation(op, own, self.as_float(a), self.as_float(b))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
-        """A binary operator on numbers other than indices."""
+        """The C text of a binary operation on numbers that are no indices."""
         op = expr.op
         a, b = self.as_float(expr.a), self.as_float(expr.b)
         if dtype.is_float:
@@ -143,7 +143,7 @@ class ExpressionEmitter:
         return conversion(self.type_of(dtype), result) if narrow else result
 
     def divide(self, expr: Binary, a: Text, b: Text) -> Text:
-        """a // b or a % b of integers of at most 32 bits."""
+        """The C text of `a // b` or `a % b`, for integers of at most 32 bits."""
         x, y = interval(expr.a, self.ranges), interval(expr.b, self.ranges)
         if x.low is not None and x.low >= 0 and y.low is not None and y.low > 0:
             return operation("/" if expr.op == "//" else "%", PRODUCT, a, b)
@@ -152,7 +152,9 @@ class ExpressionEmitter:
         return call(name, conversion("int", a), conversion("int", b))
 
     def as_float(self, expr: Expr) -> Text:
-        """A value for arithmetic: 16-bit floats converted to float, others unchanged."""
+        """The C text of a value as arithmetic needs it: 16-bit floats are converted to float, other values are
+        unchanged.
+        """
         dtype = dtype_of(expr)
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)

@@ -52,7 +52,7 @@ class Index:
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
-    """A simplified linear form as C++."""
+    """The C++ text of a simplified linear form, in 32 or 64 bits."""
     # The variable of a loop that runs at most once is replaced by 0, even if its range would help a proof.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
     sizes = {atom: _most(values, atom) for atom in form.terms}
@@ -92,7 +92,7 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """The text of a sum of numbers from memory, computed as unsigned so that it wraps."""
+    """The text of a sum of index terms that are read from memory, computed as unsigned so that an overflow wraps."""
     result: Text | None = None
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
@@ -113,13 +113,15 @@ def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
-    """`a op b`, with every term moved to the side on which it is positive."""
+    """The text of `a op b`, with every term moved to the side of the comparison on which it is positive. `precedence`:
+    that of the operator `op`.
+    """
     left, right = index(values, a), index(values, b)
     return operation(op, precedence, left.text, right.text)
 
 
 def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
-    """The condition a < b."""
+    """The C++ text of the condition `a` < `b`."""
     gap = b.plus(a, -1)
     low = LinearForm({x: -c for x, c in gap.terms.items() if c < 0}, max(0, -gap.constant))
     high = LinearForm({x: c for x, c in gap.terms.items() if c > 0}, max(0, gap.constant))

@@ -1,7 +1,8 @@
 """Instructions for tensorization: the semantics that each declares, and its emission as C++.
 
-An instruction of one thread is in a phase like any other statement. An instruction of a warp, or of a warpgroup of four
-warps, is in a loop over thread.y without a loop over thread.x around it: the threads along x execute it together.
+An instruction of one thread is in a phase (code that each thread runs by itself) like any other statement. An
+instruction of a warp, or of a warpgroup of four warps, is in a loop over thread.y without a loop over thread.x around
+it: the threads along x execute it together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DOT_DEPTH = 4
 
 
 def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
-    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is the scope of a and b.
+    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is the memory scope of `a` and `b`.
 
     Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). The instruction
     always adds: clear the sum first (decompose_reduction).
@@ -101,4 +102,4 @@ _EMISSIONS: Mapping[str, Emission] = {
     "zero_fragment_": mma_emit.emit_zero,
     "store_fragment_": mma_emit.emit_store,
 }
-"""Emitters by the prefix of the names of their declarations."""
+"""Functions that emit an instruction as C++, by the prefix of the name of its declaration."""

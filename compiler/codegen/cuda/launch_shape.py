@@ -69,6 +69,6 @@ def lanes_in(kernel: Kernel) -> set[int]:
 
 
 def missing_axes(phase: For) -> list[str]:
-    """The axes ("x", "y", "z") along which a phase has no loop over threads."""
+    """The axes ("x", "y", "z") along which a phase (code that each thread runs by itself) has no loop over threads."""
     own = {s.kind for s in walk(phase) if isinstance(s, For) and is_thread_loop(s)}
     return [axis[-1] for axis in THREAD_AXES if axis not in own]

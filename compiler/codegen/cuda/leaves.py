@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Leaf = Assign | Reduce | Copy | Intrinsic
 
 SHORT = 12
-"""Most characters of a quotient's or remainder's text that may be repeated at every use; longer ones get a variable."""
+"""Largest number of characters of a quotient's or remainder's text that is repeated at every use; a longer one gets a
+variable.
+"""
 
 
 def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
@@ -110,7 +112,7 @@ def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
 
 
 def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr) -> Text:
-    """The sum, or the maximum, of the accumulator `held` and one more value."""
+    """The sum, or the maximum, of `held` (the accumulator's present value) and one more value."""
     dtype = reduce.buffer.dtype
     if reduce.op == "add" and dtype is DType.FLOAT32:
         match value:

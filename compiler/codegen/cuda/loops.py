@@ -1,4 +1,6 @@
-"""Loops as C++, of one thread or of all threads together: counters, unrolled loops, and guards."""
+"""Emits loops as C++: loops of one thread, or loops that all threads run together, with counters, unrolled iterations
+and guards.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Most iterations of an unrolled loop: the first for a loop annotated "unroll", the second for a loop whose variable
-indexes an array of registers, which would otherwise be in local memory.
+"""Largest number of iterations of an unrolled loop: the first for a loop annotated "unroll", the second for a loop
+whose variable indexes an array of registers, which would otherwise be in local memory.
 """
 Inside = Callable[[Stmt], None]
 """An emitter of a loop's body, at block level or at the level of one thread."""
@@ -48,7 +50,7 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """Emits a loop with a counter."""
+    """Emits `loop` as a C++ loop with a counter (not unrolled)."""
     values = kernel.values
     most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
     if _indexes_registers(loop):
@@ -101,8 +103,8 @@ def _indexes_registers(loop: For) -> bool:
 
 
 def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
-    """The buffers that a statement itself, without nested statements, touches; each with the variables in its
-    indices.
+    """The buffers that a statement itself reads or writes (not the statements nested in it); each with the variables
+    that occur in its indices.
     """
     match statement:
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):

@@ -104,7 +104,7 @@ class GpuTarget:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all fields, in hexadecimal: with equal digests, kernels and their tiles are equal."""
+        """SHA-256 of all fields, in hexadecimal. Targets with equal digests get equal kernels."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     @property

@@ -24,7 +24,9 @@ FACTORS: tuple[tuple[DType, DType], ...] = (
     (DType.UINT8, DType.UINT8),
     (DType.INT8, DType.UINT8),
 )
-"""Pairs of types (of A, of B) that an `mma` multiplies; float32 stands for tf32."""
+"""Pairs of element types (of the left factor A, of the right factor B) that an `mma` instruction multiplies; float32
+stands for tf32.
+"""
 TF32 = DType.FLOAT32
 
 Order = Literal["rows", "columns"]

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 LANE = Var("lane'")
 """Variable, in addresses, for a lane of the warp or of the warpgroup; no loop has this name."""
 FEW_REGISTERS = 8
-"""Most registers that are cleared with one line of code each; more are cleared in a loop."""
+"""Largest number of registers that are cleared with one line of code each; more registers are cleared in a loop."""
 ROW_BYTES = 16
 """Bytes of a row that `ldmatrix` loads, and the alignment of its address (PTX ISA, "ldmatrix")."""
 
 
 def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
-    """A lane's registers of a buffer in a fragment scope: indices count registers; the dimensions of the matrix are
-    dropped.
+    """The storage, in the registers of one lane, of a buffer in a fragment scope. Its strides count registers; they are
+    0 for the two dimensions of the matrix, since operations take a matrix whole.
 
     Raises LoweringError for matrices that no operation supports, and for a matrix that is distributed over threads.
     """
@@ -65,7 +65,7 @@ def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits a zero for each register."""
+    """Emits code that sets each register of a fragment to zero."""
     (target,) = use.operands
     count = Fragment.of(target.buffer).registers
     if count <= FEW_REGISTERS:
@@ -140,7 +140,7 @@ def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
 
 
 def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits stores of the pairs of neighbours in a row that a lane holds."""
+    """Emits the stores of a fragment of sums: each lane stores pairs of elements that are neighbours in a row."""
     target, sums = use.operands
     fragment = Fragment.of(sums.buffer)
     with _lanes(kernel, fragment.lanes) as lane:
@@ -159,7 +159,9 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """A context in which the variable `LANE` in addresses means the thread's coordinate along x, below `lanes`."""
+    """A context in which the variable `LANE` in addresses stands for the thread's coordinate along x, a number below
+    `lanes`.
+    """
 
     def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:
         self.lanes = lanes

@@ -13,8 +13,8 @@ from .errors import CompileError, CudaTargetError, MissingCudaError
 from .machine import architecture
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""Options in addition to the architecture. Sums are contracted only where the text says so (`fmaf`), as on other
-targets.
+"""Options in addition to the architecture. NVRTC then fuses a multiplication and an addition only where the generated
+code calls `fmaf`, as on other targets.
 """
 
 

@@ -81,8 +81,8 @@ def _overlaps(kernel: Kernel, loop: For, around: tuple[For, ...]) -> bool:
 
 
 def _apart(access: Access, read: Sequence[Access], loop: For, around: tuple[For, ...], before: int) -> bool:
-    """Whether an access in one iteration of `loop` provably shares no element with the accesses `read` in the iteration
-    `before` iterations earlier. `around`: the loops around `loop`.
+    """Whether an access in one iteration of `loop` provably shares no element with the accesses `read` of an earlier
+    iteration, `before` iterations ago. `around`: the loops around `loop`.
     """
     common = {outer.name for outer in around}
     now = _without_guards(access)

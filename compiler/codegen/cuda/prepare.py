@@ -1,7 +1,7 @@
-"""prepare: the passes and checks of scheduled programs before code generation or emulation.
+"""prepare: runs the passes and checks that a scheduled program needs before code generation or emulation.
 
-PASSES     sum in blocks, narrow allocations, insert barriers
-CHECKS     kernel form, instructions of the architecture, limits of blocks and grids, asynchronous copies, races
+PASSES     sum in blocks, narrow allocations, insert barriers CHECKS     kernel form, instructions of the architecture,
+limits of blocks and grids, asynchronous copies, races
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """check_races: proves that threads and blocks of kernels have no data race, or finds a race.
 
 The check is independent of the analysis that inserts barriers: a block's execution is followed (`asynchronous.spans`)
-and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations with
-equal buffer copies and loop extents touch equal elements and are compared once. Of blocks that are equal in this sense
-only one is followed; that different blocks share no element is proven by affine forms, or by listing as well.
+and split at barriers, and for each span the elements touched by its threads are listed and compared. Iterations that
+use the same copies of buffers and have equal loop extents touch equal elements and are compared once. Of blocks that
+are equal in this sense only one is followed; that different blocks share no element is proven by affine forms, or by
+listing as well.
 """
 
 from __future__ import annotations
@@ -39,19 +40,23 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Most blocks, all different from each other, whose execution is followed."""
+"""Largest number of kinds of blocks of a kernel whose execution is followed; blocks of one kind touch equal
+elements.
+"""
 MOST_ITERATIONS = 1 << 22
-"""Most iterations of host and block loops that are searched for blocks that differ from each other."""
+"""Largest number of iterations of the host's loops and the loops over blocks that are searched for blocks which touch
+different elements.
+"""
 
 
 def check_races(program: Program) -> None:
     """Proves that the kernels of a program have no races. Raises RaceError, which names a race, or LoweringError if it
     can prove neither.
 
-    No two threads of a block may touch the same element of shared or global memory, one of them writing, without a
-    barrier between; no two blocks of a kernel may do so at all. The destination of an asynchronous copy may be touched
-    only after the wait that covers the copy, by other threads only after a barrier after that wait. No copy may be in
-    flight at the end of a kernel.
+    No two threads of a block may touch the same element of shared or global memory without a barrier between the
+    accesses, if one of them writes; no two blocks of a kernel may do so at all. The destination of an asynchronous copy
+    may be touched only after the wait that covers the copy, by other threads only after a barrier after that wait. No
+    copy may be in flight at the end of a kernel.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -88,7 +93,9 @@ def _check_kernel(kernel: Kernel) -> None:
 
 
 def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
-    """Raises RaceError if two blocks touch one element of a buffer in global memory, one of them writing."""
+    """Raises RaceError if two blocks touch the same element of a buffer in global memory and at least one of them
+    writes it.
+    """
     coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
     host = [loop.name for loop in kernel.host]
     if all(meets_only_at(p, q, coordinates, host) for p, q in _pairs(uses)):
@@ -173,15 +180,17 @@ def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -
 
 
 def _once(access: Access, outer: Sequence[str]) -> bool:
-    """Whether the phase of an access runs once in a block, in no loop inside the kernel. `outer`: names of the loops
-    around the kernel's body.
+    """Whether the phase (code that each thread runs by itself) that contains an access runs once in a block: no loop of
+    the kernel's body is around it. `outer`: names of the loops around the kernel's body.
     """
     inside = [loop for loop in access.loops if loop.name not in outer]
     return bool(inside) and is_thread_loop(inside[0])
 
 
 def _widened(kernel: Kernel) -> Kernel:
-    """The kernel with the extents of its phases that depend on the block replaced by their maximum over all blocks."""
+    """The kernel with larger phases (code that each thread runs by itself): extents that differ between blocks are
+    replaced by their maximum over all blocks.
+    """
     outer = loop_ranges(kernel.around)
 
     def visit(node: Stmt, inside: bool) -> Stmt:
@@ -196,8 +205,8 @@ def _widened(kernel: Kernel) -> Kernel:
 
 
 def _greatest(expr: Expr, outer: Ranges) -> Expr | None:
-    """An upper bound of an expression over all values of the variables in `outer`, as an expression of the other
-    variables; None if unknown.
+    """An upper bound of an expression that holds for all values of the variables in `outer`. The bound is an expression
+    of the other variables; None if no bound is known.
     """
     if not free_vars(expr) & outer.keys():
         return expr

@@ -114,7 +114,7 @@ class Shadows:
         destination becomes undefined and is stamped with the copy's group and thread.
 
         A copy of a `whole` block is made element by element, because copies of whole rows cannot be verified for large
-        boxes that exceed the edges of arrays.
+        boxes (rectangular parts) that exceed the edges of arrays.
         """
         box = copy.destination
         shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]
@@ -150,7 +150,7 @@ class Shadows:
         return nest(loops, assign)
 
     def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
-        """Assigns one value to a box of a buffer."""
+        """Loops that assign `value` to all elements of `box`, a rectangular part of a buffer."""
         loops: list[tuple[Var, Expr]] = []
         indices: list[Expr] = []
         for d, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):

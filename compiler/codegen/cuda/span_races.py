@@ -33,8 +33,8 @@ def element_text(access: Access, flat: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One access that a run makes at step `step` of a span. With a `flight`, an access of an asynchronous copy, which
-    may happen at any time until the copy's wait.
+    """One access that a run makes at step `step` of a span. With a `flight`, the access belongs to an asynchronous copy
+    and may happen at any time until the copy's wait.
     """
 
     step: int
@@ -91,8 +91,8 @@ class SpanChecker:
         return held
 
     def plain(self, events: Sequence[_Event]) -> None:
-        """Raises RaceError if synchronous accesses to one buffer in different threads race; each thread executes its
-        own in program order.
+        """Raises RaceError if synchronous accesses to one buffer in different threads race. Accesses of one thread
+        cannot race, since it executes them in program order.
         """
         writes = [e for e in events if e.access.write]
         if not writes:
@@ -131,7 +131,9 @@ class SpanChecker:
                 )
 
     def flying(self, events: Sequence[_Event]) -> None:
-        """Checks asynchronous copies against all other accesses: they may happen at any time until their wait."""
+        """Checks asynchronous copies against all other accesses. Until its wait, a copy may access memory at any time.
+        Raises RaceError.
+        """
         for position, event in enumerate(events):
             flight = event.flight
             if flight is None:

@@ -1,4 +1,5 @@
-"""The body of a kernel as C: block-level statements in order, and inside of phases the statements of each thread.
+"""The body of a kernel as C: block-level statements in order, and inside of phases (code that each thread runs by
+itself) the statements of each thread.
 
 At block level all threads run the same loops; barriers, commits and waits are at this level. A phase begins with a loop
 over threads; threads beyond its extent skip it, and along axes without a loop all threads but the first skip it.
@@ -50,10 +51,10 @@ from .vectorize import vectorized
 from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
-"""The C variable that holds a thread's coordinate along an axis."""
+"""The C variable that contains a thread's coordinate along an axis, by name of the axis."""
 LONG_NAME = 20
-"""Largest number of characters of a block loop's name for which the block's coordinate variable gets this name; for
-longer names it is called "bx", "by" or "bz".
+"""Longest name of a loop over blocks, in characters, that the variable for the block's coordinate takes over; with
+longer names the variable is called "bx", "by" or "bz".
 """
 
 
@@ -140,7 +141,9 @@ class KernelEmitter:
         return lines
 
     def opening(self) -> list[str]:
-        """The lines that prepare shared memory for the body, and touch no other memory."""
+        """The lines at the beginning of a kernel that prepare shared memory (such as mbarriers) for the body; they
+        access no other memory.
+        """
         if not self.shared.groups:
             return []
         self.values.used.add("Groups")
@@ -223,7 +226,9 @@ class KernelEmitter:
         self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
 
     def phase(self, loop: For) -> None:
-        """Emits a nest whose loops over threads become the threads of the block."""
+        """Emits a phase (nest of loops that each thread runs by itself); its loops over threads become the threads of
+        the block.
+        """
         phase = phase_at(loop)
         alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
         together = any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body))
@@ -249,8 +254,8 @@ class KernelEmitter:
         return THREAD[f"thread.{axis}"]
 
     def thread_loop(self, loop: For) -> list[Text]:
-        """Replaces the loop's variable by the thread's coordinate; returns the conditions under which a thread has an
-        iteration.
+        """Replaces the variable of a loop over threads by the thread's coordinate. Returns the conditions under which a
+        thread executes an iteration of the loop.
         """
         axis = loop.kind[-1]
         extent = simplify(loop.extent, self.values.ranges)
@@ -323,12 +328,14 @@ class KernelEmitter:
 
 
 def _touches_shared(phase: Stmt) -> bool:
-    """Whether a phase reads or writes shared memory."""
+    """Whether a phase (code that each thread runs by itself) reads or writes shared memory."""
     return any(access.buffer.scope == "shared" for access in accesses(phase, ()))
 
 
 def _title(body: Stmt) -> str:
-    """The names of the statements in a phase, in program order, for a comment."""
+    """The names of the statements in a phase (code that each thread runs by itself), in program order, for a
+    comment.
+    """
     named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
     return _printable(", ".join(dict.fromkeys(named))) or "nothing"
 

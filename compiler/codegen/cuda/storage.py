@@ -45,8 +45,8 @@ class Storage:
 
 
 def power_of_two(divisor: int, most: int, size: int) -> int:
-    """The greatest power of two that divides `divisor` (0: any number divides), is at most `most`, and is at most the
-    number of elements of `size` bytes in MOST_VECTOR_BYTES.
+    """The greatest power of two that divides `divisor` (0 counts as divisible by every number), is at most `most`, and
+    is at most the number of elements of `size` bytes that fit in MOST_VECTOR_BYTES.
     """
     count = 1
     while divisor % (2 * count) == 0 and 2 * count <= most and 2 * count * size <= MOST_VECTOR_BYTES:

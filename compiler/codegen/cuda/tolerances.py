@@ -104,10 +104,11 @@ def winograd_amplification(
 
 def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
     """The bound of `tolerance` for float32 by Winograd's method, with `depth` channels and tiles of `points` x `points`
-    inputs.
+    inputs. `amplification`: the result of `winograd_amplification`.
 
-    In addition to the sum of products, an element is rounded once as a weight, and once for each term of a row in each
-    of two dimensions, both before and after the product.
+    A result has depth + 4 * points + 1 roundings: those of the sum over `depth` channels, one of the transformed
+    weight, and `points` for each of two dimensions, both in the transform before the products and in the one after
+    them.
     """
     unit = ACCURACIES["float32"].sums
     return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

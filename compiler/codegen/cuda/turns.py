@@ -41,7 +41,7 @@ class Rotated:
 
 @dataclass(slots=True)
 class Nested:
-    """A loop whose body contains loops with barriers. `pieces`: the body, cut at its barriers."""
+    """A loop with barriers whose body contains further loops with barriers. `pieces`: the body, cut at its barriers."""
 
     loop: For
     pieces: list[Piece]
@@ -51,7 +51,7 @@ Piece = Turn | Rotated | Nested
 
 
 class Cut:
-    """Visits a block's body and cuts it into pieces at its barriers."""
+    """Visits a block's body and cuts it at its barriers into pieces, which are emulated one after the other."""
 
     def __init__(self) -> None:
         turn = Turn()
@@ -65,7 +65,7 @@ class Cut:
         self.open = turn.items
 
     def visit(self, node: Stmt) -> None:
-        """Appends a statement at block level to the pieces."""
+        """Appends a statement that all threads of the block execute together, or its parts, to the pieces."""
         match node:
             case Seq(statements=statements):
                 for inner in statements:

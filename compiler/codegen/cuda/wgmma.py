@@ -7,9 +7,10 @@ line is a contiguous piece of a row or of a column of the factor. A factor of `l
 buffer [lines / 8, length / 8, 8, 8], with possible gaps between core matrices.
 
 Alternatively the factors have the layout of bulk tensor copies (`bulk_copies`), swizzled rows of 32, 64 or 128 bytes: a
-factor with rows along the depth is [lines, length], a factor with rows across the depth [length / row, lines, row].
-Factors of 8 and of 32 bits must be swizzled, with rows along the depth. float32 stands for tf32: the hardware reads
-only the bits of tf32, to which bulk copies have rounded.
+factor whose swizzled rows run along the depth is [lines, length]. A factor whose swizzled rows run across the depth is
+[length / row, lines, row], with `row` elements in a swizzled row. Factors of 8 and of 32 bits must be swizzled, with
+rows along the depth. float32 stands for tf32: the hardware reads only the bits of tf32, to which bulk copies have
+rounded.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def wgmma(
 
 
 def _read(element: Load) -> Expr:
-    """An element as a factor of a product: converted to the sum's type, or rounded to tf32."""
+    """The value of an element as a factor in the product: converted to the type of the sum, or rounded to tf32."""
     dtype = element.buffer.dtype
     return round_tf32(element) if dtype is TF32 else cast(element, sum_type(dtype))
 
@@ -100,8 +101,8 @@ def reads_swizzled(declaration: IntrinsicDeclaration) -> bool:
 
 
 def row_elements(size: int) -> int | None:
-    """Number of 16-bit elements in a swizzled row across the depth, of a factor with `size` rows or columns; None if no
-    length of a row divides `size`.
+    """Number of 16-bit elements in a swizzled row, for a factor with `size` rows (of A) or columns (of B) whose
+    swizzled rows run across the depth. None if no allowed row length divides `size`.
     """
     return next((n // 2 for n in SWIZZLES if size % (n // 2) == 0), None)
 
@@ -151,12 +152,13 @@ def declarations() -> list[IntrinsicDeclaration]:
 def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     """The 64-bit descriptor of a matrix in shared memory for `wgmma`; arguments in bytes, multiples of 16.
 
-    Without swizzling, `leading` is the distance from a core matrix to the next one in depth, and `stride` the distance
-    to the next one in rows of A or columns of B. In swizzled rows, `stride` is the distance from 8 lines to the next 8,
-    and `leading` the distance, across the depth, from the elements of one row to those of the next; `leading` has no
-    meaning for rows along the depth. Format (PTX ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading`
-    and `stride` are stored from bits 0, 16 and 32 on. Bits 62 and 63 hold 1, 2 or 3 for rows of 128, 64 or 32 bytes.
-    The base offset is zero, because swizzled rows begin at multiples of 8 rows.
+    Without swizzling, `leading` is the distance from a core matrix to the next one along the depth, and `stride` the
+    distance to the next one along the rows of A or the columns of B. With swizzling, `stride` is the distance from 8
+    swizzled rows to the next 8. If the swizzled rows run across the depth, a row of A (column of B) longer than one
+    swizzled row continues `leading` bytes later; if they run along the depth, `leading` has no meaning. Format (PTX
+    ISA, "Matrix Descriptor Format"): bits 4 to 17 of `start`, `leading` and `stride` are stored in the descriptor's
+    bits from 0, 16 and 32 on. Bits 62 and 63 are 1, 2 or 3 for swizzled rows of 128, 64 or 32 bytes. The base offset is
+    zero, because groups of 8 swizzled rows begin at multiples of their size.
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:
@@ -185,8 +187,8 @@ def _sums(columns: int, total: DType) -> Buffer:
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """A buffer for a wgmma factor stored as core matrices, and the indices of one of its elements; `data` and `depth`
-    are its coordinates, split into (multiple of 8, remainder).
+    """The buffer of a wgmma factor that is stored as core matrices, and the indices of one element. `data` (along the
+    rows of A or columns of B) and `depth` are the element's coordinates, each split into (multiple of 8, remainder).
     """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))

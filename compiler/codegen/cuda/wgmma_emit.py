@@ -1,10 +1,10 @@
 """Products of warpgroups as C++: descriptors of their factors, and inline PTX, asynchronous until a wait.
 
 The products between a fence and a commit are one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group"): all products of a phase that contains only products, otherwise each single product. In loops in
-which it is safe (`overlap`), an iteration's group is waited for one iteration later. The hardware reads factors through
-the asynchronous proxy, so threads that have written them execute a fence before the next barrier (PTX ISA, "Async
-proxy", "fence.proxy.async").
+"wgmma.wait_group"): all products of a phase (code that each thread runs by itself) that contains only products,
+otherwise each single product. In loops in which it is safe (`overlap`), an iteration's group is waited for one
+iteration later. The hardware reads factors through the asynchronous proxy, so threads that have written them execute a
+fence before the next barrier (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 PREFIX = "wgmma_"
-"""Prefix of the names of products."""
+"""Prefix of the names that declare products of warpgroups."""
 _DESCRIPTOR = """\
 __device__ __forceinline__ unsigned long long matrix_descriptor(
     const void* start, unsigned leading, unsigned stride, unsigned swizzle = 0) {
@@ -100,7 +100,9 @@ def only_products(body: Stmt) -> list[Intrinsic]:
 
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
-    """A `with` context around the text of a phase: if the phase contains only products, they form one group."""
+    """A `with` context around the text of a phase (code that each thread runs by itself): if the phase contains only
+    products, they form one group.
+    """
     uses = only_products(body)
     if not uses:
         yield
@@ -204,8 +206,8 @@ def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
-    """Emits code that keeps the compiler from moving uses of the sums before the wait. The compiler assumes that sums
-    are complete when a product is issued.
+    """Emits code that keeps the compiler from moving uses of the sums in front of the wait: the compiler wrongly
+    assumes that sums are complete when a product is issued.
     """
     kernel.values.used.add("hold_registers")
     for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
@@ -214,7 +216,9 @@ def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The text of the descriptor of a factor in core matrices."""
+    """The C++ text of the descriptor of a wgmma factor that is stored as core matrices (8 contiguous lines of 16 bytes
+    each).
+    """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
@@ -235,7 +239,7 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
 
 
 def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
-    """The text of the descriptor of a factor in swizzled rows."""
+    """The C++ text of the descriptor of a wgmma factor that is stored in swizzled rows of 32, 64 or 128 bytes."""
     values, storage = kernel.values, kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8
     row = region.buffer.shape[-1] * size

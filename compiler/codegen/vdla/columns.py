@@ -62,9 +62,7 @@ def where(condition: Any, then: Column, otherwise: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows grouped by equal values in some columns: `first`, the first row of each group; `of`, the group of
-    each row.
-    """
+    """Rows grouped by equal values in some columns: `first`, first row of each group; `of`, the group of each row."""
 
     first: Rows
     of: Rows
@@ -173,16 +171,12 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The loop variables' values at the first iteration of each kernel: only the variable of the loop over kernels
-        has values.
-        """
+        """Loop variables at the first iteration of each kernel: only the variable of the kernel loop has values."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """The iterations of an inner loop `name`: for each row `extent` iterations (0 or less: none), whose positions
-        in program order are `positions` apart.
-        """
+        """Adds inner loop `name` to each row: `extent` iterations (<= 0: none), `positions` apart in program order."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -258,9 +252,7 @@ class Access:
         return total
 
     def slope(self, loop: str) -> int | None:
-        """Number of elements by which the access moves in one iteration of `loop`; None if the number is not
-        constant.
-        """
+        """Number of elements by which the access moves in an iteration of `loop`; None if it is not constant."""
         if any(loop in variables_in(atom) for atom, _ in self._others):
             return None
         return self._variables.get(loop, 0)

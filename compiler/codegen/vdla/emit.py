@@ -66,16 +66,12 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Reserves an instruction at this point of the program for the load of the first micro-op page. `group`: number
-        of the layer.
-        """
+        """Reserves an instruction here to load the first page (part) of micro-ops; `group`: number of the layer."""
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number`, in layer `group`, for the LOAD.UOP of the next micro-op page; `finish` fills
-        it in.
-        """
+        """Reserves instruction `number` of layer `group` to load the next page (part) of micro-ops, set by `finish`."""
         self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
@@ -92,9 +88,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The DRAM span of `size` bytes at `address`, for dependence tracking; empty for 0 bytes, and for constants,
-        which no instruction writes.
-        """
+        """DRAM span of `size` bytes at `address` for dependences; empty for 0 bytes and (never written) constants."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -106,10 +100,11 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A nest of loops that becomes loop counts of instructions: (variable, extent) of each, outermost first, and the
-    statement `leaf` inside.
+    """A nest of loops that becomes loop counts of instructions: (variable, extent) of each loop, outermost first, and
+    the statement `leaf` inside.
 
-    `positions`: for each loop the distance, in program order, of neighbouring iterations.
+    `positions`: for each loop, how far apart two neighbouring iterations are in the numbering of iterations in program
+    order.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -122,9 +117,7 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """All iterations of the chain's loops inside `around`; variables of the `folded` loops, which instructions
-        count, stay at 0.
-        """
+        """All iterations of the chain's loops in `around`; `folded` loops (counted by instructions) stay at 0."""
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
             if name in folded:
@@ -138,10 +131,10 @@ class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
     `addresses`: for each kernel the memory locations of its parameters; the kernels differ in DRAM addresses only.
-    `weights`: used parts of weight tiles (extension `fold`). An output tensor in the chain memory (on-chip memory that
-    keeps a layer's output for the next layer) gets its pads after the layer's first store, unless the pads are there
-    already. `ahead`: tensors that the next layer writes to the chain memory; their pads are stored between this layer's
-    stores.
+    `weights`: the parts of weight tiles that contain weights (extension `fold`). An output tensor in the chain memory
+    (on-chip memory that keeps a layer's output for the next layer) gets its pads after the layer's first store, unless
+    the pads are there already. `ahead`: tensors that the next layer writes to the chain memory; their pads are stored
+    between this layer's stores.
     """
 
     def __init__(
@@ -231,9 +224,7 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction of this layer at each of `positions`: numbers of iterations in program order, which are
-        ascending and may repeat.
-        """
+        """Adds an instruction at each of `positions`: iteration numbers in program order, ascending, may repeat."""
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
@@ -253,9 +244,7 @@ class LayerEmitter:
     def access(
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
-        """The addresses of an operand in this layer's scratchpad slots, in the chain memory (on-chip memory between
-        layers), or in DRAM.
-        """
+        """An operand's addresses in this layer's scratchpad slots, DRAM or chain memory (on-chip, between layers)."""
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
         return Access(region, self.slots, element_dimensions, least, start)
@@ -275,18 +264,14 @@ class LayerEmitter:
         return found[0] if same else np.array(found, dtype=np.int64)[environment[KERNEL]]
 
     def chained(self, buffer: Buffer) -> ChainBuffer | None:
-        """The location of a parameter in the chain memory (on-chip memory that keeps a layer's output for the next
-        layer); None if the parameter is elsewhere.
-        """
+        """The location of a parameter in the chain memory (on-chip memory between layers); None if it is elsewhere."""
         place = self.addresses[0].get(buffer.name)
         return place if isinstance(place, ChainBuffer) else None
 
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """The number of positions (numbers in program order, see `Iterations`) that a statement takes; each loop counts
-        with its largest extent.
-        """
+        """Number of positions (in program order) that a statement takes; each loop counts with its largest extent."""
         match statement:
             case Seq(statements=statements):
                 count = sum(self._count_positions(item, ranges) for item in statements)

@@ -1,6 +1,4 @@
-"""Emission of GEMM, DEPTHWISE and TAPS: the loops around the matrix intrinsic become two loop counts and a micro-op
-sequence.
-"""
+"""Emits GEMM, DEPTHWISE and TAPS: loops around the matrix intrinsic become two loop counts and a micro-op sequence."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
-    """The registers that the mode of a matrix intrinsic reads, with values of their fields; only registers that the
-    machine has.
-    """
+    """Registers that a matrix intrinsic's mode reads, with values of fields; only registers that the machine has."""
     mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
     registers: dict[str, dict[str, Column]] = {
         "ZERO": {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
@@ -281,7 +277,9 @@ def _factors(
     name: str,
     environment: Environment,
 ) -> tuple[int, int, int] | None:
-    """Steps of the three operands' addresses along loop `name`; None if a step is negative or not constant."""
+    """For each of the three operands, the step of its address along loop `name`; None if a step is negative or not
+    constant.
+    """
     zero = {**environment, **dict.fromkeys(names, 0)}
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []

@@ -24,9 +24,7 @@ _MAX_PAD = 15
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One dimension of a copy, in elements: extent (pads included), stride in the scratchpad (`to`) and in DRAM
-    (`origin`), and numbers of pads.
-    """
+    """A copy's dimension in elements: extent with pads, stride in scratchpad (`to`) and DRAM (`origin`), pad counts."""
 
     extent: int
     to: int
@@ -148,9 +146,7 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of one box (the rectangular region that a copy moves), leaving out those of size 1; None if the
-    box is empty.
-    """
+    """Dimensions of a box (rectangular region that a copy moves) except those of size 1; None if the box is empty."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -246,9 +242,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads for rows with more pad columns than one load can have: row by row, with separate loads of the pads between
-    rows.
-    """
+    """Loads rows with more pad columns than one load can have: row by row, with separate loads of pads between rows."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

@@ -215,9 +215,7 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """The operands of a post-processing: output, accumulators (one, or one for each row of a window), parameters, and
-    second operand (None without one).
-    """
+    """Post-processing operands: output, accumulators (1, or 1 per window row), parameters, second operand or None."""
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)

@@ -164,7 +164,7 @@ class PartsOfTiles:
         self.named = frozenset().union(*(free_vars(region.starts[1 + d]) for d in uneven))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
-        """The index of the tile in the weights, a column for each dimension."""
+        """Index of the multiplied tile in the weights: a column (a value for each iteration) for each dimension."""
         return tuple([start(environment) for start in self._place])
 
     def operations(
@@ -173,9 +173,9 @@ class PartsOfTiles:
         """Converts micro-ops for whole tiles, with `indices` (dst, src, tile), into micro-ops for the used parts of the
         tiles.
 
-        Returns the new indices, and for each new micro-op whether it belongs to the overwriting instruction; `starting`
-        is the same for the given micro-ops. The overwriting instruction overwrites sums with its first part of the
-        inputs and adds the other parts.
+        Returns the new indices, and for each new micro-op whether it belongs to the overwriting instruction (`starting`
+        says this of the given micro-ops). The overwriting instruction overwrites sums with its first part of the inputs
+        and adds the other parts.
         """
         kept = self._kept(environment, starting)
         dst, src, tile = indices

@@ -1,6 +1,4 @@
-"""Linking of lowered layers into one program: assigns a DRAM address to every tensor, emits instructions, orders them
-by tokens, and encodes them.
-"""
+"""Links lowered layers into one program: places tensors in DRAM; emits, orders (by tokens) and encodes instructions."""
 
 from __future__ import annotations
 
@@ -102,7 +100,7 @@ class Image:
         return address
 
     def constant(self, name: str, constant: Constant, size: int) -> int:
-        """The address of a constant of `size` bytes."""
+        """The address of a constant of `size` bytes, added to the image unless an equal one is there."""
         alike = self._known.setdefault(size, [])
         for address, known in alike:
             if constant.same(known):

@@ -38,9 +38,7 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
 
 
 def array_depths(config: Config) -> dict[str, int]:
-    """`scratchpad_depths`, with "inp" extended to the end of the chain memory (on-chip memory between layers) if there
-    is one.
-    """
+    """`scratchpad_depths`, but "inp" extends to the end of the chain memory (on-chip memory between layers), if any."""
     depths = scratchpad_depths(config)
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 

@@ -29,9 +29,7 @@ class PlacementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DramBuffer:
-    """A parameter of a layer in DRAM: its byte address, and whether it is an activation (which the program may write)
-    or a constant.
-    """
+    """A layer parameter in DRAM: its byte address, and whether it is an activation (may be written) or a constant."""
 
     address: int
     activation: bool
@@ -125,7 +123,9 @@ class Scratchpads:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The place of a micro-op sequence: micro-ops `first` .. `last` - 1 of a page."""
+    """The place of a micro-op sequence: micro-ops `first` .. `last` - 1 of a page (micro-ops that are loaded
+    together).
+    """
 
     page: int
     first: int
@@ -170,9 +170,7 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """Contents of the store unit's tables (parameters, look-up tables) at this point of the program: for each table
-    entry, the DRAM entry loaded into it.
-    """
+    """For each entry of the store unit's tables (parameters, look-up): the DRAM entry loaded at this program point."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
     """The instructions that fill the tables, with constants only."""
@@ -182,9 +180,7 @@ class StoreTables:
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each load of `name`, in program order, changes the table: bool, one for each load. Records what the
-        table then contains.
-        """
+        """Whether each load of `name`, in program order, changes the table: one bool each. Records the new contents."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -198,9 +194,7 @@ class StoreTables:
 
 
 class ChainPads:
-    """The tensors whose pads have been written to the chain memory (on-chip memory between layers) and are still there
-    at this point of the program.
-    """
+    """Tensors whose pads are in the chain memory (on-chip memory between layers) at this point of the program."""
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}

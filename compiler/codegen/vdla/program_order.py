@@ -106,9 +106,7 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register: the positions in program order of its CONFIGs (`places`), and for each whether the CONFIG
-    changes the register (bool).
-    """
+    """For each register: its CONFIGs' positions in program order (`places`), and whether each changes the register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -129,9 +127,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """For one of the store unit's tables: the positions in program order of its loads (`places`), and for each whether
-    the load changes the table (bool).
-    """
+    """The loads of a store unit table: positions in program order (`places`), whether each changes the table (bool)."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -204,9 +200,7 @@ class Drafts:
 
 
 class EmissionCache:
-    """Least-recently-used cache of drafts with at most `most` rows (instructions). Key: kernel, operand addresses, the
-    configuration fields that kernels read.
-    """
+    """LRU cache of drafts, `most` instructions at most; key: kernel, operand addresses, config fields kernels read."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most
@@ -226,9 +220,7 @@ class EmissionCache:
         return found
 
     def keep(self, key: Hashable, drafts: Drafts) -> None:
-        """Adds drafts under a key that is not cached yet, then evicts the oldest drafts until at most `most` rows
-        remain.
-        """
+        """Adds drafts under a key not cached yet, then evicts the oldest drafts until at most `most` rows remain."""
         self._kept[key] = drafts
         self._rows += drafts.rows
         while self._rows > self._most:

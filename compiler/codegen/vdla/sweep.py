@@ -61,7 +61,7 @@ class PartedRows:
         return row - row % self._group + self._lane(environment) // self._narrow
 
     def slope(self, loop: str) -> int | None:
-        """Number of rows by which one iteration of a loop moves; None if it is not constant."""
+        """Number of rows by which the access moves in one iteration of `loop`; None if it is not constant."""
         slope = self._rows.slope(loop)
         return None if slope is None or slope % self._group or loop in self._lanes_of else slope
 

@@ -40,8 +40,8 @@ class Touches:
     """Memory accesses of n operations in program order.
 
     Operation i executes on `units[i]` and accesses the ranges numbered `first[i]` .. `first[i + 1]` - 1; `writes`:
-    whether a range is written. A range is [low, high) of `size` pieces: all memories side by side, cut wherever any
-    range begins or ends.
+    whether a range is written. The memories, side by side, are cut into `size` pieces, wherever a range begins or ends;
+    a range is the pieces `low` .. `high` - 1.
     """
 
     units: Rows
@@ -127,9 +127,7 @@ def _most_open(edges: Edges, count: int) -> int:
 
 
 def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
-    """The dependence flags of `count` operations: uint64 [count], the bits to set in the first word of each operation's
-    instruction.
-    """
+    """Dependence flags of `count` operations: uint64 [count], bits to set in the first word of each instruction."""
     push = np.array([1 << FLAG_BITS[queue.push_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     pop = np.array([1 << FLAG_BITS[queue.pop_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
     bits = np.zeros(count, dtype=np.uint64)

@@ -15,11 +15,13 @@ from ...te.post import Post, Views, rolling_point
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
     """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
-    int8[positions, co]; acc = instead of += where FIRST is true.
+    int8[positions, co]; acc = instead of += where FIRST is true. `positions`: number of neighbouring positions of the
+    window that one operation multiplies.
 
     With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co is r times ci, a
     position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a part of ci, inp and
-    wgt are that part of a vector and of a row. `scope`: as in `gemm`.
+    wgt are that part of a vector and of a row. `scope`: memory of inp, the input scratchpad or the chain memory
+    (on-chip memory between layers).
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)
@@ -42,14 +44,15 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
 
 
 def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
-    """The intrinsic of instruction TAPS: `depthwise` with as many positions as the instruction multiplies (constant
-    TAPS).
+    """The intrinsic of instruction TAPS, which adds the products of several neighbouring positions of a window, lane by
+    lane: `depthwise` with the number of positions that the hardware multiplies at once.
     """
     return depthwise(config, scope, TAPS)
 
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
-    """`post` with the maximum over a window whose rows need not be adjacent in the accumulators (a ring of rows).
+    """The intrinsic of a STORE.POST that takes the maximum over a window whose rows need not be adjacent in the
+    accumulators (a ring of rows); all else is as in `post`.
 
     acc.r int32[columns, B, co] is row r of the window.
     """
@@ -78,5 +81,5 @@ def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclara
 
 
 def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
-    """One patch of LOAD.PATCH: `rows` image rows of `run` bytes; see `patch_declaration`."""
+    """The intrinsic that loads one patch by LOAD.PATCH: `rows` image rows of `run` bytes, packed into vectors."""
     return patch_declaration(Blocks.of(config), rows, run)

@@ -1,9 +1,9 @@
-"""Layouts: channels in blocks between convolutions and pools, row-major at the graph's ends, with few changes of
-layout.
+"""Chooses layouts: channels in blocks between convolutions and pools, row-major at the graph's ends, with few changes
+of layout.
 
 Convolutions write blocks and read any layout; element-wise operators and pools keep the blocks of their input. A change
-of layout is a `Relayout` node, made once for all readers, or a view if the bytes keep their order. Block 1 is the
-row-major ("plain") layout.
+of layout is a `Relayout` node, made once for all readers, or a view if the bytes keep their order. A block of one
+channel is the row-major ("plain") layout.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def in_blocks(self, name: str, block: int) -> str:
-        """The name of a tensor with the elements of tensor `name` in blocks of `block`. If there is none yet, adds a
-        packed constant or a node that changes the layout.
+        """The name of a tensor with the elements of tensor `name` in blocks of `block` channels. If there is no such
+        tensor yet, adds a packed constant or a node that changes the layout.
         """
         tensor = self.tensors[name]
         if tensor.block == block:
@@ -91,7 +91,7 @@ class State:
         return version.name
 
     def emit(self, node: Node, inputs: tuple[str, ...], block: int) -> None:
-        """Adds `node` with the given `inputs`, and its output in blocks of `block`."""
+        """Adds `node` with the given `inputs`; its output has the layout with blocks of `block` channels."""
         self.tensors[node.output] = replace(self.tensors[node.output], block=block)
         self.nodes.append(replace(node, inputs=inputs))
 
@@ -140,8 +140,8 @@ def _place_convolution(state: State, node: Node, operator: Convolution, lanes: i
 def with_operands(
     state: State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
 ) -> tuple[str, ...]:
-    """`inputs` with each tensor that `body` reads replaced by a version of the tensor whose layout can be read together
-    with an output in blocks of `block`.
+    """`inputs`, where each tensor that `body` reads is replaced by a version of the tensor whose layout can be read
+    together with an output in blocks of `block` channels.
     """
     placed = list(inputs)
     output = state.tensors[node.output]

@@ -1,5 +1,5 @@
-"""Folds scales and shifts of channels (also batch normalization) into the weights of the convolution before or after
-them.
+"""Folds multiplications and additions of constants for each channel (also batch normalization) into the weights and
+bias of the convolution before or after them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def expand_batch_norm(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """The value `data` * `scale` + `shift`. `data`: a tensor's name; `scale`, `shift`: float64 arrays of one element or
-    of one for each channel.
+    """The value `data` * `scale` + `shift`. `data`: a tensor's name; `scale`, `shift`: float64 arrays with a single
+    element or with one element for each channel.
     """
 
     data: str
@@ -132,8 +132,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
 
 
 def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
-    """(scale, shift) of an expression that is linear in one unknown; scale None if it reads no unknown. None for other
-    expressions.
+    """(scale, shift) of an expression that is linear in one unknown operand; scale is None if the expression reads no
+    unknown. None for other expressions. `known`: constants by name.
     """
     match body:
         case Const(value=value):
@@ -211,7 +211,9 @@ def _with_scaled_data(graph: Graph, before: Node, node: Node, affine: _Affine) -
 
 
 def _stored(graph: Graph, stem: str, **arrays: np.ndarray) -> tuple[Graph, tuple[str, ...]] | None:
-    """The graph with `arrays` as float32 constants, and their names; None if one is not finite."""
+    """The graph with `arrays` as float32 constants, and their names; None if an array has an element that is not
+    finite.
+    """
     names: list[str] = []
     for what, array in arrays.items():
         with np.errstate(over="ignore"):

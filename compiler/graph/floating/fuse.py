@@ -1,10 +1,10 @@
 """Fusion by operator class: element-wise operators join the kernel that computes their argument or reads their result.
 
-The rules are the TVM paper's (OSDI 2018, section 3): injective operators join each other; operators that compute tiles
-or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after them;
-reductions and moves also those before them. Nothing else may read the tensor between the two nodes; only an operator
-that costs no more than reading its result is repeated in each reader. A fused node takes the position of its last
-member, where all its inputs are computed.
+The rules are the TVM paper's (OSDI 2018, section 3). Injective (element-wise) operators join each other. Operators that
+compute tiles or rows (convolutions, products, pools, reductions, and moves) also compute the injective operators after
+them; reductions and moves also compute those before them. Nothing else may read the tensor between the two nodes; only
+an operator that costs no more than reading its result is repeated in each reader. A fused node takes the place of its
+last member in the order of nodes, where all its inputs are computed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .fuse_pairs import inlined, with_result
 
 def fuse(graph: Graph) -> Graph:
     """Fuses nodes until no rule applies. An element-wise node is fused into the producer of an argument if possible,
-    else into its only reader, else a copy of it into every reader.
+    else into its only reader; else a copy of the node is fused into every reader.
     """
     pairs = _Pairs()
     views = any(isinstance(node.operator, Remap | Reshape) for node in graph.nodes)
@@ -45,8 +45,8 @@ def fuse(graph: Graph) -> Graph:
 
 
 class _Pairs:
-    """Cache of fusions of two nodes (None if they cannot fuse): rules start again after each fusion and retry most
-    pairs.
+    """Cache of the fusions of two nodes (None if they cannot be fused): the rules start again after each fusion and try
+    most pairs again.
 
     A fusion depends on the two nodes and on shapes and dtypes of tensors, which do not change while a graph is fused.
     """
@@ -55,11 +55,15 @@ class _Pairs:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
     def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
-        """The cached result of the function `with_result`."""
+        """The node `before` extended by `node` as the last step on its result, or None (`fuse_pairs.with_result`), from
+        the cache.
+        """
         return self._joined(with_result, graph, before, node)
 
     def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
-        """The cached result of the function `inlined`."""
+        """`node` with the computation of `before` in place of reading its result, or None (`fuse_pairs.inlined`), from
+        the cache.
+        """
         return self._joined(inlined, graph, node, before)
 
     def _joined(
@@ -141,8 +145,8 @@ def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
 def _joined_reader(
     graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
 ) -> tuple[Node, Node] | None:
-    """(fused node, producer): the node fused with the element-wise producer of one of its inputs that no other node
-    reads; None if there is no such producer.
+    """(fused node, producer): the node fused with the element-wise producer of one of its inputs, if no other node
+    reads that input; None if there is no such producer.
     """
     for source in dict.fromkeys(node.inputs):
         before = producers.get(source)
@@ -183,8 +187,8 @@ def _replaced(graph: Graph, fused: Mapping[int, Node], gone: Node) -> Graph:
 
 
 def _is_cheap(graph: Graph, node: Node) -> bool:
-    """Whether recomputing an element costs no more than a read: no calls, and at most one input larger than 1/8 of the
-    result.
+    """Whether recomputing an element of the node's result costs no more than reading it: the node calls no function,
+    and at most one of its inputs is larger than 1/8 of the result.
     """
     assert isinstance(node.operator, Elementwise)
     if any(isinstance(e, Call) for e in walk_expr(node.operator.body)):

@@ -30,8 +30,8 @@ from ..operators import (
 )
 
 LARGEST_BODY = 64
-"""Largest expression of a fused operator, in nodes of the expression: a value that is read twice is repeated, so sizes
-can explode.
+"""Largest number of nodes of a fused operator's expression: a value that is read twice is repeated in it, so sizes can
+explode.
 """
 
 
@@ -128,8 +128,8 @@ def with_members(node: Node, before: Node) -> Node | None:
 
 
 def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
-    """The inputs and the `body` of a node in which the expression of the element-wise `before` replaces operand
-    `position`.
+    """The inputs and the `body` of a node in which the expression of the element-wise `before` replaces the operand
+    with index `position`.
     """
     assert isinstance(before.operator, Elementwise) and body is not None
     # The first input of `before` takes the operand's position, the others are appended.
@@ -147,8 +147,8 @@ def _with_operand(node: Node, body: Expr | None, before: Node, position: int) ->
 
 
 def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
-    """One element-wise node that computes both: the expression of `before` replaces the operands `positions` of `node`.
-    None if the resulting expression exceeds `LARGEST_BODY`.
+    """One element-wise node that computes both nodes: the expression of `before` replaces the operands `positions`
+    (indices) of `node`. None if the resulting expression exceeds `LARGEST_BODY`.
     """
     first, second = before.operator, node.operator
     assert isinstance(first, Elementwise) and isinstance(second, Elementwise)
@@ -210,10 +210,10 @@ def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
 
 
 def _dimensions(node: Node, shape: Shape) -> Shape | None:
-    """The result's shape as the kernel loops over it: dimensions over which the kernel has one loop are merged into
-    one.
+    """The result's shape as the node's kernel loops over it: dimensions that the kernel covers by one loop are merged
+    into one.
 
-    None for operators whose kernel does not fuse an element-wise step.
+    None for operators into whose kernel no element-wise step can be fused.
     """
     match node.operator:
         case Convolution():

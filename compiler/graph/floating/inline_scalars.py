@@ -19,8 +19,8 @@ def inline_scalars(graph: Graph) -> Graph:
     """The graph whose element-wise operators contain numbers in place of one-element constant inputs.
 
     NaN stays an input. An input that the expression then does not read (because a condition is constant) is dropped, or
-    replaced by zeros if the result's shape depends on it: so a kernel is not fused with producers of unused values. A
-    result that is one number becomes a constant, and so do views of it.
+    replaced by zeros if the result's shape depends on it; so no producer of an unused value is fused. A result that is
+    one number becomes a constant, and so do views of it.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []

@@ -1,8 +1,9 @@
 """Concatenations without a copy: the inputs' producers write directly into the result.
 
-If all dimensions before the axis are 1, each input is a contiguous piece of the result and can be a view of it. A
-tensor that several concatenations read is placed in the last one. A concatenation whose inputs follow each other in the
-result of a later one (a chain in which each concatenation adds a tensor) needs no memory of its own.
+If all dimensions before the concatenation's axis are 1, each input is a contiguous piece of the result and can be a
+view of it. A tensor that several concatenations read is placed in the result of the last one. If the inputs of a
+concatenation follow each other in the result of a later one (a chain in which each concatenation adds a tensor), it
+needs no memory of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """The graph with `Join` nodes for concatenations at least half of whose bytes need no copy."""
+    """The graph in which a `Join` node (no copy) replaces each concatenation at least half of whose bytes
+    need no copy.
+    """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
@@ -28,7 +31,9 @@ def join_in_place(graph: Graph) -> Graph:
 
 
 def _sources(graph: Graph) -> dict[str, str]:
-    """Maps each computed tensor to the tensor whose memory it uses: a whole-tensor view's source, else itself."""
+    """For each computed tensor, the tensor whose memory it uses: the source if it is a view of a whole tensor, else
+    itself.
+    """
     sources: dict[str, str] = {}
     for node in graph.nodes:
         if not isinstance(node.operator, Reshape):
@@ -42,8 +47,8 @@ def _sources(graph: Graph) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """State of the walk over nodes. `places`: for each tensor that is computed directly in a concatenation's result,
-    this result and the byte offset in it.
+    """State of the walk over nodes. `places`: for each tensor that is computed directly in the result of a
+    concatenation, the name of this result and the tensor's byte offset in it.
     """
 
     graph: Graph

@@ -65,8 +65,10 @@ def move_views(graph: Graph) -> Graph:
 
 
 def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
-    """Offset, in elements, of a contiguous slice; None if it is not contiguous or does not start on a cache line, if an
-    element-wise expression is fused with the node, or if the input is a constant, which the arena does not hold."""
+    """Offset, in elements, of a contiguous slice that can become a view. None if the slice is not contiguous or does
+    not start on a cache line, if an element-wise expression is fused with the node, or if the input is a constant (the
+    memory of activations does not hold constants).
+    """
     if node.data is not None or node.result is not None or node.inputs[0] in graph.constants:
         return None
     shape = graph.tensors[node.inputs[0]].shape

@@ -17,7 +17,7 @@ from ..onnx_table import import_node
 from .onnx_functions import rename
 
 MOST_NODES = 4096
-"""Largest number of nodes that all iterations of all bodies add together."""
+"""Largest number of nodes that all iterations of If, Loop and Scan bodies together add to the graph."""
 
 
 def import_control(context: GraphContext, node: OnnxNode) -> None:
@@ -135,7 +135,7 @@ def _check_turns(context: GraphContext, node: OnnxNode, body: onnx.GraphProto, t
 
 
 def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of the tensor or constant that input `index` stands for; raises an error if no node computes it."""
+    """Name of the tensor or constant that is input `index` of the node; raises an error if no node computes it."""
     context.tensor(node, index)
     return context.resolve(node.inputs[index])
 
@@ -143,7 +143,9 @@ def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _turn(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of one iteration; returns the names of its results. Names of outer tensors stay unchanged."""
+    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `given`: names of the
+    tensors that are the body's inputs. Names of outer tensors stay unchanged.
+    """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:
         # The iterations of nested bodies multiply.
@@ -180,7 +182,7 @@ def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None
 
 
 def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:
-    """Stacks the results of all iterations along a new axis `axis`, as the tensor `name`."""
+    """Stacks the results `turns` of all iterations along a new axis `axis`, as the tensor `name`."""
     if not name:
         return
     along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))

@@ -1,4 +1,4 @@
-"""Operators written as formulas of simpler ONNX operators, where ONNX defines no function body or one that is not
+"""Operators written as formulas of simpler ONNX operators, where ONNX defines no function body or a body that is not
 usable here.
 """
 

@@ -30,7 +30,9 @@ def einsum_steps(s: FloatSteps) -> None:
 
 
 def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The letters of each input and of the result; an ellipsis becomes letters that the equation does not use."""
+    """The letters of each input and of the result in an Einsum's equation; an ellipsis becomes letters that the
+    equation does not use.
+    """
     text = node.text("equation", "").replace(" ", "")
     given, arrow, result = text.partition("->")
     terms = given.split(",")
@@ -62,7 +64,9 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
-    """Name and letters of the tensor without repeated letters: a repeated letter takes the diagonal of its axes."""
+    """Name and letters of a tensor in which no letter is repeated: if several axes of `name` have the same letter, the
+    diagonal of these axes is taken.
+    """
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             i = letters.index(letter)

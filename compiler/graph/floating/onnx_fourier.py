@@ -14,7 +14,7 @@ MOST_ELEMENTS = 2**24
 
 def dft_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute a DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts):
-    forward, and the one-sided inverse to real numbers.
+    the forward transform, and the one-sided inverse transform to real numbers.
     """
     shape = s.shape(0)
     axis = int(s.number(2, "axis", -2)) if s.context.opset >= 20 else s.node.integer("axis", 1)
@@ -90,14 +90,16 @@ def _check_size(context: GraphContext, node: OnnxNode, rows: int, columns: int) 
 
 
 def _transformed(s: FloatSteps, parts: list[str], angles: np.ndarray) -> list[str]:
-    """Names of the real and imaginary parts of the product with exp(-i angle); `angles` in radians."""
+    """Names of the real and imaginary parts of the matrix product of `parts` (real and imaginary) with exp(-i *
+    `angles`); `angles` in radians, i the imaginary unit.
+    """
     cosines, sines = np.cos(angles), np.sin(angles)
     return [_sum(s, parts, (cosines, sines)), _sum(s, parts, (-sines, cosines))]
 
 
 def _sum(s: FloatSteps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
-    """Name of the sum of two products: the real part times the first of `matrices`, and the imaginary part times the
-    second one. Real data have no imaginary part and no second product.
+    """Name of the sum of two products: the real part times the first of `matrices`, plus the imaginary part times the
+    second. Real data have no imaginary part, so that the first product is the result.
     """
     products = [
         s.add("MatMul", part, s.constant(matrix, np.float32))

@@ -70,8 +70,8 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    """ONNX's function body for an operator, of the newest opset up to the model's opset. None if ONNX has no such body,
-    or if an operator in it changed its meaning between these two opsets.
+    """ONNX's function body for an operator, from the newest opset up to the model's opset that defines such a body.
+    None if no such opset does, or if an operator in the body changed its meaning between that opset and the model's.
     """
     plain = [v for v in schema.function_opset_versions if v <= context.opset]
     dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
@@ -95,8 +95,9 @@ def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
-    """Whether a node of a function of opset `version` computes the same in `opset`: newer versions of the operator add
-    only dtypes, optional inputs, and attributes with defaults."""
+    """Whether a node in a function body of opset `version` computes the same in `opset`: newer versions of the operator
+    add only dtypes, optional inputs, and attributes with defaults.
+    """
     old, new = _schema(node, version), _schema(node, opset)
     if old is None or new is None:
         return old is new
@@ -156,7 +157,9 @@ def _renamed(
     given: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
-    """A node of a function body with the caller's names and attributes; omitted attributes stay omitted."""
+    """The node `inner` of a function body with the names of the caller's tensors (`names`) and the caller's attributes
+    (`given`); attributes that the caller omits stay omitted.
+    """
 
     def renamed(name: str) -> str:
         return names.get(name, f"{prefix}{name}" if name else "")

@@ -199,8 +199,8 @@ def fold(context: GraphContext, node: OnnxNode) -> bool:
 
 
 def import_operator(context: GraphContext, node: OnnxNode) -> None:
-    """Adds the graph operators of an ONNX node. If the node only moves integers that float32 tensors hold, its outputs
-    are marked with the same integer dtype.
+    """Adds the graph operators of an ONNX node. If the node only moves elements of float32 tensors that hold integers,
+    its outputs are marked with the dtype of these integers.
     """
     integers = ""
     if context.quantized:
@@ -240,8 +240,8 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _on_images(context: GraphContext, node: OnnxNode, importer: Row[GraphContext, None]) -> None:
-    """Imports a node of an operator on images (N, C, H, W) by `importer`; data (N, C, L) are first reshaped to images
-    of one row.
+    """Imports a node of an operator on images (N, C, H, W) by calling `importer`; data (N, C, L) are first reshaped to
+    images of one row.
     """
     if len(context.operand(node, 0).shape) != 3:
         importer(context, node)
@@ -259,8 +259,8 @@ def _function_body(context: GraphContext, node: OnnxNode) -> list[onnx.NodeProto
 
 
 def _is_plain(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether no kernel template covers a node, because its weight is not constant or it has more than two spatial
-    dimensions.
+    """Whether no kernel template covers a node (plain loops compute it), because its weight is not constant or it has
+    more than two spatial dimensions.
     """
     if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
         return True

@@ -21,7 +21,7 @@ from ..onnx_window_attributes import read_windows
 EXACT = 2**24
 """Largest magnitude up to which float32 represents every integer."""
 WINOGRAD = (3, 3)
-"""Kernel size of convolutions that targets may compute by Winograd's method. Its results are not exact, because the
+"""Kernel size of convolutions that targets may compute by Winograd's method, whose results are not exact because the
 transformed weights are fractions.
 """
 
@@ -125,22 +125,23 @@ def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int,
 
 
 def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Unpacks rows of bytes to rows of codes of `bits` bits, the lowest bits first."""
+    """Unpacks rows of bytes to rows of integers of `bits` bits each; the lowest bits of a byte come first."""
     shifts = np.arange(0, 8, bits)
     return (rows.astype(np.uint8)[..., None] >> shifts & (2**bits - 1)).reshape(len(rows), -1)
 
 
 def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int, int]) -> str:
-    """Name of the int32 product of the inputs numbered `factors`, each minus its zero point (inputs numbered `points`).
-    The data's zero points are one number, or one for each row.
+    """Name of the int32 product of two inputs of the node (indices `factors`), each minus its zero point (inputs
+    `points`). The data has a single zero point, or one for each row.
     """
     data = _distances(s, factors[0], points[0], (-1, 1))
     return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
 
 
 def _summed(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
-    """Name of the int32 product of `data` and input `index`. `data`: integers of magnitude up to `size`, zero point
-    subtracted. The zero points of input `index`, one for each column, are input `point`, and are subtracted first.
+    """Name of the int32 product of `data` and input `index`, minus zero points. `data`: tensor of integers of magnitude
+    up to `size`, whose zero point is already subtracted. `point`: index of the input with the zero points of input
+    `index`, one for each column.
     """
     weight = _distances(s, index, point, (-1,))
     shape = s.shape(index)
@@ -165,7 +166,9 @@ def _total(s: FloatSteps, sums: list[str]) -> str:
 
 
 def _distances(s: FloatSteps, index: int, point: int, column: tuple[int, ...]) -> str:
-    """Name of an input minus its zero point, in float32; a vector of zero points is reshaped to `column` first."""
+    """Name of input `index` minus its zero point (input `point`), in float32; a vector of zero points is reshaped to
+    `column` first.
+    """
     number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
     if not s.input(point):
         return number
@@ -202,7 +205,7 @@ def _sizes(s: FloatSteps, index: int, point: int) -> np.ndarray:
 def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
     """Cuts the depth of a product into ranges (first, last) such that float32 sums over one range are exact: the sum of
     `size` times `sizes` over a range is at most `EXACT`. `size`: largest magnitude of the data. `sizes` [sums, depth]:
-    bounds on the magnitudes of the weights.
+    upper bounds on the magnitudes of the weights.
     """
     parts: list[tuple[int, int]] = []
     first, depth = 0, sizes.shape[1]
@@ -216,8 +219,8 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes of a 3 x 3 convolution over images of `sizes` for weights extended by a fourth column of zeros, so
-    that no target computes it by Winograd's method.
+    """The attributes of a 3 x 3 convolution whose weights are extended by a fourth column of zeros, so that no target
+    computes it by Winograd's method. `sizes`: shape of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

@@ -79,8 +79,8 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _joined(node: OnnxNode) -> Expr:
-    """The expression of Not, And, Or or Xor, in arithmetic on uint8: the logical operators of expressions would branch
-    before they read their second operand.
+    """The expression of Not, And, Or or Xor, written as arithmetic on uint8, because the logical operators of
+    expressions would branch before they read their second operand.
     """
     a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:
@@ -155,7 +155,7 @@ def _converted(context: GraphContext, node: OnnxNode, dtype: DType, to: DType) -
 
 
 def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
-    """Name of a bool input, constants included; fails for other dtypes."""
+    """Name of the tensor that is input `index`, which must be bool; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' is not bool")
@@ -229,7 +229,9 @@ def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dt
 
 
 def import_trilu(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Trilu: a select by a constant mask; a k that is no constant is compared with each element's diagonal."""
+    """Imports Trilu. With a constant k, a constant mask selects the elements; otherwise k is compared with each
+    element's diagonal.
+    """
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
         context.refuse(node, f"has an input of shape {data.shape}, which is no matrix")

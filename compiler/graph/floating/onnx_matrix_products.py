@@ -63,8 +63,9 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product,
-    and of the result, which lacks the dimensions of vectors."""
+    """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product as
+    matrices, and of MatMul's result, which lacks the dimensions of vectors.
+    """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(node, f"multiplies {a} by {b}")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
@@ -85,7 +86,9 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. Constants B and C are scaled by alpha and beta; other matrices are transposed by a node before."""
+    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; if A, or a B that is not constant, is
+    to be transposed, a node before the product does it.
+    """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         context.fail(node, f"multiplies {a.shape} by {b.shape}", "multiply two matrices")
@@ -118,7 +121,9 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
 def _add_constant(
     context: GraphContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
 ) -> None:
-    """Adds a dense layer with a constant C: a bias if all its rows are equal, else an operand of the output's shape."""
+    """Adds a Gemm with a constant C as a dense layer: C becomes its bias if all rows of C are equal, else a second
+    operand of the output's shape.
+    """
     addend = context.constants[context.operand(node, 2).name]
     addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)
     if np.array_equal(addend, np.broadcast_to(addend[:1], shape), equal_nan=True):
@@ -174,5 +179,5 @@ def _check_addend(context: GraphContext, node: OnnxNode, addend: Tensor, shape: 
 
 
 def _number(node: OnnxNode, name: str) -> float:
-    """Attribute alpha or beta; default 1."""
+    """The value of the attribute `name` (alpha or beta) of a Gemm; default 1."""
     return float(node.attributes.get(name, 1.0))

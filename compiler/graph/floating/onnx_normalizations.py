@@ -21,7 +21,9 @@ from ..operators import Normalization
 
 
 def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
-    """Fails for a normalization that is computed in another type than float32."""
+    """Fails for a normalization whose mean and variance the model wants computed in another type than float32
+    (attribute stash_type).
+    """
     if node.integer("stash_type", 1) != 1:
         context.fail(node, "computes in another type than float32", "set stash_type to 1")
 
@@ -64,11 +66,13 @@ def _normalize(context: GraphContext, node: OnnxNode, axis: int, shape: Shape, *
 
 
 MEAN_VARIANCE_EPSILON = 1e-9
-"""Added to the standard deviation by MeanVarianceNormalization."""
+"""Number that MeanVarianceNormalization adds to the standard deviation."""
 
 
 def is_more(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a LayerNormalization has a scale or bias that is not constant, or mean or deviation as an output."""
+    """Whether a LayerNormalization has a scale or bias that is not constant, or returns its mean or deviation: there is
+    no kernel for it.
+    """
     constants = all(context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i])
     return any(node.outputs[1:]) or not constants
 

@@ -200,7 +200,7 @@ def max_pool_steps(s: FloatSteps) -> None:
 
 def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
     """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
-    space of `sizes`; a pad has the index after the last element.
+    tensor of spatial `sizes`; an element in the padding has the index after the last element.
     """
     steps = [
         np.arange(0, n + b + a - (k - 1) * d, s)[:, None] - b + np.arange(k)[None] * d
@@ -259,8 +259,8 @@ def max_unpool_steps(s: FloatSteps) -> None:
 
 
 def column_to_image_steps(s: FloatSteps) -> None:
-    """Adds the ONNX nodes that compute Col2Im: blocks are added at their positions in the image, by a ConvTranspose
-    with ones.
+    """Adds the ONNX nodes that compute Col2Im: a ConvTranspose with weights of ones adds each block at its position in
+    the image.
     """
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:

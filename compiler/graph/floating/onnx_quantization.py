@@ -48,7 +48,9 @@ RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
 
 
 def makes_integers(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a QuantizeLinear has an integer tensor as its result, not a float32 tensor that holds integers."""
+    """Whether a QuantizeLinear is imported with an integer tensor as its result, not with a float32 tensor that holds
+    integers.
+    """
     known = not any(node.inputs[2:]) or context.is_constant(node, 2)
     zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
     plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
@@ -94,8 +96,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
     """The node, and the integer dtype of its outputs if the node works directly on float32 tensors that hold integers;
     else "".
 
-    An operator of `MOVES` whose inputs hold integers of one dtype returns that dtype. For any other operator, the
-    returned node reads its operands as integer tensors instead.
+    An operator of `MOVES` whose inputs hold integers of one dtype has outputs of that dtype. For any other operator,
+    the returned node reads its operands as integer tensors instead.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -126,8 +128,10 @@ def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
 def _grid(
     context: GraphContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """The integer dtype, scale and zero point, which are scalars or broadcast along an axis; fails for other shapes.
-    `rounds`: the node is a QuantizeLinear, which may name the dtype in an attribute."""
+    """The integer dtype, scale and zero point of a QuantizeLinear or DequantizeLinear. Scale and zero point are scalars
+    or broadcast along an axis; fails for other shapes. `rounds`: the node is a QuantizeLinear, which may name the dtype
+    in an attribute.
+    """
     dtype, scale, zero_point = read_grid(context, node, data.shape, rounds=rounds)
     if scale.size == 1:
         return dtype, scale.reshape(()), zero_point.reshape(())
@@ -145,7 +149,9 @@ def _grid(
 def _operands(
     context: GraphContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
 ) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
-    """The inputs of the element-wise node, and scale and zero point as numbers or arguments of its body."""
+    """The inputs of the element-wise node that quantizes or dequantizes `data`, and scale and zero point as numbers in
+    its expression or as arguments of it.
+    """
     if not scale.ndim:
         return (data.name,), (float(scale), float(zero_point))
     arrays = (("scale", scale), ("zero_point", zero_point.astype(np.float32)))
@@ -192,7 +198,9 @@ def dequantize_steps(s: FloatSteps) -> None:
 
 
 def _beside(s: FloatSteps, index: int) -> str:
-    """Name of a scale or zero point reshaped to broadcast: a scalar, a vector along the axis, or one for each block."""
+    """Name of a scale or zero point (input `index`) reshaped so that it broadcasts to the data: a scalar, a vector
+    along the axis, or a number for each block.
+    """
     shape, given = s.shape(0), s.shape(index)
     if not given or given == (1,):
         return s.add("Reshape", s.input(index), s.constant([], np.int64))

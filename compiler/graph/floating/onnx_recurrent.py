@@ -30,8 +30,9 @@ from .onnx_recurrent_steps import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """A layer's sizes and constants, for X [steps, batch, inputs]: W [directions, gates * hidden, inputs], R
-    [directions, gates * hidden, hidden] and B [directions, 2 * gates * hidden]."""
+    """A recurrent layer's sizes and constants, for inputs X [steps, batch, inputs]: weights W [directions, gates *
+    hidden, inputs] and R [directions, gates * hidden, hidden], bias B [directions, 2 * gates * hidden].
+    """
 
     directions: tuple[Direction, ...]
     steps: int
@@ -53,7 +54,9 @@ class _Layer:
 
 
 def import_lstm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports an LSTM all of whose steps one kernel computes (see `in_steps_since`)."""
+    """Imports an LSTM all of whose steps one kernel computes. (`in_steps_since` gives the reason why other LSTMs need
+    nodes for each step.)
+    """
     layer = _layer(context, node)
     states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
     matrix, addend = lstm.input_weights(layer.w, layer.b)
@@ -68,7 +71,9 @@ def import_lstm(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
-    """Imports a GRU or RNN all of whose steps one kernel computes (see `in_steps_since`)."""
+    """Imports a GRU or RNN all of whose steps one kernel computes. (`in_steps_since` gives the reason why others need
+    nodes for each step.)
+    """
     layer = _layer(context, node)
     after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
     cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
@@ -98,7 +103,9 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
 
 
 def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
-    """The layer of a node; fails if its constants have wrong shapes or dtypes, or it has no kernel."""
+    """Sizes and constants of a recurrent node; fails if constants have wrong shapes or dtypes, or if there is no kernel
+    for the layer.
+    """
     if (since := in_steps_since(context, node)) is not None:
         context.fail(node, f"has no kernel, as {since[0]}", since[1] or "export the model otherwise")
     data = context.operand(node, 0)
@@ -128,7 +135,9 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
 def _from_inputs(
     context: GraphContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
 ) -> str:
-    """Name of the inputs' contribution to all gates, [steps * batch, directions * gates * hidden]: one product."""
+    """Name of the inputs' contribution to all gates, [steps * batch, directions * gates * hidden]: the product of X by
+    `matrix`, plus `addend`.
+    """
     data = context.operand(node, 0)
     rows = layer.steps * layer.batch
     flat = context.view(node, data, (rows, data.shape[2]), output=context.temporary(node, "rows"))
@@ -152,8 +161,8 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
 
 
 def recurrent_body(s: FloatSteps) -> None:
-    """Adds the ONNX nodes for a layer without kernel: for layout 1 a layer between Transposes, else nodes for each
-    step.
+    """Adds the ONNX nodes that replace a layer without a kernel: for layout 1 (batch first) a layer of layout 0 between
+    Transposes, else nodes for each step.
     """
     if s.node.integer("layout", 0):
         _transposed(s)

@@ -1,4 +1,5 @@
-"""RNN, GRU and LSTM as simpler operators for each step: for weights that are no constants, and for every variant.
+"""RNN, GRU and LSTM as simpler operators for each step, for weights that are no constants and for variants without a
+kernel.
 
 Equations and names are from ONNX's operator pages: W, R, B and P of one direction, states h and c, gates in the order
 "zrh" (GRU) and "iofc" (LSTM). ONNX Runtime's DynamicQuantizeLSTM has weights of 8 bits and quantizes inputs and states
@@ -20,7 +21,7 @@ from ..onnx_attributes import OnnxNode
 from ..onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
-"""Largest number of steps of all directions together; a step is some twenty nodes."""
+"""Largest number of steps of all directions together; a step becomes some twenty nodes."""
 DYNAMIC = "DynamicQuantizeLSTM"
 DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
     {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
@@ -35,7 +36,7 @@ def recurrent_steps(
     s: Steps[Any], *, why: str = "", way_out: str = "export the model for shorter sequences"
 ) -> None:
     """Adds the ONNX nodes that compute all steps of an RNN, GRU or LSTM. For too many steps an error is raised; `why`
-    (the reason for one set of nodes per step) and `way_out` are parts of its message.
+    (the reason why each step needs its own nodes) and `way_out` are parts of its message.
     """
     directions = directions_of(s.context, s.node, s.shape(0))
     first = bool(s.node.integer("layout", 0))
@@ -125,12 +126,12 @@ class _Direction:
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
     def of(self, index: int) -> str:
-        """Name of the slice of an input for this direction."""
+        """Name of the slice of input `index` (W, R, B ...) that belongs to this direction."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=0)
 
     def weights(self, index: int) -> str:
-        """Name of W or R of this direction, [inputs, gates * hidden], dequantized."""
+        """Name of the weights W or R (input `index`) of this direction, [inputs, gates * hidden], dequantized."""
         s = self.s
         if not self.dynamic:
             return s.add("Transpose", self.of(index), perm=[1, 0])
@@ -158,11 +159,11 @@ class _Direction:
         return self.s.add("Slice", data, starts, ends, self.s.axes(axis))
 
     def gate(self, data: str, number: int) -> str:
-        """Name of one gate, [batch, hidden], of all gates [batch, gates * hidden]."""
+        """Name of the slice [batch, hidden] with gate `number` of all gates `data`, [batch, gates * hidden]."""
         return self.part(data, 1, number, self.hidden)
 
     def _activations(self) -> tuple[str, ...]:
-        """Names of this direction's activations; fails for activations that are not in `FUNCTIONS`."""
+        """Names of this direction's activation functions; fails for functions that are not in `FUNCTIONS`."""
         names, count = activations_of(self.node), len(DEFAULTS[self.kind])
         own = names[self.number * count : (self.number + 1) * count]
         if len(own) != count or not set(own) <= set(FUNCTIONS):
@@ -217,7 +218,9 @@ class _Direction:
         return s.add("Reshape", product, s.axes(steps, batch, GATES[self.kind] * self.hidden))
 
     def step(self, from_input: str) -> tuple[str, str]:
-        """Names of the states h and c after a step; c is "" for RNN and GRU."""
+        """Names of the states h and c after a step; c is "" for RNN and GRU. `from_input`: the input's contribution to
+        the gates.
+        """
         s = self.s
         if self.kind == "GRU":
             return self._gru(from_input), ""

@@ -147,7 +147,7 @@ def import_cumulative_sum(context: GraphContext, node: OnnxNode) -> None:
 
 
 def import_fold(context: GraphContext, node: OnnxNode, kind: FoldKind) -> None:
-    """Imports a reduction of any dtype; bool is reduced as uint8."""
+    """Imports a reduction (`kind`, for example a sum) of a tensor of any dtype; bool is reduced as uint8."""
     data = context.tensor(node, 0)
     axes = reduced_axes(context, node, data.shape)
     if axes is None:

@@ -29,8 +29,8 @@ DISPUTED = {
 
 
 def in_taps(context: GraphContext, node: OnnxNode) -> bool:
-    """Whether a Resize must be replaced by the ONNX nodes of `resize_steps`, because there is no kernel template for
-    it.
+    """Whether a Resize must be replaced by the ONNX nodes of `resize_steps` (weighted sums along one axis after
+    another), because there is no kernel template for it.
     """
     shape = context.tensor(node, 0).shape
     mode, coordinates, _ = modes_of(context, node)
@@ -80,7 +80,7 @@ def resize_steps(s: FloatSteps) -> None:
 
 
 def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float, float]]:
-    """Start and end of the region of interest along each axis, as fractions; 0 and 1 without a crop."""
+    """Start and end of the cropped region along each axis, as fractions of the axis; 0 and 1 without a crop."""
     if node.text("coordinate_transformation_mode", "half_pixel") != CROP:
         return [(0.0, 1.0)] * count
     region = context.array(node, 1, "roi")
@@ -94,9 +94,10 @@ def _places(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Input coordinate of each output element, [outputs], and whether it is outside of the input (crops only). `ends`:
-    the region of interest.
+    start and end of the cropped region.
 
-    All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest."""
+    All arithmetic is in float32, as in ONNX Runtime: the last bit may decide which element is the nearest.
+    """
     one, half = np.float32(1), np.float32(0.5)
     size, outputs, scale = (np.float32(value) for value in (axis.size, axis.outputs, axis.factor))
     y = np.arange(axis.outputs, dtype=np.float32)
@@ -118,7 +119,9 @@ def _places(
 def _taps(
     context: GraphContext, node: OnnxNode, axis: ResizedAxis, places: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices and weights of the input elements of each coordinate in `places`, both [outputs, weights]."""
+    """Indices and weights of the input elements whose weighted sum is the element at each coordinate in `places`, both
+    [outputs, weights].
+    """
     left = np.ceil(places).astype(np.int64) - 1  # The left neighbour, also of integer coordinates.
     ratio = places.astype(np.float64) - left
     match node.text("mode", "nearest"):
@@ -153,8 +156,8 @@ def _taps(
 def _around(
     left: NDArray[np.int64], ratio: NDArray[np.float64], reach: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Indices of the elements at most `reach` (`reach` / `scale` if the axis shrinks) from each coordinate, and their
-    distances times min(`scale`, 1). A coordinate is `left` + `ratio`.
+    """Indices of the input elements at a distance of at most `reach` (`reach` / `scale` if the axis shrinks) from each
+    coordinate `left` + `ratio`, and their distances times min(`scale`, 1).
     """
     scale = min(scale, 1.0)
     first = floor(-reach / scale) + 1

@@ -1,4 +1,4 @@
-"""Layouts of pools, resizes, concatenations and element-wise operators."""
+"""Chooses layouts (row-major, or blocks of channels) for pools, resizes, concatenations and element-wise operators."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def place(state: State, node: Node) -> None:
 
 
 def _place_pool(state: State, node: Node) -> None:
-    """Adds a pool or resize whose output has the block size of its input; if an expression of several inputs is fused,
-    the largest block size among them.
+    """Adds a pool or resize whose output has blocks of as many channels as its input. If an expression of several
+    inputs is fused, the largest block size among them is used.
     """
     shape = state.graph.data_shape(node)
     read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
@@ -43,8 +43,8 @@ def _place_pool(state: State, node: Node) -> None:
 
 
 def _place_concatenation(state: State, node: Node, axis: int) -> None:
-    """Adds a concatenation in the block size of most inputs if every input fills whole blocks, else in row-major
-    layout.
+    """Adds a concatenation with the block size (channels of a block) of most inputs if every input fills whole blocks,
+    else in row-major layout.
     """
     own = [state.tensors[name] for name in node.own_inputs]
     output = state.tensors[node.output]
@@ -61,8 +61,8 @@ def _place_concatenation(state: State, node: Node, axis: int) -> None:
 
 
 def _joined_block(state: State, tensors: Sequence[Tensor], axis: int) -> int:
-    """The block size that most elements of the inputs have; 1 if an input before the last would not fill whole
-    blocks.
+    """The block size (channels of a block) that most elements of the inputs of a concatenation have; 1 if an input
+    before the last would not fill whole blocks.
     """
     if len(tensors[0].shape) < 3:
         return 1
@@ -92,8 +92,8 @@ def _place_elementwise(state: State, node: Node, operator: Elementwise) -> None:
 def _keeps_zeros(
     state: State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
 ) -> bool:
-    """Whether an element-wise operator maps zeros in the spare lanes (lanes without a channel) of its inputs' last
-    blocks to zeros in those of its output.
+    """Whether an element-wise operator maps zeros to zeros in the last block of channels: in the lanes without a
+    channel, the output is zero if the inputs are zero.
     """
     if output.shape[1] % block == 0:
         return True
@@ -117,7 +117,9 @@ def _keeps_zeros(
 
 
 def _grows_for_plain_readers(state: State, node: Node) -> bool:
-    """Whether a node's output is larger than its input, and no reader of the output can read blocks."""
+    """Whether a node's output is larger than its input, and every reader of the output needs the row-major ("plain")
+    layout.
+    """
     tensors = state.graph.tensors
     if math.prod(tensors[node.output].shape) <= math.prod(tensors[node.inputs[0]].shape):
         return False
@@ -128,8 +130,8 @@ def _grows_for_plain_readers(state: State, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The block size in which a tensor is to be read. `aligned`: the tensor's shape extended to the output's rank
-    (constants only).
+    """A tensor, and the block size (channels of a block) in which it is to be read. `aligned`: the tensor's shape
+    extended to the output's rank (constants only).
     """
 
     name: str
@@ -138,7 +140,9 @@ class _Wanted:
 
 
 def operand_in_blocks(state: State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
-    """The layout in which an input can be read together with an output in blocks of `block`; None if there is none."""
+    """The layout in which an input can be read together with an output in blocks of `block` channels; None if there is
+    no such layout.
+    """
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
     if block == 1 or aligned[1] == 1:

@@ -1,7 +1,9 @@
-"""Convolutions of 3 x 3 taps by Winograd's method F(m x m, 3 x 3): transformed tiles, matrix products, output tiles.
+"""Convolutions with 3 x 3 windows by Winograd's method F(m x m, 3 x 3): transformed tiles, matrix products, output
+tiles.
 
 The products take (m + 2)**2 / (9 * m**2) of the multiplications (4/9 for m = 2, 1/4 for m = 4), but the tiles of input,
-products and weights have more bytes than the tensors they replace. The target decides where the method pays (`Tiling`).
+products and weights have more bytes than the tensors they replace. The target decides where the method saves time
+(`Tiling`).
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from ..graph import Graph, Node
 from ..operators import Convolution
 
 Tiling = Callable[[Sizes, int], int | None]
-"""A function that decides on Winograd's method for a convolution, given the sizes of a convolution that
-`suits_winograd` accepts, and its block size. Returns the number of outputs along a side of a tile, one of
-`te.ops.winograd.OUTPUTS`, or None if the method does not pay.
+"""A function that decides whether a convolution uses Winograd's method. Arguments: the sizes of a convolution that
+`suits_winograd` accepts, and its block size (channels). Returns the number of outputs along a side of a tile, one of
+`te.ops.winograd.OUTPUTS`, or None if the method saves no time.
 """
 
 
 def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
-    """The graph with each convolution that `tiling` chooses as three nodes: `WinogradTiles`, a convolution in groups,
-    and `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`."""
+    """The graph in which three nodes replace each convolution that `tiling` chooses: `WinogradTiles`, a convolution in
+    groups, and `WinogradOutputs`. Convolutions of one tensor with equal tiles and pads share the `WinogradTiles`.
+    """
     chosen = [_chosen(graph, node, tiling) for node in graph.nodes]
     if not any(chosen):
         return graph
@@ -39,7 +42,9 @@ def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
 
 
 def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Sizes, int] | None:
-    """The node's operator, its sizes and the outputs along a side of a tile; None if it does not use the method."""
+    """The node's operator, its sizes and the number of outputs along a side of a tile; None if the node does not use
+    Winograd's method.
+    """
     operator = node.operator
     if not isinstance(operator, Convolution) or node.data is not None:
         return None

@@ -1,7 +1,7 @@
 """Decisions of quantization for each layer, and the quantized model that follows from them.
 
-A layer stays float, or computes on integers. Activations are symmetric int8 or uint8 with a zero point, one type for
-each group of tensors that share a scale; weights have one scale per output channel, or one per tensor.
+A layer stays float, or computes on integers. Activations are symmetric int8 or uint8 with a zero point, with one type
+for each group of tensors that share a scale; weights have one scale per output channel, or one per tensor.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """Decisions for all layers: `floats`, layers that stay float; `symmetric`, groups of tensors that are int8 instead
-    of uint8; `per_tensor`, layers whose weights have one scale.
+    """Decisions for all layers. `floats`: names of layers that stay float; `symmetric`: groups of tensors that are int8
+    instead of uint8; `per_tensor`: layers whose weights have a single scale.
     """
 
     floats: frozenset[str] = field(default_factory=frozenset[str])
@@ -58,7 +58,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibrated:
-    """A calibrated model: the plan with every possible layer on integers, and for each type of activations the
+    """A calibrated model. It has the plan with every possible layer on integers and, for each type of activations, the
     quantization of each tensor.
     """
 
@@ -68,7 +68,7 @@ class Calibrated:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """All layers of the plan (`layers_of`)."""
+        """All layers of the plan (`layers_of`): nodes and tensors for which users can decide how they are quantized."""
         return layers_of(self.plan)
 
     def plan_of(self, decisions: Decisions) -> Plan:
@@ -87,7 +87,7 @@ class Calibrated:
         }
 
     def settled(self, decisions: Decisions) -> Decisions:
-        """The decisions without those that have no effect, such as an addition that stays float between layers on
+        """The decisions without those that have no effect. An example is an addition that stays float between layers on
         integers: its inputs and its output are rounded in either case.
         """
         floats = decisions.floats
@@ -99,7 +99,7 @@ class Calibrated:
         )
 
     def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
-        """Names of those layers in `floats` that have no weights, and all of whose producers and readers compute on
+        """Names of those layers in `floats` that have no weights and whose producers and readers all compute on
         integers.
         """
         rounded, kept = set(self.model.constants), set(self.model.outputs)

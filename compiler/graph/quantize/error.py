@@ -10,7 +10,9 @@ import numpy as np
 
 @dataclass(slots=True, kw_only=True)
 class Error:
-    """Sums and maxima over pairs of a float tensor a and the same tensor b of the quantized model."""
+    """Errors of a quantized tensor: sums and maxima over pairs of an element `a` of the float tensor and the same
+    element `b` of the quantized model's tensor.
+    """
 
     signal: float = 0.0
     noise: float = 0.0
@@ -38,28 +40,36 @@ class Error:
 
     @property
     def sqnr(self) -> float | None:
-        """Signal to quantization noise in dB, 10 log10(sum a^2 / sum (a - b)^2); None if either sum is zero."""
+        """Signal to quantization noise ratio in dB: 10 log10(sum a^2 / sum (a - b)^2), with `a` of the float model and
+        `b` of the quantized model. None if either sum is zero.
+        """
         if not self.noise or not self.signal:
             return None
         return 10.0 * math.log10(self.signal / self.noise)
 
     @property
     def relative(self) -> float | None:
-        """sqrt(sum (a - b)^2 / sum a^2); None if all of a is zero and b is not."""
+        """sqrt(sum (a - b)^2 / sum a^2), with `a` of the float model and `b` of the quantized model. None if every `a`
+        is zero and some `b` is not.
+        """
         if not self.signal:
             return None if self.noise else 0.0
         return math.sqrt(self.noise / self.signal)
 
     @property
     def relative_maximum(self) -> float | None:
-        """max |a - b| / max |a|; None if all of a is zero and b is not."""
+        """max |a - b| / max |a|, with `a` of the float model and `b` of the quantized model. None if every `a` is zero
+        and some `b` is not.
+        """
         if not self.largest:
             return None if self.largest_difference else 0.0
         return self.largest_difference / self.largest
 
     @property
     def top1(self) -> float | None:
-        """Fraction of rows whose largest value has the same index in a and b; None for tensors that are no vectors."""
+        """Fraction of rows whose largest value has the same index in the float and in the quantized tensor. None for
+        tensors that do not hold one vector for each sample.
+        """
         return self.rows_agreeing / self.rows if self.rows else None
 
 

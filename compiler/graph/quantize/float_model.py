@@ -1,5 +1,5 @@
-"""A float32 model as the rewrites of quantization modify it: nodes and constants that can be replaced, and errors about
-nodes.
+"""A float32 model in the form that the rewrites of quantization change: its nodes and constants can be replaced. Errors
+about nodes name the node.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FloatModel(NodeErrors):
         return {name: node for node in self.nodes for name in node.output if name}
 
     def is_float(self, name: str) -> bool:
-        """Whether a name is a float32 activation."""
+        """Whether `name` belongs to a float32 activation, that is, to no constant and no tensor of another type."""
         return name not in self.constants and self.types.get(name) == onnx.TensorProto.FLOAT
 
     def float_constant(self, name: str) -> np.ndarray | None:
@@ -184,13 +184,13 @@ def assemble(
 
 
 def constant_protos(constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProto]:
-    """Initializers of arrays."""
+    """ONNX initializers for `constants`, arrays by name."""
     return [numpy_helper.from_array(array, name) for name, array in constants.items()]
 
 
 def _constant_outputs(model: FloatModel, node: OnnxNode, opset: int) -> dict[str, np.ndarray] | None:
-    """Values of the outputs of a node that depends on no input; None for other nodes, and for nodes that compute
-    outputs of the model.
+    """Values of all outputs of a node that depends on no input of the model. None for other nodes, and for nodes that
+    compute outputs of the model.
     """
     if node.domain not in ("", "ai.onnx") or any(attribute.g.node for attribute in node.proto.attribute):
         return None

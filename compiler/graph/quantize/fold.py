@@ -30,14 +30,16 @@ def fold(model: FloatModel) -> None:
 
 
 def weight_axis(node: OnnxNode) -> int:
-    """The axis of output channels in the weights of a product."""
+    """The axis of output channels in the weights of a Conv, ConvTranspose, Gemm or MatMul."""
     if node.op_type == "Gemm":
         return 0 if node.integer("transB", 0) else 1
     return WEIGHT_AXIS.get(node.op_type, 1)
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Removes Identity, and Dropout whose mask is not read: their readers read their input."""
+    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read their output read their input
+    instead.
+    """
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
     }  # of graphs inside of nodes, which name it where no node here can be changed
@@ -124,7 +126,7 @@ def name_global_pools(model: FloatModel) -> None:
 
 
 def fold_gemm_factors(model: FloatModel) -> None:
-    """Folds alpha and beta of a Gemm into its constants B and C; C gets one value per column."""
+    """Folds the factors `alpha` and `beta` of a Gemm into its constants `B` and `C`; `C` gets one value per column."""
     for proto in model.nodes:
         if proto.op_type != "Gemm":
             continue
@@ -148,8 +150,8 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 
 def fold_biases(model: FloatModel) -> None:
-    """Folds an Add of a constant for each channel into the bias of a product without bias, if only the Add reads the
-    product.
+    """Folds an Add of one constant for each channel into the bias of the product (Conv, ConvTranspose, Gemm or MatMul)
+    before it, if the product has no bias and no other reader.
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
@@ -171,8 +173,8 @@ def fold_biases(model: FloatModel) -> None:
 
 
 def fold_batch_norms(model: FloatModel) -> None:
-    """Folds each BatchNormalization into the product before it; without a product, replaces BatchNormalization of (N,
-    C, H, W) by a 1x1 depthwise Conv.
+    """Folds each BatchNormalization into the product (Conv, ConvTranspose, Gemm or MatMul) before it. Without such a
+    product, a BatchNormalization of (N, C, H, W) becomes a 1x1 depthwise Conv.
     """
     uses, producers = model.uses(), model.producers()
     for proto in list(model.nodes):
@@ -195,7 +197,9 @@ def fold_batch_norms(model: FloatModel) -> None:
 
 
 def _is_foldable(model: FloatModel, proto: onnx.NodeProto) -> bool:
-    """Whether a node is a product with constant weights and bias, into which a factor and an addend can be folded."""
+    """Whether a node is a product (Conv, Gemm, MatMul ...) with constant weights and bias, into which a factor and an
+    addend can be folded.
+    """
     if proto.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         return False
     bias_name = input_name(proto, 2)
@@ -215,14 +219,16 @@ def _rank(model: FloatModel, proto: onnx.NodeProto) -> int:
 
 
 def _channels(model: FloatModel, proto: onnx.NodeProto) -> int:
-    """Number of output channels of a product with constant weights."""
+    """Number of output channels of a product (Conv, Gemm, MatMul ...) with constant weights."""
     node = read_node(proto, 0)
     channels = model.constants[proto.input[1]].shape[weight_axis(node)]
     return channels * node.integer("group", 1) if node.op_type == "ConvTranspose" else channels
 
 
 def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift: np.ndarray) -> None:
-    """Folds product * factor + shift (float64, one value per channel) into new weights and bias, rounded once."""
+    """Multiplies the result of the product node `proto` by `factor` and adds `shift` (float64, one value per channel
+    each): folds both into new weights and bias, which are rounded once.
+    """
     node = read_node(proto, 0)
     weight = model.constants[proto.input[1]].astype(np.float64)
     if node.op_type == "ConvTranspose":
@@ -250,7 +256,9 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Makes the product compute the output of `last`, and removes `last`."""
+    """Makes the node `product` compute the output of `last`, a later node that was folded into it, and
+    removes `last`.
+    """
     del producers[product.output[0]]
     product.output[0] = last.output[0]
     producers[last.output[0]] = product

@@ -35,7 +35,7 @@ class Histogram:
 
     @classmethod
     def empty(cls, low: float, high: float) -> Histogram:
-        """A histogram of a range without values."""
+        """A histogram for the range from `low` to `high` that has no values yet."""
         return cls(low=low, high=high, counts=np.zeros(BINS, np.int64))
 
     def add(self, values: NDArray[np.float32]) -> None:
@@ -84,8 +84,8 @@ def _percentile(histogram: Histogram, percentile: float) -> Range:
 
 
 def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
-    """The range with the least square error, found by shrinking each end in turn, twice; of equal errors the larger
-    range.
+    """The range with the least square error after quantization to `dtype`, found by shrinking each end of the range in
+    turn, twice. Of ranges with equal errors, the larger one.
     """
     values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
     used = histogram.counts > 0

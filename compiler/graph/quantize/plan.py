@@ -7,11 +7,11 @@ a float operator (a normalization written as sums and powers, the product behind
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
 
-With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` and products of two
-activations compute on integers too. A float tensor that a product reads is then quantized for all its readers, so that
-embeddings, which are looked up by ids, do not keep the sums of all layers float. A function written as several nodes,
-such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to which a mask is
-added stay float.
+With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` (Softmax and
+normalizations) and products of two activations compute on integers too. A float tensor that a product reads is then
+quantized for all its readers, so that embeddings, which are looked up by ids, do not keep the sums of all layers float.
+A function written as several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their
+result only. Scores to which a mask is added stay float.
 
 The caller may keep layers float, with the clamps that are fused with them. Their results are treated as inputs of the
 model: a reader on integers quantizes them.
@@ -75,7 +75,7 @@ class Plan:
         return node.output[0] in self.nodes
 
     def has_weights(self, node: onnx.NodeProto) -> bool:
-        """Whether a node is a product with constant weights."""
+        """Whether a node is a product (Conv, ConvTranspose, Gemm or MatMul) with constant weights."""
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
@@ -257,7 +257,7 @@ def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, s
     """The one tensor of which a node's result is an element-wise function, with scalar constants; None for other nodes.
 
     `roots` maps results of earlier functions with a single reader to their tensors, so that functions compose. An
-    operator of `CHAINED` is a function only after another one.
+    operator of `CHAINED` counts as a function only if it reads the result of another function.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | CHAINED:
         return None
@@ -273,7 +273,9 @@ def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, s
 
 
 def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole: bool) -> bool:
-    """Whether a node can compute on integers: its data are float32, and its parameters constants."""
+    """Whether a node can compute on integers: its operands `data` are float32, its parameters are constants, and its
+    operator is supported (some operators only with `whole`).
+    """
     if proto.domain not in ("", "ai.onnx") or not data or any(proto.output[index] for index in _masks(proto)):
         return False
     if all(name in model.constants for name in data):
@@ -299,7 +301,9 @@ def _masks(proto: onnx.NodeProto) -> range:
 
 
 def _has_weights(model: FloatModel, proto: onnx.NodeProto) -> bool:
-    """Whether a product has constant weights, no bias or a constant bias per channel, and no factors alpha and beta."""
+    """Whether a product (Conv, Gemm, MatMul ...) has constant weights, no bias or one constant bias per channel, and no
+    factors alpha and beta.
+    """
     node = read_node(proto, 0)
     weight = model.float_constant(proto.input[1])
     if weight is None or weight.size == 0:

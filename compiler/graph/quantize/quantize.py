@@ -26,7 +26,7 @@ class Recipe:
     """Options of quantization: type of activations, method of calibration and its percentile, scales of weights per
     channel or per tensor.
 
-    `whole`: quantize functions, softmax, normalizations and products of two activations too (`plan`).
+    `whole`: quantize functions, softmax, normalizations and products of two activations too.
     """
 
     activations: ActivationType = "uint8"
@@ -38,7 +38,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLayer:
-    """A node on integers: the `tensor` of the float model that it computes, the tensor's quantization and its error."""
+    """A node that computes on integers: the `tensor` of the float model that it computes, the tensor's quantization and
+    its error.
+    """
 
     name: str
     operator: str
@@ -158,7 +160,9 @@ def _measure(
     prepare: Prepare,
     advance: Callable[[], None],
 ) -> None:
-    """Adds the errors over all samples to `errors`, by tensor of the float model; `run` computes these tensors."""
+    """Computes all samples with the quantized model `written` and with `run` (the float tensors), and adds the
+    differences to `errors`, by tensor of the float model.
+    """
     kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
     given = {info.name for info in model.inputs}
     run_quantized = prepare(simulated(written.proto, [name for name in kept.values() if name not in given]))

@@ -19,8 +19,9 @@ from ..onnx_steps import Steps
 
 @dataclass(slots=True, kw_only=True)
 class _Context(NodeErrors):
-    """The context of `recurrent_steps`: shapes of the inputs of nodes, and new initializers, whose names are not in
-    `taken`."""
+    """The shapes of nodes' inputs and a store for new initializers, as `recurrent_steps` needs them to unroll a node.
+    Names of new initializers differ from those in `taken`.
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
     taken: set[str]

@@ -18,10 +18,10 @@ from vdla.isa.scales import checked_scales
 from ..int8_convolution import ActivationType, Quantization
 
 RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
-"""A function that rounds ideal scales to the float32 scales that are stored."""
+"""A function that rounds the computed (float64) scales to the float32 scales that a quantized model stores."""
 
 STEPS = {"uint8": 255, "int8": 127}
-"""Steps between the ends of a range: all 256 integers, or the 127 on either side of zero."""
+"""Number of quantization steps: between both ends of a range for uint8, from zero to either end for int8."""
 WEIGHT_STEPS = 127
 LEAST_SCALE = 2.0**-60
 """Least scale: products of two scales must be normal float32 numbers, and smaller scales represent rounding errors

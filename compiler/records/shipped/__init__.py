@@ -1,3 +1,3 @@
-"""Tuning records that ship with the package: the best of each workload for the named configurations, by kind
-of target.
+"""Tuning records that ship with the package, by kind of target: the best record of each workload, for named accelerator
+configurations and for other targets.
 """

@@ -170,7 +170,7 @@ class _Layout:
 
 
 def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
-    """The program of a convolution whose tensors have this layout."""
+    """The program of a convolution whose tensors have the layout `layout`."""
     quantized = isinstance(sums, QuantizedSums)
     types = (DType.UINT8, DType.INT8, DType.INT32) if quantized else (DType.FLOAT32,) * 3
     x_in = Buffer(name="X", shape=layout.data, dtype=types[0])

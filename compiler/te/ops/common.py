@@ -91,9 +91,7 @@ WHOLE = Placement()
 """The default placement: whole tensors in DRAM, with adjacent vectors."""
 
 CHAIN = "chain"
-"""The scope of tensors in the chain memory (on-chip memory that keeps a layer's output for later layers). The store
-unit writes it and the array reads it.
-"""
+"""Scope of tensors in the chain memory (on-chip, between layers): written by the store unit, read by the array."""
 
 
 def activation(
@@ -194,14 +192,14 @@ class Outputs:
 
     @property
     def buffers(self) -> tuple[Buffer | None, ...]:
-        """P, T, R and Y, the last parameters of a program; None for T and R if there are none."""
+        """The last parameters of a program: `P` (post-processing), `T` (table), `R` (operand), `Y` (output). `T` and
+        `R` are None if the post-processing uses no table or no operand.
+        """
         return self.parameters, self.table, self.operand, self.out
 
     @property
     def extent(self) -> Area:
-        """The area of Y that is computed, without margins; for a spread output, the area as if the outputs were
-        adjacent.
-        """
+        """The area of Y that is computed, without margins; for a spread output, as if the outputs were adjacent."""
         area, margins = self.placement.area, self.placement.margins
         if area is not None:
             return area
@@ -256,9 +254,7 @@ class Outputs:
         return nest(loops, point)
 
     def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
-        """The element at lane (b, j) of the vector of `buffer` (Y or R) that the loops of `finish` select, as a
-        function of (b, j).
-        """
+        """Function from lane (b, j) to that element of the vector of `buffer` (Y or R) that `finish`'s loops select."""
         n, o, y, x, xi, s = _LOOPS
         spread, outputs = self.placement.spread, self.blocks.outputs
         top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)
@@ -275,9 +271,7 @@ class Outputs:
 
 
 def filter_vectors(blocks: Blocks, filters: int) -> Pair:
-    """Numbers of output vectors at one position (row, column): of those that contain a filter, and of all that the
-    blocks of activations have room for.
-    """
+    """Numbers of output vectors at one (row, column): those with a filter, and all that activation blocks can hold."""
     own = ceil_div(filters, blocks.block_out)
     return own, ceil_div(own, blocks.outputs) * blocks.outputs
 

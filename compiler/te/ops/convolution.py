@@ -34,15 +34,17 @@ class Phase:
     reach: int = 1
 
     def output(self, t: Expr) -> Expr:
-        """The position of the phase's output t along the axis."""
+        """The position along the axis of output number `t` of the phase."""
         return t * self.every + self.rest
 
     def weight(self, m: Expr) -> Expr:
-        """The index along the axis of the weight that tap m multiplies."""
+        """The index, along the axis, of the weight that tap number `m` of an output multiplies."""
         return m * self.step + self.first
 
     def read(self, t: Expr, m: Expr, pads: int = 0) -> Expr:
-        """The position along the axis of the input that tap m of output t reads; the input has `pads` in front."""
+        """The position, along the axis, of the input that tap number `m` of output number `t` reads; the input has
+        `pads` positions of padding in front.
+        """
         start = t * self.stride + (self.base + pads)
         return start + m * self.reach if self.reach >= 0 else start - m * -self.reach
 
@@ -92,7 +94,9 @@ class Convolution:
 
     @property
     def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-        """The phases of rows and of columns, in the order of `rest`, including phases without taps."""
+        """The phases of rows and of columns, in the order of their first outputs (`rest`), including phases without
+        taps.
+        """
         window, outputs = self.window, self.outputs
         phases = _single_phase
         if self.transposed:

@@ -91,7 +91,7 @@ def pooled(
     outside: float,
     beside: Buffer | None = None,
 ) -> Program:
-    """Y = `finish` of the sum or maximum (in `dtype`) over each window of X, and of Y's row and column.
+    """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`.
 
     X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside` is one more parameter. Intermediates
     and loops are as in `float_pool`.

@@ -39,7 +39,7 @@ class Depth:
         return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
 
     def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:
-        """Channel, tap row and tap column of product k."""
+        """Channel, tap row and tap column of product number `k` of the sum."""
         rows, columns = self.taps
         step = k // self.block
         return step // (rows * columns) * self.block + k % self.block, step // columns % rows, step % columns

@@ -39,7 +39,7 @@ class PhaseGroup:
 
     @property
     def first(self) -> Phase:
-        """The phase with the least `rest`."""
+        """The group's phase with the least `rest` (position of its first output)."""
         return self.members[0]
 
     def base(self, m: Expr) -> Expr:
@@ -48,7 +48,7 @@ class PhaseGroup:
 
 
 def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
-    """Splits the phases of an axis, in the order of `rest`, into groups as long as possible."""
+    """Splits the phases of an axis, in the order of their first outputs (`rest`), into groups as long as possible."""
     groups: list[PhaseGroup] = []
     for phase in axis:
         joined = _group((*groups[-1].members, phase)) if groups else None
@@ -253,6 +253,6 @@ def _phase_target(part: PhaseProduct) -> _Source:
 
 
 def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
-    """Image of output j, and its row and column within the phase."""
+    """Image of output number `j`, and its row and column within the phase."""
     rows, columns = part.outputs
     return j // (rows * columns), j % (rows * columns) // columns, j % columns

@@ -32,7 +32,7 @@ def grid_sample(
     X's last dimension, the last along its first spatial dimension.
 
     Float32 parameters: X of `shape` (N, C, *sizes), G [N, P, number of sizes] and Y [N, C, P], with P the product of
-    `outputs`. With `align_corners` -1 and 1 are the centers of the first and last element, else their outer edges.
+    `outputs`. With `align_corners`, -1 and 1 are the centers of the first and last element, else their outer edges.
     Samples outside of X follow `outside`: zero, the border element, or X mirrored. Loops n, c, p around the statement
     "sample".
     """

@@ -1,4 +1,6 @@
-"""Concatenations and remaps in one loop nest over the whole output, so that a GPU needs one kernel."""
+"""Concatenations and remaps (slices, pads, tiles of an input) in one loop nest over the whole output, so that a GPU
+needs one kernel.
+"""
 
 from __future__ import annotations
 

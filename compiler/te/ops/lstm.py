@@ -8,7 +8,7 @@ import numpy as np
 
 Direction = Literal["forward", "reverse"]
 INPUT, OUTPUT, FORGET, CELL = range(4)
-"""The gates in ONNX's order "iofc"."""
+"""Indices of an LSTM's gates in ONNX's order "iofc"."""
 
 
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -66,12 +66,12 @@ Runs = tuple[Run, ...]
 
 
 def slice_runs(start: int, count: int, step: int) -> Runs:
-    """The runs of a slice of `count` elements; a negative step goes backwards."""
+    """The runs (evenly spaced elements, see `Run`) of a slice of `count` elements; a negative step goes backwards."""
     return (Run(count=count, first=start, step=step),)
 
 
 def tile_runs(size: int, repeats: int) -> Runs:
-    """The runs of an axis of `size` that is repeated `repeats` times as a whole."""
+    """The runs (evenly spaced elements, see `Run`) of an axis of `size`, repeated `repeats` times as a whole."""
     return (Run(count=size, first=0),) * repeats
 
 
@@ -117,7 +117,7 @@ def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
 
 
 def runs_of(positions: Sequence[int]) -> Runs:
-    """A list of input positions as the fewest runs; negative positions stand for the fill value."""
+    """The fewest runs (evenly spaced elements) that give the input `positions`; a negative one is the fill value."""
     runs: list[Run] = []
     i = 0
     while i < len(positions):

@@ -53,22 +53,22 @@ class PatchLayout:
 
     @property
     def first_rows(self) -> int:
-        """Kernel rows in each patch but the last."""
+        """Number of kernel rows in each patch except the last."""
         return self.apart * self.row_stride if self.count > 1 else self.kernel_rows
 
     @property
     def last_rows(self) -> int:
-        """Kernel rows in the last patch."""
+        """Number of kernel rows in the last patch."""
         return self.kernel_rows - (self.count - 1) * self.apart * self.row_stride
 
     @property
     def rows(self) -> int:
-        """Rows of a patch."""
+        """Number of rows of a patch."""
         return max(self.first_rows, self.last_rows)
 
     @property
     def vectors(self) -> int:
-        """Vectors of a patch."""
+        """Number of vectors of a patch."""
         return ceil_div(self.rows * self.run, self.block)
 
     @property
@@ -83,7 +83,7 @@ class PatchLayout:
 
     @property
     def reach(self) -> int:
-        """Number of patch rows that an output row reads after the patch row of its own number."""
+        """Number of patch rows after patch row y that output row y also reads."""
         return (self.count - 1) * self.apart
 
     @property

@@ -108,16 +108,18 @@ class Patches:
         )
 
     def images(self, n: Expr) -> ExprLike:
-        """Number of images in batch block n."""
+        """Number of images in batch block number `n`."""
         batch, size = self.convolution.batch, self.blocks.batch
         return minimum(size, batch - n * size) if batch % size else size
 
     def _block(self, n: Expr) -> ExprLike:
-        """The index of batch block n in the buffer of patches; 0 if the buffer is a ring."""
+        """The index of batch block number `n` in the buffer of patches; 0 if the buffer is a ring."""
         return n if self.ring is None else 0
 
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
-        """The statement that gathers the patch in row `row` and column x, of image b of batch block n, into `held`."""
+        """The statement that gathers into `held` the patch in row `row` and column `x`, of image `b` of batch block
+        `n`.
+        """
         layout, window, channels = self.layout, self.convolution.window, self.convolution.channels
         top, left, _, _ = window.pads
         vectors, step = layout.vectors, window.strides[1] * channels * layout.columns
@@ -146,7 +148,7 @@ class Patches:
         )
 
     def gather_rows(self, n: Expr, first: Expr, count: int, name: str = "patch") -> Stmt:
-        """Gathers `count` patch rows from `first` on, of batch block n, in loops `name`.b, `name`.y, `name`.x."""
+        """Gathers `count` patch rows from `first` on, of batch block `n`, in loops `name`.b, `name`.y, `name`.x."""
         b, y, x = (Var(f"{name}.{v}") for v in ("b", "y", "x"))
         loops = [(b, self.images(n)), (y, count), (x, self.held.shape[2])]
         return nest(loops, self.gather(n, b, first + y, x, name))
@@ -183,7 +185,7 @@ class Patches:
     ) -> Expr:
         """The product that a step of a `reduction` adds to filter j of a `block`, at output (n, y, patch column, b).
 
-        `column`: the output's number among those that share the patch (None: there is one).
+        `column`: the output's number among those that share the patch (None: no other output shares it).
         """
         n, y, x, b = at
         row = y + reduction.t * self.layout.apart

@@ -22,7 +22,7 @@ Cell = Literal["RNN", "GRU", "GRU, reset after", "LSTM"]
 """Kinds of recurrent cells. "GRU, reset after" is ONNX's GRU with linear_before_reset = 1."""
 GATES: Mapping[Cell, int] = MappingProxyType({"RNN": 1, "GRU": 3, "GRU, reset after": 3, "LSTM": 4})
 UPDATE, RESET, NEW = range(3)
-"""The gates of a GRU in ONNX's order "zrh"."""
+"""Indices of a GRU's gates in ONNX's order "zrh"."""
 FUNCTIONS = MappingProxyType(
     {"Relu": relu, "Tanh": tanh, "Sigmoid": sigmoid, "Softsign": softsign, "Softplus": softplus}
 )

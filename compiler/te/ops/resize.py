@@ -70,7 +70,7 @@ def positions(
 ) -> np.ndarray:
     """Input coordinate of each output along an axis of `size` elements, float32 (outputs,).
 
-    With `exact` coordinates are computed from the ratio of the sizes, not rounded to float32, instead of from `scale`.
+    With `exact`, coordinates are computed from the unrounded ratio of the sizes instead of from `scale`.
     """
     x, half = np.arange(outputs, dtype=np.float32), np.float32(0.5)
 

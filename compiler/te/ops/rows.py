@@ -1,5 +1,5 @@
 """Softmax and normalization over all channels of each position (a row), in tiles of positions. The result for an
-element is its share of the row.
+element is its share of the row (its softmax or normalized value).
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ def rows_declaration(
 
 
 def rows_attributes(shares: Shares, post: Post, lanes: int) -> tuple[tuple[str, int], ...]:
-    """The attributes of a `rows_declaration` that code generation needs, with blocks of `lanes` channels."""
+    """Attributes for code generation of the intrinsic `rows_declaration` (softmax or normalization), for blocks of
+    `lanes` channels.
+    """
     return (
         ("look_up", int(shares.look_up)),
         ("centre", int(shares.centre)),

@@ -42,7 +42,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 
 
 def _places(prefix: str, chosen: Buffer, shape: Shape, axis: int) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """Loops over the indices, and the element chosen by an index, which replaces the position along `axis`."""
+    """(loops over all indices, element that the index at these loops selects). The index replaces the position along
+    `axis`; all other positions are those of the index itself.
+    """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)
     places[axis] = inside(chosen[loops], shape[axis])

@@ -36,11 +36,11 @@ class Epilogue:
 
     @property
     def is_identity(self) -> bool:
-        """Whether y is the sum itself."""
+        """Whether the epilogue leaves the sum unchanged."""
         return not self.bias and not self.operand and self.activation == "none"
 
     def value(self, total: Expr, bias: Expr | None, operand: Expr | None) -> Expr:
-        """y for a float32 sum, its bias and its operand (None if there is none)."""
+        """The epilogue's result for a float32 sum, its bias and its operand (None if there is none)."""
         for term in (bias, operand):
             if term is not None:
                 total = total + term

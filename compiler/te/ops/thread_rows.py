@@ -61,7 +61,7 @@ class _Rows:
         return (Assign.to(f"{statement}{e.suffix}", held[indices], value),)
 
     def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        """The statements and the value of the first stage's load of an element."""
+        """How the first stage loads an element: (statements that the load needs, value of the element)."""
         return self.keep("load", e, self.x[self.at(e)]), self.value(e)
 
     def fold(
@@ -102,7 +102,8 @@ class _Rows:
 def thread_softmax(
     shape: Shape, axis: int, sharing: Sharing, *, logarithm: bool = False, name: str = "softmax"
 ) -> Program:
-    """`te.ops.softmax` with parameters X and Y [outer, size of the axis, inner], or [outer, size] where inner is 1.
+    """Softmax on a GPU, with the parameters of `te.ops.softmax`: X and Y [outer, size of the axis, inner], or [outer,
+    size] where inner is 1.
 
     `sharing` distributes rows over threads; if inner is not 1, it distributes the inner rows of each outer index.
     Stages "max", "sum" (and "exp" with `sharing.kept`), "scale".
@@ -140,7 +141,8 @@ def thread_softmax(
 
 
 def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normalize") -> Program:
-    """`te.ops.normalization.normalize`, with its parameters; `sharing` distributes rows over threads.
+    """LayerNormalization or InstanceNormalization on a GPU, with the parameters of `te.ops.normalization.normalize`;
+    `sharing` distributes rows over threads.
 
     Stages "sum", "square", "scale".
     """
@@ -178,7 +180,8 @@ def thread_reduction(
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """`te.ops.reduction` with its parameters; `sharing` distributes rows over threads, one row for each element of Y.
+    """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` distributes rows over threads, one row
+    for each element of Y.
 
     With several chunks each row is first cut into that many pieces, each reduced by a block of `lanes` * `group`
     threads into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".

@@ -1,9 +1,9 @@
-"""Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
+"""Convolutions on a CPU: register tiles of output pixels x filters, directly on activations in blocks of channels.
 
-A tile's sums over the window are in registers, in partial sums, because rounding errors grow with the length of a sum.
-Weights are packed in panels, each with the filters of one tile. Rows of outputs are computed in blocks, whose padded
-input stays in the second-level cache for all panels. Sums over many channels are in memory instead (`Knobs.strips`):
-part of a panel is added to all sums of a block before the next part.
+A tile's sums are kept in registers and divided into partial sums, because rounding errors grow with the number of terms
+added in sequence. Weights are packed in panels, each with the filters of one tile. Rows of outputs are computed in
+blocks, whose padded input stays in the second-level cache for all panels. Sums over many channels are in memory instead
+(`Knobs.strips`): part of a panel is added to all sums of a block before the next part.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def schedule(
 
 
 def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
-    """Skips rows and columns of the window that read only pads, if that saves enough products (`Taps.live`)."""
+    """Adds branches that skip rows and columns of the window that read only pads, if that saves enough products
+    (`Taps.live`).
+    """
     rows, columns = taps
     blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
     for name, (along, tile, block) in blocks.items():
@@ -136,8 +138,8 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """The loops, among those into which splits and partial sums cut the reduction loop `term`, that are the innermost
-    reduction loop around a sum of products.
+    """Splits and partial sums cut the reduction loop `term` into several loops. Returns the names of those that are the
+    innermost reduction loop around a sum of products.
     """
     found: list[str] = []
     for loop in loops(s.program):
@@ -152,7 +154,9 @@ def _innermost(s: Schedule, term: str) -> list[str]:
 
 
 def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:
-    """Schedules the (padded) copy of the input as `knobs.copy` says."""
+    """Schedules the copy of the (padded) input, for the part of the input that `knobs.copy` names. `y_block`,
+    `x_block`: loops over blocks of rows and of columns.
+    """
     padded = any(window.pads)
     what = knobs.copy or ("rows" if padded else "none")
     at = {"rows": y_block, "columns": x_block, "whole": None, "none": None}[what]

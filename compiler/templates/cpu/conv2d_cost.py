@@ -1,8 +1,9 @@
 """The cost model of convolutions on a processor: cycles at many settings of the knobs, without scheduling them.
 
-Sums are in registers or in memory. In registers the sums of a tile are finished before the next tile, so that each tile
-reads all weights of a panel. In memory a part of the weights stays in the first-level cache for all tiles of a block,
-at the price of a load and a store of every sum for each part. Sums over many channels are faster in memory.
+Sums are in registers or in memory. With sums in registers, the sums of a tile are finished before the next tile, so
+that each tile reads all weights of a panel (packed weights of the tile's filters). With sums in memory, a part of the
+weights stays in the first-level cache for all tiles of a block, at the price of a load and a store of every sum for
+each part. Sums over many channels are faster in memory.
 """
 
 from __future__ import annotations
@@ -24,28 +25,30 @@ from .register_tile import VECTOR_COST, tile_cycles
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
 STORED_CYCLES = 6.0
-"""Cycles to add a vector of partial sums to sums in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
+"""Cycles to add a vector of partial sums to sums in the second-level cache (measured with 512 channels, 1x1, 28 x 28: 6
+to 9).
+"""
 NEAR_VECTOR_COST = 0.5
-"""Cost of loading a vector of weights from the first-level cache, in the unit of `register_tile.VECTOR_COST` (which is
-for the second-level cache).
+"""Time to load a vector of weights from the first-level cache, in units of a vector multiplication, like
+`register_tile.VECTOR_COST`, which is for the second-level cache.
 """
 STREAM_SHARE = 0.5
-"""With sums in memory, the share of input bytes from beyond the second-level cache whose latency is not hidden: the
-channel blocks of a part are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9%
-faster than eighths).
+"""With sums in memory, the share of input bytes from beyond the second-level cache whose latency is not hidden. The
+channel blocks of one part of a sum are few memory streams, which processors prefetch (1x1, 2048 channels: blocks of all
+output pixels are 9% faster than blocks of an eighth).
 """
 FEW_LIVE = 0.75
-"""Largest share of products that read the input, not its pads, at which the model counts a gain from skipping the other
-products. Above this share, tiles of few positions, which can skip more, lose as much by loading weights (at 0.91, 44 ms
-instead of 26 with 512 channels and filters on 28 x 28).
+"""The model counts a gain from skipping products of pads only if at most this share of all products reads the input
+itself. Above this share, small tiles, which can skip more, lose as much by loading weights (at 0.91, 44 ms instead of
+26 with 512 channels and filters on 28 x 28).
 """
 PAGE_BYTES = 4096
 NEAR_PAGES = 64
-"""Pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
+"""Number of memory pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
 INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
-"""Cycles to enter a page of the input and of weights, if a tile uses more than NEAR_PAGES: loads of an input restart in
-each page, loads of weights continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles with
-sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
+"""Cycles to enter a page of the input and of weights, if a tile uses more than `NEAR_PAGES` pages: memory streams of an
+input restart in each page, those of weights continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048
+channels, tiles with sums in registers take 0.92, 1.05, 1.14 and 1.25 of the time of tiles with sums in memory.
 """
 
 
@@ -54,9 +57,9 @@ class Shape:
     """Sizes of a convolution, from its tensor expression.
 
     `height` x `width`: the padded input. `rows`, `columns`: (span, stride) of the window. `loops`: extents of the
-    reduction loops by name; `orders`: legal nesting orders of these loops. `in_bytes`: bytes of one input position of a
-    group. `default_terms`: terms of a partial sum in default schedules. `taps`: the window's taps along rows and along
-    columns.
+    reduction loops by name; `orders`: legal nesting orders of these loops. `in_bytes`: bytes of one input position
+    (pixel) with all channels of a group. `default_terms`: terms of a partial sum in default schedules. `taps`: the
+    window's taps (positions in the window) along rows and along columns.
     """
 
     outer: int
@@ -84,15 +87,17 @@ class Shape:
 
     @property
     def least_depth(self) -> float:
-        """Mean number of terms of an output's sum with the smallest tiles, which skip every tap that reads
-        only pads.
+        """Mean number of terms of an output's sum with the smallest tiles, which skip every tap (position in the
+        window) that reads only pads.
         """
         rows, columns = self.taps
         return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
     def few_taps(self) -> bool:
-        """Whether so many products read only pads that the model counts a gain from skipping them (FEW_LIVE)."""
+        """Whether the share of products that read only pads is so large that the model counts a gain from skipping them
+        (`FEW_LIVE`).
+        """
         rows, columns = self.taps
         return rows.live(1, rows.outputs) * columns.live(1, columns.outputs) <= FEW_LIVE
 
@@ -140,10 +145,11 @@ def shape_of(program: Program, window: Window) -> Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cycles:
-    """Estimated cycles of one thread at many points of the space, by cause.
+    """Estimated cycles of one thread at many points (settings of the knobs), by cause.
 
-    `busy`: arithmetic. `paging`: waits for pages and for evicted weights. `waiting`: waits for bytes from beyond the
-    second-level cache. `copying`: copies. `near`: bytes that must stay in the second-level cache.
+    `busy`: arithmetic. `paging`: waits for memory pages and for evicted weights. `waiting`: waits for bytes from beyond
+    the second-level cache. `copying`: copies. `near`: no cycles, but the bytes that must stay in the second-level
+    cache.
     """
 
     busy: np.ndarray
@@ -257,10 +263,10 @@ def input_pages(
     lines: np.ndarray,
     width: np.ndarray,
 ) -> np.ndarray:
-    """Number of pages of the input that a tile reads.
+    """Number of memory pages of the input that a tile reads.
 
-    There are `blocks` of channels; each has a `plane` (rows, columns) of positions of `position` bytes, of which the
-    tile reads `lines` rows of `width` positions, within `span` consecutive rows.
+    There are `blocks` blocks of channels. Each has a `plane` (rows, columns) of pixels of `position` bytes, of which
+    the tile reads `lines` rows of `width` pixels, within `span` consecutive rows.
     """
     pages = blocks * lines * width * position / PAGE_BYTES
     if position * plane[0] * plane[1] <= PAGE_BYTES:
@@ -270,14 +276,16 @@ def input_pages(
 
 
 def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Cycles that a tile waits for its pages of the input and of weights; 0 if all fit the translation buffer."""
+    """Cycles that a tile waits for its memory pages of the input and of weights; 0 if all these pages fit the
+    translation buffer.
+    """
     waited = inputs * INPUT_PAGE_CYCLES + weights * WEIGHT_PAGE_CYCLES
     return np.where(inputs + weights > NEAR_PAGES, waited, 0.0)
 
 
 def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """`Taps.live` for many points (settings of the knobs): the share of products that is computed with tiles of `tile`
-    outputs in blocks of `block`.
+    """For many settings of the knobs, the share of products that is computed with tiles of `tile` outputs in blocks of
+    `block` outputs if taps (rows or columns of the window) that read only pads are skipped (`Taps.live`).
     """
     pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
     return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]

@@ -1,7 +1,7 @@
 """The default knobs of a convolution on a CPU: the least cost by `conv2d_cost`, found in two steps.
 
-The first step chooses the register tile with the least arithmetic, the second the blocks of positions that move the
-fewest bytes and that threads share most evenly. Both are done with sums in registers and with sums in memory. All
+The first step chooses the register tile with the least arithmetic, the second the blocks of output pixels that move the
+fewest bytes and that threads share most evenly. Both steps are done with sums in registers and with sums in memory. All
 constants belong to the cost model.
 """
 
@@ -29,21 +29,24 @@ MOST_BLOCKS = 64
 NEAR_SHARE = 2 / 3
 """Share of the first-level cache for the weights of a partial sum; the rest is for the input."""
 NEAR_TERMS = 128
-"""Least number of terms of a partial sum; it limits a tile's filters so that their weights fit."""
+"""Least number of terms of a partial sum; it limits a tile's number of filters, so that the weights of a partial sum
+fit the first-level cache.
+"""
 EQUAL = 0.001
-"""Relative difference of costs that is below the model's accuracy. Among blocks of rows whose costs differ by less, the
-smallest block is taken: any number of threads can share small blocks evenly.
+"""Relative difference of costs that is below the model's accuracy. Among numbers of rows of a block whose costs differ
+by less, the smallest is chosen: any number of threads can share small blocks evenly.
 """
 MOST_TRIED = 4
-"""Number of block sizes, among those whose data fit the second-level cache, that are tried for sums in memory; more
+"""Number of block sizes that are tried for sums in memory, among those whose data fit the second-level cache: smaller
 blocks are easier to share among threads.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Knobs, their cycles `alone` on one thread, their cost `cycles`, and `Cycles.paging`. The cost is the cycles on
-    one thread plus, for parallel kernels, the mean cycles of teams of several threads.
+    """Knobs and their estimates. `alone`: cycles on one thread. `cycles`: the cost, which is `alone` plus, for parallel
+    kernels, the cycles of all threads together, a mean over several numbers of threads. `paging`: cycles of waiting for
+    memory pages.
     """
 
     knobs: Knobs
@@ -69,7 +72,9 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
 
 
 def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
-    """Whether a tile waits for its weights, so that prefetches pay (`partial_sums.waits_for_weights`)."""
+    """Whether a tile's arithmetic waits for weights, so that prefetching them saves time
+    (`partial_sums.waits_for_weights`).
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     groups, blocks = shapes["Y"][1:3]
     weights = prod(shapes["W"]) * 4
@@ -137,15 +142,17 @@ def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None
 
 
 _Best = tuple[int, float, float, float]
-"""Index of a point (setting of the knobs), its cycles on one thread, its cost, and its `Cycles.paging`. The cost is the
-cycles on one thread plus, for parallel kernels, the mean cycles of teams of several threads.
+"""Index of a point (setting of the knobs), its cycles on one thread, its cost, and its cycles of waiting for memory
+pages (`Cycles.paging`). The cost is the cycles on one thread plus, for parallel kernels, the cycles of all threads
+together, a mean over several numbers of threads.
 """
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
     """The first point (setting of the knobs) whose cost is at most the least cost times 1 + `equal`.
 
-    The cost is the cycles on one thread; with `parallel`, plus the mean cycles of teams of several threads.
+    The cost is the cycles on one thread; with `parallel`, plus the cycles of all threads together, a mean over several
+    numbers of threads.
     """
     cost = cycles(target, shape, e)
     alone = cost.total
@@ -159,8 +166,8 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
-    """For each point (setting of the knobs), the cycles of all threads together (a mean over team sizes) if they share
-    the loop that is best for this point; see `loops.team_times`.
+    """For each point (setting of the knobs), the cycles of all threads together (a mean over numbers of threads), if
+    the loop that is best for this point runs in parallel (`loops.team_times`).
     """
     found: list[float] = []
     # With sums in registers, cycles beyond full speed are not counted as work that threads share, so that blocks become

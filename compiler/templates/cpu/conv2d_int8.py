@@ -1,8 +1,8 @@
-"""Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
+"""Quantized convolutions on a CPU: register tiles of output pixels x filters, in dot products of four channels.
 
-Like `conv2d`, except for the steps of a sum. With a dot product instruction, a step multiplies four channels of one
-position, broadcast to all lanes, by four channels of a vector of filters; without the instruction, a step takes one
-channel, in int32.
+They are scheduled like the float convolutions of `conv2d`, except for the steps of a sum. With a dot product
+instruction, a step multiplies four channels of one pixel, broadcast to all lanes, by four channels of a vector of
+filters; without the instruction, a step takes one channel, in int32.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .loops import parallel_loop, parts_of, peel_ragged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knobs of a quantized convolution: a tile is `samples` of the batch x `rows` x `columns` positions x `vectors`
+    """Knobs of a quantized convolution: a tile is `samples` of the batch x `rows` x `columns` output pixels x `vectors`
     blocks of filters.
 
-    `row_block`: rows of a block, which share a padded input. Tiles have several samples if outputs have a single
-    position, as in fully connected layers.
+    `row_block`: number of output rows in a block, which share a padded input. Tiles have several samples if outputs
+    have a single pixel, as in fully connected layers.
     """
 
     rows: int

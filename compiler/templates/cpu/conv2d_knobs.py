@@ -1,6 +1,7 @@
-"""Knobs of convolutions on a CPU, the loops of their sums, and live taps.
+"""Knobs of convolutions on a CPU, the loops of their sums, and the taps (positions in the window) that need not be
+skipped.
 
-A tap is a position of the window. For a tile of output positions, live taps read the input; dead taps read only pads.
+For a tile of output pixels, live taps read the input; dead taps read only pads and can be skipped.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from ...te.blocks import Window
 from .loops import part_size
 
 REMOTE_BYTES_CYCLE = 8.0
-"""Bytes per cycle from beyond the second-level cache, counted where arithmetic does not hide the transfer."""
+"""Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knobs of a convolution: a tile is `rows` x `columns` output positions x `vectors` blocks of filters.
+    """Knobs of a convolution: a tile is `rows` x `columns` output pixels x `vectors` blocks of filters.
 
-    A block of positions has `row_block` rows and `column_block` columns (None: all). `panels`: place of the loop over
-    panels of filters: "inside" the loops over blocks, "outside" of them, or "between" the loops over blocks of rows and
-    of columns. `tiles`: which of the two loops over a block's tiles is the outer one. `copy`: the part of the input
-    that is copied at a time, with pads: "rows" of a block, its rows and "columns", the "whole" input or "none" (None:
-    "rows" with pads, else "none"). `reduction`: the reduction loops, outermost first; `unroll` of their steps are
-    unrolled; `part` iterations of the outermost loop form a partial sum (None: `part_blocks`). `lanes`: lanes of a
-    block of filters in a vector (None: all). `inner`: the innermost loop of a step.
+    A block of output pixels has `row_block` rows and `column_block` columns (None: all). `panels`: where the loop over
+    panels (packed filters of one tile) is: "inside" the loops over blocks, "outside" of them, or "between" the loops
+    over blocks of rows and of columns. `tiles`: which of the two loops over a block's tiles is the outer loop. `copy`:
+    the part of the input that is copied at a time, with pads: "rows" of a block, its rows and "columns", the "whole"
+    input or "none" (None: "rows" with pads, else "none"). `reduction`: the reduction loops, outermost first; `unroll`
+    of their steps are unrolled; `part` iterations of the outermost loop form a partial sum (None: `part_blocks`).
+    `lanes`: lanes of a block of filters in a vector (None: all). `inner`: the innermost loop of a step.
 
-    `strips`: None for sums in registers. Otherwise sums are in memory, for a block of positions and the filters of
-    `strips` tiles; a partial sum is added to all of them before the next one, so that its weights and inputs stay in
-    the caches.
+    `strips`: None for sums in registers. Otherwise sums are in memory, for a block of output pixels and the filters of
+    `strips` tiles; a partial sum is added to all of them before the next partial sum, so that its weights and inputs
+    stay in the caches.
     """
 
     rows: int
@@ -52,8 +53,8 @@ class Knobs:
 
 
 def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
-    """Height and width with which a convolution's output is computed: a 1x1 convolution without strides and pads has
-    all positions in one row; others keep their shape.
+    """Height and width with which a convolution's output is computed: all pixels in one row for a 1x1 convolution
+    without strides and pads, else unchanged.
     """
     alone = window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
     return (1, height * width) if alone else (height, width)
@@ -78,13 +79,13 @@ def reduction_loops(program: Program) -> dict[str, int]:
 
 
 LEAST_DEAD = 0.08
-"""Least share of products with pads only at which skipping the products pays for the branches that do it."""
+"""Least share of products with pads at which skipping these products saves more time than the branches for it cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taps:
-    """The taps of a window along rows or columns: `outputs` positions read `size` inputs with `pad` pads before
-    them.
+    """The taps (positions in the window) along rows or along columns: `outputs` output rows (columns) read `size` input
+    rows (columns), with `pad` rows (columns) of padding before them.
     """
 
     outputs: int
@@ -95,8 +96,8 @@ class Taps:
     pad: int
 
     def live(self, tile: int, block: int) -> float:
-        """The share of products that is computed with tiles of `tile` outputs in blocks of `block`, when taps that read
-        only pads are skipped; 1 if skipping does not pay.
+        """The share of products that is computed with tiles of `tile` outputs in blocks of `block` outputs, when taps
+        (rows or columns of the window) that read only pads are skipped; 1 if skipping saves too little.
 
         A tile computes a tap for all its outputs if the tap reads the input for one of them.
         """
@@ -115,7 +116,9 @@ class Taps:
 
 
 def taps_of(window: Window, height: int, width: int) -> tuple[Taps, Taps]:
-    """The taps of a window on `height` x `width` positions, along rows and along columns."""
+    """The taps (positions in the window) along rows and along columns, for a window on an input of `height` x
+    `width`.
+    """
     outputs = window.outputs(height, width)
     rows, columns = (
         Taps(

@@ -81,7 +81,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 
 
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
-    """Converts the values of a point to knobs."""
+    """Converts the values of a point of the search space to knobs."""
     shape = shape_of(program, window)
     e = _effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
@@ -111,7 +111,7 @@ def default_values(target: CpuTarget, program: Program, window: Window) -> dict[
 
 
 def _words(shape: Shape) -> dict[str, Sequence[Any]]:
-    """For each axis of the space whose values are indices into a list: the list of the knob's values."""
+    """The axes of the space whose values are indices into a list: for each of them, the list of the knob's values."""
     of_shape: dict[str, Sequence[Any]] = {"copy": shape.copies, "reduction": shape.orders}
     return {"panels": PANELS, "tiles": TILES, "inner": INNER, **of_shape}
 
@@ -132,8 +132,8 @@ def _strips(blocks: int, default: int | None) -> tuple[int, ...]:
 
 
 def _effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
-    """Canonical form of points: each knob without effect is set to a fixed value, so that points with equal programs
-    are equal.
+    """Canonical form of `points` (settings of the knobs): each knob that has no effect at a point is set to a fixed
+    value there, so that points with equal programs are equal.
     """
     e = dict(points)
     e["row_block"] = rounded_block(e["row_block"], e["rows"], shape.oh)
@@ -212,8 +212,8 @@ def _least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> flo
 
 
 def _statements(shape: Shape, e: Columns) -> np.ndarray:
-    """Code size of each point (setting of the knobs): vectors of sums times unrolled steps, added up over all kernels
-    into which peeling cuts the loops.
+    """Code size of each point (setting of the knobs): vectors of sums times unrolled steps, added up over all loop
+    nests into which peeling cuts the loops.
     """
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])

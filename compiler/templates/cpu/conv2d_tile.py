@@ -12,8 +12,8 @@ from .conv2d_cost import Shape, cycles
 from .register_tile import VECTOR_COST, choose_tile
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
-"""Largest number of rows, positions and blocks of filters of a tile: more positions with few filters wait for their
-loads (28 positions of one block are 20% slower than 16).
+"""Largest number of rows, output pixels and blocks of filters of a tile. Tiles of more pixels with few filters wait for
+their loads (28 pixels of one block of filters are 20% slower than 16).
 """
 
 
@@ -27,8 +27,8 @@ def choose_positions(
 ) -> tuple[int, int, int]:
     """Rows, columns and blocks of filters of the cheapest tile.
 
-    `sizes`: rows, columns and blocks of filters of the whole output. `shape`: given for a convolution that may skip
-    taps that read only pads.
+    `sizes`: rows, columns and blocks of filters of the whole output. `depth`: products of a sum. `shape`: given for a
+    convolution that may skip taps (positions in the window) that read only pads.
     """
     shares = None
     if shape is not None and shape.few_taps:
@@ -61,8 +61,8 @@ def points(
     part: int | None = None,
     strips: int = 0,
 ) -> Columns:
-    """A table of points with one tile, blocks of `row_blocks` by `column_blocks` positions, and defaults for all other
-    knobs.
+    """A table of points (settings of the knobs) with one tile, blocks of `row_blocks` by `column_blocks` output pixels,
+    and defaults for all other knobs.
     """
     values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
     values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}

@@ -1,4 +1,4 @@
-"""Transposed convolutions on a CPU, which are computed as one convolution for each phase (output positions of equal
+"""Transposed convolutions on a CPU, which are computed as one convolution for each phase (output pixels of equal
 remainder modulo the stride), with register tiles like those of `conv2d`.
 
 Vectors run over a block of filters, or, if activations are not blocked (few filters), over columns.
@@ -20,12 +20,12 @@ from .conv2d_tile import choose_positions
 from .loops import parallel_loop, peel_ragged
 
 FILTERS = 4
-"""Filters of a tile whose vectors run over columns: the number of uses of each input vector."""
+"""Number of filters of a tile whose vectors run over columns; each input vector is used for this many filters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knobs of a transposed convolution: a tile of a phase is `rows` x `columns` output positions x `vectors` blocks of
+    """Knobs of a transposed convolution: a tile of a phase is `rows` x `columns` output pixels x `vectors` blocks of
     filters.
     """
 
@@ -35,7 +35,9 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
-    """Default knobs for any shape, optimized for the phase with the most products."""
+    """Default knobs for any shape, optimized for the phase (outputs of equal remainder modulo the stride) with the most
+    products.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     blocks, co = shapes["Y"][2], shapes["Y"][5]
     extents = _extents(program)
@@ -112,7 +114,7 @@ def _extents(program: Program) -> dict[str, int]:
 
 
 def _tags(extents: dict[str, int]) -> list[str]:
-    """The suffix, in names of loops, of each phase."""
+    """For each phase of the transposed convolution, the suffix that the names of its loops have."""
     return [name.removeprefix("n.") for name in extents if name.startswith("n.")]
 
 

@@ -18,16 +18,18 @@ from ...schedule.peel import FIRST, LAST
 from ...te.blocks import ceil_div
 
 TEAMS = (2, 4, 8)
-"""Team sizes, in threads, over which defaults are optimized."""
+"""Numbers of threads over which the costs of default knobs are averaged."""
 FORK_CYCLES = 10000.0
-"""Cycles to fork a loop to the pool's threads (0.7 us with two), with data that is in another thread's cache."""
+"""Cycles to start a parallel loop on the pool's threads (0.7 us with two threads), with data that are in another
+thread's cache.
+"""
 PLENTY = 1e7
-"""Cycles assumed for a loop nest of unknown cost: so many that the cost of forks is negligible."""
+"""Cycles assumed for a loop nest of unknown cost: so many that the cost of starting threads is negligible."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
-    """Peels the `first` and `last` iteration of a loop, each if true. Returns the name suffix of each resulting part,
-    that of the middle ("") first.
+    """Peels the first (if `first`) and the last (if `last`) iteration of a loop. Returns the name suffix of each
+    resulting part, that of the middle part ("") first.
 
     A loop of one iteration is replaced by its body, which is then the only part.
     """
@@ -49,7 +51,8 @@ def parts_of(schedule: Schedule, name: str) -> list[For]:
 
 
 def peel_ragged(schedule: Schedule, *names: str) -> None:
-    """Peels the last iteration of the named loops over tiles, outermost first, if an extent inside depends on them.
+    """Peels the last iteration of each of the named loops over tiles, outermost first, if an extent inside the loop
+    depends on it.
 
     Afterwards no extent inside depends on these loops.
     """
@@ -67,7 +70,7 @@ def parallel_loop(
     cycles: float = PLENTY,
     ahead: Mapping[str, float] | None = None,
 ) -> None:
-    """Makes the loop with the least estimated time parallel; arguments as in `team_times`.
+    """Makes the loop with the least estimated time (`team_times`, with the same arguments) parallel.
 
     Call it before peeling: afterwards the accesses of the peeled parts differ, which makes it harder to prove
     iterations independent.
@@ -80,11 +83,11 @@ def team_times(
     counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """For each loop in `counts`, the cycles that all threads spend together if this loop runs in parallel: the mean
-    over teams of `TEAMS` threads.
+    over the numbers of threads in `TEAMS`.
 
     `counts`: iterations of nested loops, outermost first; a fraction stands for a peeled last, shorter iteration, which
     one thread computes while the others wait. `cycles`: cycles of all iterations together. `ahead`: for a loop, cycles
-    (of all its iterations) of work in its body before the inner loops.
+    (of all its iterations) of the work in its body before the inner loops.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}
@@ -130,13 +133,17 @@ def _extent(schedule: Schedule, name: str) -> int | None:
 
 
 VECTORS = 4
-"""Vectors of one step of a vectorized loop: enough independent work to hide the latency of one."""
+"""Vectors of one step of a vectorized loop: enough independent work to hide the latency of an operation."""
 GRAIN = 8192
-"""Least elements in a chunk of a parallel loop: several microseconds of work, many times a fork's cost."""
+"""Least number of elements in a chunk of a parallel loop: several microseconds of work, many times the cost of starting
+threads.
+"""
 
 
 def vector_width(target: CpuTarget, size: int, vectors: int = VECTORS) -> int:
-    """Iterations of a contiguous loop to vectorize at once: up to `vectors` whole vectors, at least one."""
+    """Number of iterations of a contiguous loop of `size` iterations to vectorize at once: up to `vectors` whole
+    vectors of the target, at least one vector.
+    """
     lanes = target.lanes(DType.FLOAT32)
     return lanes * max(1, min(vectors, size // lanes))
 
@@ -181,15 +188,17 @@ def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) ->
 
 
 def row_partials(target: CpuTarget) -> int:
-    """The argument `width` of row operators on this target: the number of partial results of a row, a few vectors."""
+    """The number of partial results of a row, a few vectors: the argument `width` of row operators (softmax,
+    normalizations, reductions) on this target.
+    """
     return VECTORS * target.lanes(DType.FLOAT32)
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
-    """The length of a partial sum when a sum of `terms` is cut, in units of `unit` terms; None if the sum is too short
-    to be cut.
+    """The length of a partial sum when a sum of `terms` is cut, as a number of units of `unit` terms; None if the sum
+    is too short to be cut.
 
-    The length divides the sum evenly if such a length is more than half of the longest.
+    A length that divides the sum evenly is preferred if it is more than half of the largest allowed length.
     """
     units = terms // unit
     most = max(1, BLOCK_TERMS // unit)

@@ -53,7 +53,9 @@ KERNELS: Mapping[type, str] = MappingProxyType(
         WinogradOutputs: "winograd:schedule_outputs",
     }
 )
-"""Schedules of operators without knobs, as FILE:FUNCTION; the file is imported for a node of the operator."""
+"""Schedules of operators without knobs, as FILE:FUNCTION; the file is imported only when a network has such an
+operator.
+"""
 _SKETCHED: Mapping[type, SketchedOperator | None] = MappingProxyType(
     {
         MatrixProduct: "matmul",
@@ -103,7 +105,7 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
 
 
 def schedule_at(place: str) -> Callable[..., Schedule]:
-    """The schedule function that `place`, FILE:FUNCTION, names; an entry of `KERNELS`."""
+    """The schedule function that `place`, an entry of `KERNELS`, names as FILE:FUNCTION."""
     file, _, name = place.partition(":")
     return getattr(import_module(f"{__package__}.{file}"), name)
 

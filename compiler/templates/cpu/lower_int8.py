@@ -147,7 +147,7 @@ def _sums(
 
 
 def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
-    """The kernel that quantizes a tensor of the host to a blocked uint8 activation."""
+    """The kernel that converts a float tensor in the host's layout to a uint8 activation in blocks of channels."""
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
     program = store_activation(
@@ -163,7 +163,7 @@ def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
 
 
 def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
-    """The kernel that dequantizes an activation to a tensor of the host."""
+    """The kernel that converts a quantized activation to a float tensor in the host's layout."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     program = load_activation(

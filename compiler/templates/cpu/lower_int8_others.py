@@ -50,7 +50,7 @@ def _max_pool(graph: Graph, node: Node, operator: Int8MaxPool) -> LoweredCpuNode
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
-    """An average pool's kernel; each average is scaled by the number of positions that its window counts."""
+    """An average pool's kernel; each sum is divided by the number of input pixels that its window counts."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     window = operator.window
     program = int8_average_pool(
@@ -83,8 +83,8 @@ def _numbered(node: Node) -> dict[str, str]:
 
 
 def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
-    """The kernel of a table look-up, on whole blocks of channels. It also computes the elements of a last block beyond
-    the last channel, whose results nothing reads.
+    """The kernel of a table look-up, on whole blocks of channels. The kernel also looks up elements of the last block
+    that belong to no channel; nothing reads these results.
     """
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (operator.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
@@ -92,7 +92,7 @@ def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
-    """The kernel that moves channels: by whole blocks if possible, else one channel after the other."""
+    """The kernel that moves channels: by whole blocks of channels if possible, else one channel after the other."""
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
@@ -120,7 +120,9 @@ def _part(tensor: Tensor) -> Part:
 
 
 def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
-    """The kernel that interleaves the rows and columns of the phases of a transposed convolution."""
+    """The kernel that interleaves the phases of a transposed convolution (convolutions for output pixels of equal
+    remainder modulo the stride) along rows and columns.
+    """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     program = int8_interleave(
         data.storage,
@@ -178,4 +180,4 @@ LOWERED: Mapping[type, Callable[..., LoweredCpuNode]] = MappingProxyType(
         Swap: _swap,
     }
 )
-"""The function that lowers a node, by its operator."""
+"""For each type of operator, the function that lowers a node with it."""

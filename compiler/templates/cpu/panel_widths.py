@@ -1,7 +1,8 @@
 """Sharing of packed weights among products with different numbers of rows, for networks compiled for many lengths.
 
 A product's weights are packed in panels as wide as a tile, and the best tile depends on the number of rows. Among tiles
-that are nearly as fast, one is chosen whose panel width the weights are already packed in, for another length.
+that are nearly as fast as the best, one is chosen whose width is that of panels in which the weights are already packed
+for another length.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from .sketches import sketches_of
 from .workload import CpuWorkload, SketchCpu
 
 SLOWER = 1.04
-"""Largest estimated slowdown of a product that uses existing panels."""
+"""Largest estimated slowdown that a product accepts in order to use existing panels."""
 LEAST_SUMS = 8
-"""Least number of vectors of sums in a tile that hides a multiplication's latency (4 cycles) on two units: with fewer,
-a single row took 1.7 times as long, which the estimate does not model.
+"""Least number of vectors of sums in a tile: enough to hide a multiplication's latency (4 cycles) on two units. With
+fewer, products of a single row took 1.7 times as long, which the estimate does not model.
 """
 Panels = dict[tuple[int, int], list[int]]
-"""Panel widths in vectors, by (depth, columns) of the weights, in order of first use."""
+"""Widths of packed panels of weights, in vectors, by (depth, columns) of the weights, in order of first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelWidths:
-    """Chooses knobs of products on `target` so that their panels have a width in `held`; adds a new width to `held` if
-    none of its widths is fast enough.
+    """Chooses knobs of products on `target` so that their packed weights (panels) have a width in `held`; adds a new
+    width to `held` if none of its widths is fast enough.
     """
 
     target: CpuTarget

@@ -1,5 +1,5 @@
 """Schedules the reduction loops of a sum: their order, the innermost steps unrolled, long sums cut into partial sums,
-and prefetches of weights where they pay.
+and prefetches of weights where they save time.
 
 Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """
@@ -55,7 +55,9 @@ def ordered_terms(
 
 
 def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
-    """Unrolls the loops `unrolled`, whose names may have the suffix .rf of partial sums (see `sum_in_parts`)."""
+    """Unrolls the loops `unrolled`, whose names may have the suffix .rf that `sum_in_parts` gives to loops of partial
+    sums.
+    """
     for loop in unrolled:
         s.unroll(f"{loop}.rf" if has_loop(s, f"{loop}.rf") else loop)
 
@@ -66,9 +68,9 @@ def sum_in_parts(
     """Reorders the loops of the sum `name` into `buffer`, a tile in registers: outermost the loop over partial sums,
     then the loops over the terms of one partial sum, innermost the tile.
 
-    `terms`: the reduction loops, outermost first; the first is split into parts of `part` iterations (None: one part).
-    `around`: the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the
-    suffix of the names in `around` (see `named`).
+    `terms`: the reduction loops, outermost first; the first loop is split into parts of `part` iterations (None: one
+    part). `around`: the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest,
+    the suffix that the names in `around` have in it.
     """
     if part is None:
         s.reorder(*terms, *around)
@@ -90,12 +92,12 @@ def sum_in_memory(
     part: int,
     cuts: Mapping[str, int],
 ) -> tuple[dict[str, str], ...]:
-    """Like `sum_in_parts`, but with the sums of many tiles in memory: a partial sum is added to all of them before the
-    next partial sum.
+    """Schedules a sum like `sum_in_parts`, but with the sums of many tiles in memory: a partial sum is added to all of
+    them before the next partial sum.
 
     `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: each becomes loop.0, over
-    tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that starts sums has no tiles, and no
-    names for the loops in `cuts`.
+    tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that initializes sums has no tiles,
+    and no names for the loops in `cuts`.
     """
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
@@ -145,28 +147,31 @@ def _sum_of_part(
 
 
 WAITING_SHARE = 0.05
-"""Least time of waiting for weights, as a share of the arithmetic, at which prefetches pay for their instructions."""
+"""Least time of waiting for weights, as a share of the arithmetic's time, at which prefetches save more than their
+instructions cost.
+"""
 
 PREFETCH_BYTES = 4096
 """Distance of prefetches in bytes: some hundred cycles of a tile's steps."""
 
 STEPS = 4
-"""Unrolled steps of a sum: 3 to 10% faster than one (20 convolutions and products on a Golden Cove whose weights stay
-in the caches), and equally fast with prefetches."""
+"""Default number of unrolled steps of a sum: 3 to 10% faster than no unrolling (20 convolutions and products on a
+Golden Cove whose weights stay in the caches), and equally fast with prefetches.
+"""
 
 WIDE = 256
-"""Least vector bits at which x86 multiplies with an operand in memory, broadcast or not, so that loads take few
-registers.
+"""Least width of vectors, in bits, at which x86 multiplies with an operand in memory (a vector or a broadcast element),
+so that loads take few registers.
 """
 
 
 def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
-    """Whether prefetching weights pays. `panel`, `weights`: bytes of a panel and of all weights; `cycles`: cycles of
-    the arithmetic.
+    """Whether prefetching weights saves time. `panel`, `weights`: bytes of a panel (packed weights of one tile) and of
+    all weights; `cycles`: cycles of the arithmetic.
 
-    Prefetching pays for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to
-    10% faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from
-    beyond the second-level cache that few positions use.
+    It does for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to 10%
+    faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from beyond
+    the second-level cache that few output pixels use.
     """
     if panel > target.cache_bytes[0]:
         return True
@@ -175,8 +180,8 @@ def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles
 
 
 def most_steps(target: CpuTarget) -> int:
-    """Largest number of unrolled steps of a sum: STEPS, or one with vectors of 128 bits (SSE, NEON), where the loads of
-    several steps would spill sums.
+    """Largest number of unrolled steps of a sum: 1 with vectors of 128 bits (SSE, NEON), where the loads of several
+    steps would spill sums; else `STEPS`.
     """
     return STEPS if target.vector_bits >= WIDE else 1
 
@@ -187,8 +192,8 @@ def written_steps(target: CpuTarget, depth: int) -> int:
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
-    """Adds prefetches of `buffer` to the innermost loops into which splits, partial sums and peeling cut the reduction
-    loop `loop`.
+    """Adds prefetches of `buffer`. Splits, partial sums and peeling cut the reduction loop `loop` into several loops;
+    the innermost of these prefetch.
     """
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}

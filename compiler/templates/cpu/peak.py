@@ -1,4 +1,6 @@
-"""Lower bounds for kernels on a processor: cycles of register tiles on the fastest units, and compulsory bytes."""
+"""Lower bounds for kernels on a processor: cycles of register tiles with the most multipliers of any processor, and
+bytes that every schedule moves.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,15 @@ searched: they use less than 0.4 of the multipliers.
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
 """Candidate numbers of unrolled steps of a sum."""
 FRAME = 4
-"""Size of a tile's code outside of its unrolled steps, in steps: sums are initialized, added to other partial sums, and
-stored.
+"""Size of a tile's code outside of its unrolled steps, in units of a step: this code initializes sums, adds them to
+other partial sums, and stores them.
 """
 PART_SIZES = (64, 96, 128, 192, 256, 384, 512)
 """Candidate numbers of terms of a partial sum, approximate."""
 MOST_STATEMENTS = 448
-"""Largest number of vectors of sums times unrolled steps, over all kernels of a program, unless the default knobs have
-more. LLVM takes half a millisecond to compile each, and long code exceeds a processor's cache of decoded operations.
+"""Largest product of vectors of sums and unrolled steps, added up over all loop nests of a program, unless the default
+knobs have more. LLVM takes half a millisecond to compile each statement, and long code exceeds a processor's cache of
+decoded operations.
 """
 
 Sides = tuple[tuple[int | np.ndarray, np.ndarray], ...]
@@ -41,8 +44,8 @@ def units(target: CpuTarget) -> tuple[float, float]:
     """Upper bound on vector multiplications that start in a cycle, and lower bound on the latency, in cycles, of adding
     to a sum.
 
-    Two multiplications and four cycles on x86-64 (Zen, Golden Cove); elsewhere up to four, and two cycles with early
-    forwarding of sums (Neoverse).
+    The bounds are 2 multiplications and 4 cycles on x86-64 (Zen, Golden Cove); elsewhere up to 4 multiplications, and 2
+    cycles with early forwarding of sums (Neoverse).
     """
     return (2.0, 4.0) if target.triple.startswith("x86_64") else (4.0, 2.0)
 
@@ -50,10 +53,10 @@ def units(target: CpuTarget) -> tuple[float, float]:
 def least_cycles(
     target: CpuTarget, sides: Sides, vectors: np.ndarray, steps: float, chain: int | np.ndarray
 ) -> np.ndarray:
-    """Lower bound in cycles for the sums of all tiles, each vector of sums in `steps` steps (a mean).
+    """Lower bound in cycles on the time of all tiles' sums; `steps`: mean number of steps of each vector of sums.
 
-    `vectors`, int64 [n]: vectors of sums for each element of a tile. `chain`: dependent steps before other sums start;
-    a processor overlaps as many chains as LOOK_AHEAD instructions hold.
+    `vectors`, int64 [n]: vectors of sums for each element of a tile. `chain`: number of dependent steps before other
+    sums start; a processor overlaps as many chains as `LOOK_AHEAD` instructions hold.
     """
     rate, latency = units(target)
     cycles = np.zeros(len(vectors))
@@ -66,7 +69,7 @@ def least_cycles(
 
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The kinds of tiles that cover a box: whole tiles, and smaller ones at the ends of one or more dimensions. For
+    """The kinds of tiles that cover a result: whole tiles, and smaller tiles at the ends of one or more dimensions. For
     each kind, a pair: elements of one tile (0 if there is no such tile), and number of tiles.
     """
     kinds = [(np.int64(1), np.int64(1))]
@@ -81,8 +84,8 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
-    """Total extent, along a dimension, of the code of all kernels into which peeling cuts a loop: whole and smaller
-    last tiles, of whole blocks and of the last block.
+    """Total extent, along a dimension, of all copies of the code into which peeling cuts a loop: code for whole tiles
+    and for smaller last tiles, in whole blocks and in the last block.
 
     `block`: block sizes, as `rounded_block` returns them.
     """
@@ -92,14 +95,14 @@ def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
 
 
 def rounded_block(wanted: np.ndarray, tile: np.ndarray, size: int) -> np.ndarray:
-    """Block sizes near `wanted` positions: the least multiple of the tile that is at least `wanted`, but at most
-    `size`.
+    """Block sizes near `wanted` rows or columns: the least multiple of the tile's size that is at least `wanted`, but
+    at most `size`.
     """
     return np.minimum(-(-wanted // tile) * tile, size)
 
 
 def block_sizes(size: int, *more: int) -> tuple[int, ...]:
-    """Candidate sizes of blocks when `size` positions are cut into blocks, ascending.
+    """Candidate sizes of blocks when `size` rows or columns are cut into blocks, ascending.
 
     They are all sizes up to 64; for each number of blocks, the least size above 64 that gives this number; some hundred
     sizes at equal distances up to `size`; and the sizes `more`.

@@ -1,6 +1,7 @@
 """Steps of recurrent layers on a CPU: register tiles of the gates of several vectors of cells, then the cells' update.
 
-The weight R is packed in panels of one tile's cells; all samples of the batch use a panel while it is in the cache.
+The weight R is packed in panels, each with the weights of one tile's cells; all samples of the batch use a panel while
+it is in the cache.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from .loops import GRAIN, peel_ragged, vectorize_loop
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
 HELD = 2
-"""Vector registers reserved, during the products, for constants of the cells' functions: with fewer reserved, sums are
-spilled.
+"""Vector registers that are reserved, during the products, for constants of the activation functions: with fewer, sums
+are spilled.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """Knobs of a recurrent layer: a tile is `rows` samples of the batch x `vectors` vectors of cells, with all gates
-    that its stage computes.
+    that its stage (part of a time step) computes.
     """
 
     rows: int

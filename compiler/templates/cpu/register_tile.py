@@ -1,5 +1,5 @@
-"""Register tiles of sums: cycles of a step, which tiles fit into the registers, and the cheapest tile for a box of
-sums.
+"""Register tiles of sums: cycles of a step, whether a tile fits into the registers, and the cheapest tile for a matrix
+of sums.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ...codegen.cpu.machine import CpuTarget
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
 ELEMENT_COST, VECTOR_COST = 0.5, 2.0
-"""Cycles to load an element of a row (first-level cache) and a vector of a column (second-level cache), in units of a
-multiplication. Loads overlap with multiplications, except for the share LOAD_SHARE.
+"""Time to load an element of a row (first-level cache) and a vector of a column (second-level cache), in units of the
+time of a multiplication. Loads overlap with multiplications, except for the share `LOAD_SHARE`.
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
-"""Largest number of rows of a matrix in a tile: each row is a memory stream, and a set of the first-level cache has few
-lines.
+"""Largest number of rows of a matrix in a tile: each row is a memory stream, and the rows may fall into one set of the
+first-level cache, which has few lines.
 """
 TILE_OVERHEAD = 12.0
 """Cycles to initialize and store a tile, for each row."""
@@ -29,9 +29,9 @@ Number = int | np.ndarray
 
 def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
     """Whether the sums, one vector of each column and one broadcast element fit into the registers: a bool for each
-    tile.
+    tile of `rows` rows and `vectors` vectors.
 
-    The loop over rows must be outside of the loop over columns in a step: otherwise the elements of all rows need
+    In a step, the loop over rows must be outside of the loop over columns: otherwise the elements of all rows need
     registers at once. Without fused multiply-add, products need a register, too.
     """
     steps = vectors + (1 if target.fused_multiply_add else 2)
@@ -51,7 +51,7 @@ def tile_cycles(
     vector_cost: float | np.ndarray = VECTOR_COST,
     split: int = 1,
 ) -> np.ndarray:
-    """Time of a box of sums cut into tiles, with smaller tiles at its ends, in units of a vector multiplication:
+    """Time of a matrix of sums cut into tiles, with smaller tiles at its ends, in units of a vector multiplication:
     float64.
 
     `sizes`, `tile`: rows, columns and blocks of filters. `split`: vectors of a block. `depth`: products of a sum.
@@ -76,8 +76,9 @@ def choose_tile(
     """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equally cheap tiles the
     largest.
 
-    `most`: largest numbers of rows, positions and blocks of filters. `shares`: shares of products that are computed in
-    tiles of 1, 2, ... rows, and of 1, 2, ... columns (None: all).
+    `sizes`: those of the whole output. `depth`: products of a sum. `most`: largest numbers of rows, output pixels and
+    blocks of filters. `shares`: shares of products that are computed in tiles of 1, 2, ... rows, and of 1, 2, ...
+    columns (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")
@@ -91,10 +92,10 @@ def choose_tile(
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Number of rows that share a panel of weights: as many as fill twice the second-level cache.
+    """Number of rows that share a panel of packed weights: as many as fill twice the second-level cache.
 
-    The panel stays in that cache. Rows may be read again from the next cache level for each panel, because an element
-    is used for all columns of a tile, so that their traffic is low. Reloading a panel for few rows would stall.
+    The panel stays in that cache. Rows may be read again from the next cache level for each panel; this traffic is low,
+    because an element is used for all columns of a tile. Reloading a panel for few rows would make the arithmetic wait.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))

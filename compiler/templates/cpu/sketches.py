@@ -21,7 +21,7 @@ from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
-"""Least number of statement executions at which a program is tuned: with fewer, a kernel takes only a microsecond or
+"""Least number of statement executions of a program that is tuned: with fewer, a kernel takes only a microsecond or
 two.
 """
 MOST_TEXT = 1 << 15
@@ -48,7 +48,9 @@ def sketch_workload(
 
 
 def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
-    """The sketches of the workload's program, for networks: loops may be parallel."""
+    """The sketches (families of schedules with knobs) of the workload's program, for use in networks: loops may be
+    parallel.
+    """
     constants = frozenset(workload.constants)
     return sketches(workload.expression, target, constants=constants, parallel=True)
 
@@ -68,7 +70,9 @@ def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
 
 
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
-    """The workload's program scheduled with a point's knobs; None: the default schedule (`scheduled`)."""
+    """The workload's program, scheduled with the knob `values` of a point of its space; None: the default schedule
+    (`scheduled`).
+    """
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
     if workload.window is not None:

@@ -1,7 +1,7 @@
 """The table of templates for processors. An entry imports its template only when a network has a workload for it.
 
-Schedules are for networks, with one thread or many. Without values they use the template's defaults for many threads;
-`choice` is the default point for one thread, on which candidates are measured.
+Schedules are for networks, with one thread or many. Without knob values they use the template's defaults for many
+threads; a template's `choice` is the default for one thread, with which candidates are compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _scheduled(
     knobs_of: Callable[[CpuTarget, W, Values], Any],
     schedule: Callable[[CpuTarget, Program, W, Any], Schedule],
 ) -> Callable[[CpuTarget, W, Program, Values], Schedule]:
-    """Makes a template's schedule function, which uses the knobs of a point, or default knobs if no values
-    are given.
+    """Makes a template's schedule function, which uses the knobs of a point of the search space, or default knobs if no
+    values are given.
     """
 
     def of(target: CpuTarget, workload: W, program: Program, values: Values) -> Schedule:
@@ -68,4 +68,4 @@ def template_named(name: str) -> Template[CpuTarget, Any, Program]:
 
 
 CPU: Registry[CpuTarget, CpuWorkload] = Registry(named=template_named, read=workload_from_dict)
-"""Templates of processors; costs are seconds."""
+"""The templates of processors by name; their costs are in seconds."""

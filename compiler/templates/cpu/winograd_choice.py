@@ -1,4 +1,4 @@
-"""Choice of the convolutions that a processor computes by Winograd's method: those expected to save enough time.
+"""Chooses the convolutions that a processor computes by Winograd's method: those that are expected to save enough time.
 
 For both methods the model counts the arithmetic of register tiles and the weights, which a network reads from memory;
 for Winograd's method also the tiles written and read between its steps.
@@ -17,20 +17,23 @@ from .conv2d_tile import choose_positions
 from .register_tile import tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0
-"""Weight bytes per cycle from memory: 512 x 512 weights of each of 36 transformed taps, for 16 tiles, take 5.0 ms on a
-Golden Cove core of 2.65 GHz; their arithmetic alone takes 2.1 ms.
+"""Weight bytes per cycle from memory. Measured with 512 x 512 weights for each of 36 elements of a transformed window,
+for 16 tiles: they take 5.0 ms on a Golden Cove core of 2.65 GHz; their arithmetic alone takes 2.1 ms.
 """
 TRANSFORM_BYTES_CYCLE = 5.0
-"""Bytes per cycle of writing transformed input tiles, or of reading products to transform them to outputs: on that core
-64 channels on 56 x 56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05 ms for 0.9 MB.
+"""Bytes per cycle of writing transformed input tiles, or of reading products to transform them to outputs. On a Golden
+Cove core of 2.65 GHz, 64 channels on 56 x 56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05
+ms for 0.9 MB.
 """
 LEAST_SAVING = 0.15
-"""Least saving, as a share of the direct method's cycles: a margin for the model's error."""
+"""Least saving of time, as a share of the direct method's cycles, at which Winograd's method is chosen: a margin for
+the model's error.
+"""
 
 
 def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
-    """Size m of the output tiles with which Winograd's method saves most; None for the direct method
-    (`graph.floating.use_winograd.Tiling`).
+    """Size m of the output tiles with which Winograd's method saves most time; None if the direct method should be used
+    (`graph.floating.use_winograd.Tiling`). `block`: channels of a block.
     """
     if block != target.lanes(DType.FLOAT32):
         return None
@@ -44,7 +47,7 @@ def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
 
 
 def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
-    """Cycles of a convolution of 3 x 3 taps by the direct method."""
+    """Cycles of a 3 x 3 convolution by the direct method; `block`: channels of a block."""
     rows, columns = shape.outputs
     blocks = ceil_div(shape.filters, block)
     depth = _whole(shape.channels, block) * WINOGRAD_TAPS**2
@@ -53,7 +56,9 @@ def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
 
 
 def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -> float:
-    """Cycles of a convolution of 3 x 3 taps by Winograd's method with tiles of m x m outputs."""
+    """Cycles of a 3 x 3 convolution by Winograd's method with output tiles of `m` x `m`; `block`: channels of
+    a block.
+    """
     tiles = shape.batch * prod(tile_counts(m, shape))
     matrices = (m + WINOGRAD_TAPS - 1) ** 2
     channels, filters = _whole(shape.channels, block), _whole(shape.filters, block)

@@ -36,7 +36,7 @@ class Parts:
 
     @staticmethod
     def of(epilogue: Epilogue) -> Parts:
-        """The parts present in an epilogue."""
+        """Which parts an epilogue has."""
         return Parts(bias=epilogue.bias, operand=epilogue.operand, activation=epilogue.activation)
 
     @property
@@ -57,8 +57,8 @@ class _Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.blocked_convolution`, scheduled by template `conv2d_cpu`; `height` and `width` are results of
-    `flattened`.
+    """The workload of a convolution on blocks of channels (`te.ops.blocked_convolution`), scheduled by template
+    `conv2d_cpu`. `height` and `width` are results of `flattened`.
     """
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
@@ -74,7 +74,9 @@ class Conv2dCpu(_Described):
     parts: Parts = field(default_factory=Parts)
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue of its parts. Raises ValueError if the sizes are inconsistent."""
+        """The tensor expression, with an epilogue that has the workload's parts (bias, second operand, activation).
+        Raises ValueError if the sizes are inconsistent.
+        """
         shape = Convolution(
             batch=self.batch,
             channels=self.channels,
@@ -100,8 +102,8 @@ Operator: TypeAlias = Literal[
     "elementwise",
     "generic",
 ]
-"""Operators whose knobs come from sketch rules (rules that generate schedules); "generic": all operators without a name
-of their own.
+"""Names of operators whose knobs come from sketch rules (rules that generate schedules); "generic" stands for all
+operators without a name of their own.
 """
 
 
@@ -147,7 +149,7 @@ class SketchCpu(_Described):
 
 CpuWorkload: TypeAlias = Conv2dCpu | SketchCpu
 MOST_RUNS = 1 << 36
-"""Largest number of statement executions of a program that can be measured: about a minute at a nanosecond each."""
+"""Largest number of statement executions of a program that is measured: about a minute at a nanosecond each."""
 
 
 def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:

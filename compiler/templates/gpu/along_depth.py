@@ -13,7 +13,7 @@ from .gemm_mma import Factor, factors
 from .split_axes import extent_of, loops_around
 
 LANES = 4
-"""Adjacent elements of a row that a thread reads at once."""
+"""Number of adjacent elements of a row that a thread reads at once."""
 THREADS = 128
 
 

@@ -32,7 +32,7 @@ def channel_block(channels: int) -> int:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Tile:
-    """Default knobs for any shape."""
+    """The knobs that `schedule` uses by default for `program`, of any shape."""
     return choose_tile(target, problem_of(program))
 
 

@@ -29,7 +29,7 @@ from .tuned import Tuned, fields_of
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Default knobs for any shape."""
+    """The knobs that `schedule` uses by default for `program`, of any shape."""
     return best_knobs(target, layer_of(program))[0]
 
 

@@ -1,5 +1,5 @@
-"""Transposed convolutions on a GPU: a tiled product for each set of phases with equal sizes, see
-`te.ops.gemm_convolution`.
+"""Transposed convolutions on a GPU: a tiled product for each set of phases (outputs that use the same weights) with
+equal sizes, see `te.ops.gemm_convolution`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Default knobs for any shape."""
+    """The knobs that `schedule` uses by default for `program`: a tile for each of its matrix products."""
     return Knobs(tiles={tag: choose_tile(target, problem_of(program, tag)) for tag in products(program)})
 
 

@@ -36,7 +36,7 @@ input for each tap.
 """
 
 LOAD_INSTRUCTIONS = 3
-"""Instructions for an element of the input: condition, address, load. An estimate."""
+"""Estimated number of instructions to load an element of the input: condition, address, load."""
 OTHER_INSTRUCTIONS = 40
 """Instructions of a thread besides multiply-adds and loads of the input: addresses of its outputs, loads of taps,
 stores. An estimate.
@@ -61,7 +61,9 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program, window: Window) -> Knobs:
-    """Default knobs for any shape: the number of rows for which `issue_cycles` is least."""
+    """The knobs that `schedule` uses by default for `program`, of any shape: the number of rows for which
+    `issue_cycles` is least.
+    """
     rows = np.array([r for r in ROWS if r == 1 or r * prod(window.kernel) <= MOST_TAPS], np.int64)
     cycles = issue_cycles(target, program, window, rows, np.ones_like(rows))
     return Knobs(rows=int(rows[np.argmin(cycles)]))

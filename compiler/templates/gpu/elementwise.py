@@ -42,7 +42,9 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
-    """Default knobs for any shape: wide accesses if they leave enough threads for all multiprocessors."""
+    """The knobs that `schedule` uses by default for `program`, of any shape: wide accesses if they leave enough threads
+    for all multiprocessors.
+    """
     elements = max([_elements(loop) for loop in nests(program)])
     wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors
     threads = THREADS if elements >= THREADS * target.multiprocessors else THREADS // 2
@@ -50,8 +52,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """Schedules `te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, after
-    `flat.flattened`.
+    """Schedules `te.ops.float_elementwise`, `gather`, `resize`, `relayout` and similar programs, whose global arrays
+    `flat.flattened` has flattened to one dimension.
 
     Each nest of loops around a statement becomes a kernel (`knobs`: default `choose_knobs`).
     """

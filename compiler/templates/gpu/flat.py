@@ -97,8 +97,8 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _looped(program: Program) -> Program:
-    """The program in which each assignment or sum outside of loops gets a loop of one iteration; copies get loops
-    later.
+    """The program with a loop of one iteration around each assignment or sum outside of loops; copy statements stay as
+    they are.
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -137,8 +137,9 @@ def bind_nest(
     """Binds the iterations of perfectly nested loops, in order, to blocks of `threads` threads.
 
     `loops`: (name, iterations), outermost first; all iterations must be independent. Adjacent threads run adjacent
-    iterations of the innermost loop. A thread runs `items` iterations, `threads` apart, if `threads` * `items` divides
-    their number. `inner`: loops inside, which each thread runs as a whole.
+    iterations of the innermost loop. A thread runs `items` iterations, which are `threads` iterations apart, if the
+    total number of iterations is a multiple of `threads` * `items`; otherwise one iteration. `inner`: loops inside of
+    `loops`, all of whose iterations each thread runs.
     """
     for name, _ in loops:
         s.parallel(name)

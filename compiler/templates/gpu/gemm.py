@@ -1,5 +1,5 @@
-"""Matrix products on a GPU: for many rows by tiles in shared memory; for few rows by a kernel that reads each element
-of the matrix once.
+"""Matrix products on a GPU. Products of many rows are computed by tiles in shared memory, products of few rows by a
+kernel that reads each element of the matrix once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tuned import Tuned
 from .workload import CudaTemplate, CudaWorkload
 
 Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
-"""Knobs of the four kinds of product kernels: tiles on CUDA cores, few rows, mma, wgmma."""
+"""Knobs of a product kernel of any of the four kinds: tiles on CUDA cores, few rows, `mma`, `wgmma`."""
 
 
 def choose_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
@@ -81,13 +81,15 @@ each.
 
 
 def tile_at(problem: Problem, values: Values) -> Tile:
-    """The tile that the values of a point of the space describe."""
+    """The tile with the knob `values` of one point of the search space."""
     column = one_point(values)
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
 
 
 def values_of(tile: Tile) -> dict[str, int]:
-    """The values of the space's axes for a tile in which each group of rows or columns is one vector."""
+    """The values of the space's axes for `tile`, in which each group of a thread's rows or columns must be
+    one vector.
+    """
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,
@@ -102,8 +104,8 @@ def values_of(tile: Tile) -> dict[str, int]:
 
 
 def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
-    """Canonical form of points: each knob without effect is set to a fixed value, so that points with equal programs
-    are equal.
+    """Canonical form of `points` (settings of the knobs): each knob that has no effect at a point is set to a fixed
+    value there, so that points with equal programs are equal.
     """
     e = dict(points)
     alike = (
@@ -133,7 +135,7 @@ def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 
 def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
-    """The cost model's results for points of the space."""
+    """The cost model's results for `points` (settings of the knobs)."""
     e = _effective(problem, points)
     return replace(account(target, problem, _fields(problem, e)), effective=e)
 

@@ -33,25 +33,27 @@ Guide, "Multiprocessor Level").
 SHARED_BYTES_CYCLE = 128
 """Bytes of shared memory accessed in a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
 RESERVED_SHARED_BYTES = 1024
-"""Reserved bytes of every block, compute capability 8.0 and later (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Bytes of shared memory that are reserved in every block, compute capability 8.0 and later (CUDA C++ Programming
+Guide, "Shared Memory").
+"""
 OTHER_REGISTERS = 32
 """Registers of a thread besides sums and operands: addresses, counters. With these and `HELD`, totals match NVRTC 13.0
 for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and
 40.
 """
 HELD = 3
-"""Registers that a thread needs for each of its rows when it reads vectors along the depth: slightly fewer than the 4
-of a vector.
+"""Registers that a thread needs for each of its rows when it reads vectors of four elements along the depth: slightly
+fewer than 4 in the measured register counts.
 """
 CACHE_BYTES_CYCLE = 37
 """Bytes per cycle from the second-level cache to one multiprocessor while all multiprocessors read. Fitted."""
 COPY_INSTRUCTIONS = 3.4
 """Instructions to copy a vector: address, condition, copy. Fitted."""
 GATHER_INSTRUCTIONS = 7.0
-"""Instructions to gather an element: address, tests of its row and column. Fitted."""
+"""Instructions to gather an element of an operand: address, tests whether its row and column are inside. Fitted."""
 APART_INSTRUCTIONS = 20.0
-"""Instructions to gather an element whose neighbours in depth belong to other taps: its tap is computed as well.
-Fitted.
+"""Instructions to gather an element of a convolution's input if its neighbours along the depth belong to other taps
+(positions in the window), so that the tap is computed for each element. Fitted.
 """
 STALL_CYCLES = 4
 """Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may issue
@@ -70,7 +72,7 @@ Fitted.
 BARRIER_CYCLES = 124
 """Cycles of a step's barriers and waits. Fitted."""
 BLOCK_CYCLES = 2700
-"""Cycles before a block's first step and after its last: launch, the first exposed tile, stores. Fitted."""
+"""Cycles before a block's first step and after its last step: launch, fetching the first tile, stores. Fitted."""
 KERNEL_CYCLES = 2650
 """Cycles of an additional kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
@@ -229,7 +231,9 @@ def tile_account(
     bound: np.ndarray,
     quantities: Mapping[str, np.ndarray],
 ) -> Account:
-    """The cost model's results (`Account`) for tiles with an estimate in seconds and a lower `bound` in seconds."""
+    """The cost model's results (`Account`) for tiles with an estimate in `seconds` and a lower `bound` in seconds.
+    `effective`: knob values in canonical form; `limits`: legality limits; `quantities`: other figures of the tiles.
+    """
     found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
     return Account(
         limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
@@ -237,8 +241,8 @@ def tile_account(
 
 
 def cheapest(target: GpuTarget, found: Account) -> int:
-    """The index of the legal point (setting of the knobs) with the least estimated seconds; among equal estimates, with
-    the least bound.
+    """The index of the legal point (setting of the knobs) with the least estimated seconds; among equal estimates, the
+    index of the point with the least lower bound.
     """
     legal = np.logical_and.reduce(list(found.limits.values()))
     cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
@@ -303,19 +307,19 @@ THREAD_TILES = (
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Candidate numbers of threads along (rows, columns), for default tiles."""
 EQUAL_CYCLES = 100
-"""Difference in cycles below the model's accuracy: estimates are rounded to multiples of it."""
+"""Difference in cycles that is below the model's accuracy: estimates are rounded to multiples of it."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PROBLEMS = 256
-"""Largest number of problems in the cache of best tiles. Both the choice of a method and its schedule use the tile, and
-many problems are equal.
+"""Largest number of problems in the cache of best tiles. The cache pays off because a tile is used to choose a method
+and again to schedule, and because many problems are equal.
 """
 
 
 def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
-    """The tile of a fixed list with the least estimated seconds; among equal estimates, the one with the least
-    bound.
+    """The tile with the least estimated seconds among `THREAD_TILES` combined with `THREADS`; among equal estimates,
+    the one with the least lower bound.
     """
     return best_tile(target, problem)[0]
 

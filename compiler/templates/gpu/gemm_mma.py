@@ -192,11 +192,12 @@ def described(program: Program) -> Factors:
 def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
-    """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time.
+    """Orders a grid of tiles in groups of `group` tiles, one below the other, that run at the same time. `i`, `j`:
+    loops over the rows and the columns of tiles.
 
-    Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer their
-    tiles are to a square. Blocks start in the order of their numbers, x fastest. Returns the axes for the loops over
-    tiles, empty without groups, and the innermost of these loops.
+    Blocks that run at the same time share fetched data in the second-level cache; they share more the nearer the shape
+    of the area that their tiles cover is to a square. Blocks start in the order of their numbers, x fastest. Returns
+    the axes of blocks for the loops over tiles (empty if tiles are not grouped), and the innermost of these loops.
     """
     beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
     if grid or group == 1 or extent_of(s, i) % group or beyond:
@@ -238,7 +239,9 @@ def bind_grid(
 
 
 def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
-    """Tensorizes the copy `name` of a factor's elements for one step in depth into loads of fragments."""
+    """Replaces the copy `name` of a factor's elements, for one step in depth, by instructions that load fragments
+    (tensorization).
+    """
     s.expand_copy(name)
     data, depth = f"{name}.{factor.data}", f"{name}.{factor.depth}"
     size = ROWS if scope == MATRIX_A else COLUMNS

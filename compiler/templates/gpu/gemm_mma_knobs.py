@@ -181,9 +181,9 @@ def legal(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64.
 
-    A slice takes the longest of its products on the tensor cores, its fragments' loads from shared memory, and its
-    transfer from the second-level cache, if enough copies are in flight; blocks on one multiprocessor share these
-    units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
+    The time of a slice is the longest of three times: its products on the tensor cores, its fragments' loads from
+    shared memory, and its transfer from the second-level cache, if enough copies are in flight. Blocks on one
+    multiprocessor share these units. The kernel takes as many rounds of blocks as the busiest multiprocessor.
     """
     blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = slices_of(factors, knobs)

@@ -1,11 +1,12 @@
 """Matrix products by warpgroups (sm_90a): tensor cores read both factors directly from shared memory.
 
 Like `gemm_mma`, except that no warp loads fragments of the factors. Four warps (a warpgroup) together multiply 64 rows
-of a slice by up to 256 columns, with the sums in their registers. Bulk copies fetch a slice, each a box of swizzled
-rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16 bytes or a tile is no box,
-threads copy lines of 16 bytes each, into core matrices of 8 lines (`codegen.cuda.wgmma`) that are one line apart.
-Factors of 8 bits and of float32, which bulk copies round to tf32, must have rows along the depth: factors in the other
-order are packed ahead, or transposed by a separate kernel (`along_depth`).
+of a slice by up to 256 columns, with the sums in their registers. A bulk copy fetches a slice of a factor as boxes
+(rectangles) of swizzled rows (`codegen.cuda.bulk_copies`). If rows of the factors do not begin at multiples of 16
+bytes, or a slice is not rectangular in memory, threads copy lines of 16 bytes each, into core matrices of 8 lines
+(`codegen.cuda.wgmma`); one unused line separates core matrices. Factors of 8 bits and of float32, which bulk copies
+round to tf32, must have rows along the depth: factors in the other order are packed ahead, or transposed by a separate
+kernel (`along_depth`).
 """
 
 from __future__ import annotations
@@ -185,7 +186,9 @@ def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] 
 
 
 def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
-    """Sizes and types of a program's product after `lay_along_depth`, and whether bulk copies can fetch its factors."""
+    """Sizes and types of a program's product after factors have been rearranged with rows along the depth where
+    warpgroups require it (`lay_along_depth`), and whether bulk copies can fetch its factors.
+    """
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
         lay_along_depth(s, constants)
@@ -215,7 +218,7 @@ def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
 
 
 def _start(s: Schedule, inner: Sequence[str]) -> str:
-    """Splits the loops that clear the sums into the shape that instruction `zero` requires; returns the outermost
+    """Splits the loops that set the sums to zero into the shape that instruction `zero` requires; returns the outermost
     resulting loop.
     """
     i, *columns, _ = (f"{loop}.init" for loop in inner)

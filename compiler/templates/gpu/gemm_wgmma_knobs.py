@@ -38,16 +38,16 @@ CORE_LINES = CORE + 1
 conflicts.
 """
 OVERLAPPED = 2
-"""Number of slices that products read at a time with bulk copies: products of one are in flight while products of the
-next begin.
+"""Number of slices in shared memory that tensor cores may read at a time with bulk copies: products of one slice are
+still in flight when products of the next slice begin.
 """
 MOST_SUMS = 128
 """Largest number of sums of a thread in default knobs with bulk copies; larger numbers were not measured."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides its sums: an assumption."""
 TURN = 150
-"""Cycles between the last product of a slice and the first product of the next. Tensor cores are idle meanwhile, unless
-another block uses them or products of the previous slice are still in flight. An assumption.
+"""Cycles between the last product of a slice and the first product of the next slice. Tensor cores are idle meanwhile,
+unless another block uses them or products of the previous slice are still in flight. An assumption.
 """
 BULK_BYTES_A_CYCLE = 64
 """Bytes per cycle of bulk copies from the second-level cache to a multiprocessor: the width of its port."""
@@ -165,8 +165,8 @@ def resident(target: GpuTarget, dtype: DType, knobs: Knobs) -> np.ndarray:
 
 
 def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np.ndarray]:
-    """For each legality limit, by name, whether each setting of the knobs (all of whole warpgroups) satisfies it: bool
-    arrays.
+    """For each legality limit, by name, whether each setting of the knobs satisfies it: bool arrays. All settings must
+    have whole warpgroups.
     """
     down, beside = knobs.groups
     found = {
@@ -185,8 +185,9 @@ def limits(target: GpuTarget, factors: Factors, knobs: Knobs) -> Mapping[str, np
 def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
     """Estimated cycles of a product at the card's clock; float64, infinite for settings that do not fit.
 
-    A slice takes the longest of its products on the tensor cores, their reads of shared memory, and its transfer from
-    the second-level cache; blocks on one multiprocessor share these units and use each other's idle cycles.
+    The time of a slice is the longest of three times: its products on the tensor cores, their reads of shared memory,
+    and its transfer from the second-level cache. Blocks on one multiprocessor share these units and use each other's
+    idle cycles.
     """
     held = resident(target, factors.dtype, knobs)
     slices = slices_of(factors, knobs)
@@ -219,7 +220,7 @@ def cycles(target: GpuTarget, factors: Factors, knobs: Knobs) -> np.ndarray:
 
 
 def choose_knobs(target: GpuTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
-    """Default knobs: the setting with the least estimated `cycles`; among equal settings the one with the deepest
+    """Default knobs: the setting with the least estimated `cycles`; among equal settings the setting with the deepest
     slices, then with the most stages.
     """
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)

@@ -1,9 +1,9 @@
 """Products of few rows with a matrix on a GPU: each element of the matrix is read once, adjacent elements by adjacent
 threads.
 
-The kernel is bound by memory; shared memory only holds the threads' sums. A block has `groups` x `members` threads
-along the sum's depth for each vector of columns; these threads add up their sums in two steps, first the members of
-each group, then the groups.
+The kernel's time is that of reading memory; shared memory only holds the threads' sums. A block has `groups` x
+`members` threads along the sum's depth for each vector of columns; these threads add up their sums in two steps, first
+the members of each group, then the groups.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .traffic import moved_bytes, moving_account, moving_seconds
 from .tuned import Tuned, by_name, fields_of, own_program
 
 MOST_ROWS = 8
-"""Largest number of rows for which the matrix is read directly instead of in tiles; with more, each element has enough
-products to hide its load.
+"""Largest number of rows for which threads read the matrix directly instead of through tiles in shared memory; with
+more rows, each loaded element has enough products to hide the latency of its load.
 """
 THREADS = 256
 """Threads of a block, if the matrix is large enough."""
@@ -64,7 +64,8 @@ class Knobs:
 
 
 def choose_knobs(target: GpuTarget, problem: Problem) -> Knobs:
-    """Default knobs for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
+    """Default knobs for any shape: at least one block for each multiprocessor, if each block can still read rows of at
+    least 32 bytes (a sector).
 
     A multiprocessor needs about 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
     `unroll` steps, 16 bytes each, do not wait for each other.
@@ -159,8 +160,8 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
 
 
 def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
-    """Packs W by blocks of columns; within a block the order is step by step in depth, with the vectors of all threads
-    side by side.
+    """Packs W by blocks of columns. Within a block, the steps along the depth follow one another; in each step, the
+    vectors of all threads are side by side.
     """
     rank = len(next(p.shape for p in s.program.parameters if p.name == name))
     depth, columns = rank - 2, rank - 1

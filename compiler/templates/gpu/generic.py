@@ -34,11 +34,12 @@ class Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """Puts a program, after `flat.flattened`, into kernel form (all work inside loops over GPU blocks).
+    """Puts a program, after `flat.flattened` (arrays flattened to one dimension), into kernel form: all work is inside
+    loops over GPU blocks.
 
-    Loops with independent iterations move outside in each nest and become the grid. A loop without independent
-    iterations launches the nests inside it in each iteration, if there are any; otherwise it is a kernel of one thread.
-    Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's own memory.
+    In each nest, loops with independent iterations move outside and become the grid. If a loop without independent
+    iterations contains nests, each of its iterations launches them; otherwise the loop is a kernel of one thread.
+    Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's local memory.
     """
     s = Schedule(program)
     for node in walk(program):
@@ -114,7 +115,7 @@ def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
 
 
 def _own_memory(s: Schedule, loop: str) -> None:
-    """Moves buffers that are allocated in a loop to the local memory of each thread."""
+    """Moves each buffer that is allocated in `loop` to local memory, of which each thread has its own."""
     for node in walk(find_loop(s.program, loop)):
         if isinstance(node, Alloc) and node.buffer.scope != "local":
             s.set_scope(node.buffer.name, "local")

@@ -46,8 +46,8 @@ from .table import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
-"""For a template of matrix products, another template that computes the same products: few rows can also be tiled, and
-mma can replace wgmma.
+"""By template of matrix products, another template for the same products: tiles (`gemm_cuda`) also compute products of
+few rows, and mma can replace wgmma.
 """
 
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
@@ -60,8 +60,8 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
         Relayout: ELEMENTS,
     }
 )
-"""The schedule of each operator that has an expression in `templates.expressions`; operators that are missing here use
-GENERIC.
+"""The kernel (schedule and template) of each operator type that has an expression in `templates.expressions`; operator
+types that are missing here use `GENERIC`.
 """
 
 ChooseKnobs = Callable[[Node], Any]
@@ -129,7 +129,7 @@ def lower_methods(target: GpuTarget, graph: Graph, node: Node) -> tuple[LoweredC
 def lower_recorded(
     target: GpuTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
-    """`lowered`, rescheduled with the knob values of a point of its workload's space."""
+    """The node `lowered`, scheduled again with recorded knob `values`: a point of its workload's search space."""
     workload = lowered.workload
     assert workload is not None
     if workload.rows is None:

@@ -55,8 +55,8 @@ def lower_convolution(
 def lower_convolution_methods(
     target: GpuTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
-    """Every method to compute a convolution that is as accurate as the method of `lower_convolution`, which comes
-    first.
+    """A convolution lowered by every method that is as accurate as the method of `lower_convolution`, whose result
+    comes first.
     """
     default = lower_convolution(target, graph, node, operator)
     if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):

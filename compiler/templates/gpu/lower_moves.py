@@ -1,4 +1,6 @@
-"""Lowering of nodes that move elements, for GPUs, with expressions that contain loops over threads."""
+"""Lowering, for GPUs, of nodes that only move elements (permutations, concatenations, slices, padding); their
+expressions contain the loops over threads.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from . import elementwise, movement
 from .lowered import Kernel, LoweredCudaNode, lower_expression
 
 MOST_JOINED = 8
-"""Largest number of tensors that one kernel concatenates, because a thread compares its position with each of them.
-With more tensors, each gets its own kernel.
+"""Largest number of tensors that one kernel concatenates, because each thread compares its output index with the range
+of each tensor. If more tensors are concatenated, a separate kernel copies each.
 """
 ELEMENTS = Kernel(name="elementwise", schedule=elementwise.schedule)
 """The kernel for programs that the template `elementwise` computes element by element."""

@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator: scheduled with threads for each row according to `knobs`, or from the plain
-    expression if the grid would be too large.
+    """The kernels of a row operator (an operator that reduces or normalizes rows): scheduled with threads for each row
+    according to `knobs`, or from the plain expression if the grid would be too large.
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """
@@ -111,7 +111,9 @@ def _of_rows(
 
 
 def _fits(program: Program) -> bool:
-    """Whether a program's grid is within the limits along y and z; its loops are named after the axes of the grid."""
+    """Whether the number of blocks along y and z is within CUDA's limits. The program's loops over blocks are named
+    after the axes of the grid.
+    """
     return all(
         not loop.name.endswith(("block.y", "block.z"))
         or (isinstance(loop.extent, Const) and loop.extent.value <= GRID_LIMITS["y"])

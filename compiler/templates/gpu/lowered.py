@@ -19,8 +19,8 @@ from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
 LoweredCudaNode: TypeAlias = LoweredNode[GpuTarget, CudaWorkload]
-"""A lowered node for a GPU. Its schedule yields a program in kernel form: all work is inside loops over GPU blocks (see
-`codegen.cuda.prepare`).
+"""A lowered node for a GPU. Its schedule yields a program in kernel form: all work is inside loops over GPU blocks
+(`codegen.cuda.prepare`).
 """
 
 
@@ -30,8 +30,9 @@ class Kernel:
     knobs (None: default knobs). `name`: name of this kind of schedule, part of the kernel's cache key.
 
     `tuned`: the template of the node's workload, or a function that returns it for a program (None: no template with
-    knobs). `flat`: arrays are flattened to one dimension first, allocated arrays only with `intermediates`.
-    `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise convolution.
+    knobs). `flat`: arrays are flattened to one dimension first; arrays that the program allocates only if
+    `intermediates`. `constants`: names of parameters that are packed ahead. `window`: the window of a depthwise
+    convolution.
     """
 
     name: str = "generic"

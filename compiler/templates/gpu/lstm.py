@@ -22,7 +22,7 @@ from .split_axes import extent_of
 
 MOST_THREADS = 512
 MOST_CELLS = 8
-"""Largest number of cells of a block: with their four gates, the 32 threads of a warp."""
+"""Largest number of cells of a block: the four gates of 8 cells are the 32 threads of a warp."""
 MOST_ROWS = 4
 """Largest number of samples of the batch whose sums a thread accumulates: each loaded element of R is used for this
 many products.
@@ -30,7 +30,9 @@ many products.
 
 
 TOGETHER = 8
-"""Number of terms of a thread's sum whose loads are in flight at the same time: 16 registers."""
+"""Number of terms of a thread's sum whose loads are in flight at the same time; the loaded elements take 16
+registers.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,9 @@ def choose_knobs(target: GpuTarget, *, batch: int, hidden: int, directions: int)
 
 
 def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequence[Direction]) -> Program:
-    """The tensor expression of the LSTM's time steps for these knobs."""
+    """The tensor expression of `steps` time steps of an LSTM, with the loops over blocks and threads that `knobs`
+    describe.
+    """
     return thread_lstm_steps(
         steps=steps,
         batch=batch,
@@ -76,7 +80,9 @@ def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequ
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs) -> Schedule:
-    """Schedules `te.ops.thread_lstm`, built with these knobs; R is packed ahead into tiles (`schedule.pack`)."""
+    """Schedules a program of `te.ops.thread_lstm` that was built with the same `knobs`; the recurrent weight R is
+    packed ahead into tiles (`schedule.pack`).
+    """
     s = bind_by_name.schedule(target, program)
     shape = next(p.shape for p in program.parameters if p.name == "H0")
     for nest in ("start", "end"):

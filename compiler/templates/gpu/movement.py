@@ -23,23 +23,25 @@ from .flat import perfect_nest
 ROWS = 8
 """Rows of a tile that a block's threads move at once; each thread moves four elements of a tile."""
 MOST_OTHERS = 2
-"""Largest number of axes in addition to the two of a tile, so that the three axes of a grid suffice."""
+"""Largest number of axes of a permutation besides the two axes of a tile: loops over tiles and over these axes must fit
+the three axes of a grid.
+"""
 NARROW = 8
 """Length of an axis below which a tile would be mostly empty: moving element by element is then faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Knob of a permutation: `rows` of a 32-row tile that are moved at once, a divisor of 32; None: moved element by
-    element, see `elementwise`.
+    """Knob of a permutation: `rows` of a 32-row tile that a block's threads move at once, a divisor of 32. None: no
+    tiles, elements are moved one by one (template `elementwise`).
     """
 
     rows: int | None
 
 
 def choose_knobs(target: GpuTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
-    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the grid
-    is small enough.
+    """Default knobs for a permutation: tiles if the last axis moves, both axes of a tile are long enough, and the GPU's
+    grid of blocks is not exceeded; else no tiles.
     """
     plain = permute(shape, axes)
     axis = moves_last(plain)

@@ -20,7 +20,7 @@ from .traffic import moved_bytes, moving_account, moving_seconds
 from .tuned import Tuned, fields_of, own_program
 
 UNROLLED = 25
-"""Largest window, in positions, that is unrolled by default; larger windows are loops."""
+"""Largest window, in elements, whose loops are unrolled by default; loops over larger windows stay loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ def choose_knobs(target: GpuTarget, program: Program) -> Knobs:
 
 
 def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_pool`, after `flat.flattened` without its intermediates, scheduled with `knobs` (default:
-    `choose_knobs`).
+    """A program of `te.ops.float_pool` scheduled with `knobs` (default: `choose_knobs`); its parameters must be
+    flattened to one dimension (`flat.flattened` without intermediates).
     """
     knobs = choose_knobs(target, program) if knobs is None else knobs
     s = Schedule(program)
@@ -94,7 +94,7 @@ def _size(program: Program, loop: str) -> int:
 
 
 def _tiles(program: Program, columns: np.ndarray) -> np.ndarray:
-    """Number of threads that compute outputs, if each computes `columns` outputs of a row."""
+    """Number of threads that compute outputs if each thread computes `columns` outputs of a row."""
     others = _size(program, "n") * _size(program, "y") * _size(program, "j")
     return others * -(-_size(program, "x") // columns)
 
@@ -110,7 +110,7 @@ def _effective(program: Program, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _loads(program: Program, e: Columns) -> np.ndarray:
-    """Number of load instructions in a thread's code."""
+    """Number of load instructions in a thread's code for knobs `e` (canonical form, an array for each knob)."""
     taps = _size(program, "pool.kh") * _size(program, "pool.kw")
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 

@@ -1,5 +1,5 @@
-"""Complete descriptions, for tuning, of operators along rows (softmax, normalizations, reductions). Their programs
-depend on the knobs, since threads are part of the programs.
+"""Complete descriptions of operators along rows (softmax, normalizations, reductions), for tuning. Threads are part of
+the operators' programs, so that these depend on the knobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..workload_limits import WorkloadError
 from .rows import Knobs, choose_knobs, choose_reduction_knobs
 
 Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "channel_normalization"] | Kind
-"""Name of a row operator; a reduction's name is its kind."""
+"""Name of a row operator; the name of a reduction is its kind (sum, mean, maximum ...)."""
 OPERATORS: tuple[str, ...] = (*get_args(get_args(Operator)[0]), *get_args(Kind))
 _NORMALIZATIONS = ("row_normalization", "channel_normalization")
 MOST_SIZE = 1 << 40
@@ -31,8 +31,9 @@ MOST_AXES = 16
 class RowOperator:
     """A softmax, normalization or reduction along `axes` of a tensor of `shape`.
 
-    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel if
-    parameters belong to the elements of a row, and reduce the last axis; only they use `bias` and `epsilon`.
+    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row] and reduce the last axis.
+    They have one channel if scale and bias belong to the elements of a row. Only normalizations use `bias` and
+    `epsilon`.
     """
 
     operator: Operator
@@ -71,7 +72,7 @@ class RowOperator:
         return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
 
     def program(self, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
-        """The program of threads and blocks for these knobs, scheduled by `bind_by_name.schedule`."""
+        """The program for these knobs, with loops over blocks and threads; `bind_by_name.schedule` schedules it."""
         match self.operator:
             case "softmax" | "log_softmax":
                 logarithm = self.operator == "log_softmax"
@@ -96,7 +97,7 @@ class RowOperator:
         )
 
     def plain(self) -> Program:
-        """The tensor expression without threads, with the parameters of `program`."""
+        """The tensor expression without loops over threads; it has the same parameters as `program`."""
         match self.operator:
             case "softmax" | "log_softmax":
                 return softmax(self.shape, self.axes[0], logarithm=self.operator == "log_softmax")
@@ -133,7 +134,7 @@ def row_operator_from_dict(values: Any) -> RowOperator:
 
 
 def _are_numbers(value: Any, least: int, most: int) -> bool:
-    """Whether a value is a list of at most MOST_AXES integers from `least` to `most`."""
+    """Whether a value is a list of at most `MOST_AXES` integers from `least` to `most`."""
     return (
         isinstance(value, list | tuple)
         and len(value) <= MOST_AXES

@@ -13,13 +13,17 @@ RESIDENT = 1024
 number that a multiprocessor holds.
 """
 STEPS = 4
-"""The number of threads for a row is doubled while each thread has more elements than this; with fewer elements, the
-barriers of the threads' reduction cost more.
+"""Least number of elements for a thread: the number of threads for a row is doubled while each thread has more
+elements. With fewer elements, barriers of the reduction among threads cost more than the shorter loops save.
 """
 KEPT_STEPS = 16
-"""Largest number of elements that a thread keeps in registers; if it has more, it reads them again for every stage."""
+"""Largest number of elements that a thread keeps in registers; if a thread has more elements, it reads them again for
+every stage.
+"""
 LONG = 1 << 15
-"""Least number of elements of a row for which a single block would leave the rest of the GPU idle for long."""
+"""Least number of elements of a long row: a single block for such a row would leave the rest of the GPU idle for a long
+time.
+"""
 
 
 Knobs = Sharing
@@ -49,8 +53,8 @@ def choose_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) ->
 
 
 def choose_reduction_knobs(target: GpuTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
-    """Default knobs of a reduction: those of `choose_knobs`, except that rows are cut into chunks if there are few long
-    rows.
+    """Default knobs of a reduction: the knobs that `choose_knobs` returns, except that rows are cut into chunks if
+    there are few, long rows.
     """
     blocks = 4 * target.multiprocessors
     if size >= LONG and 2 * rows <= target.multiprocessors:

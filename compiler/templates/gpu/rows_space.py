@@ -1,4 +1,6 @@
-"""The space of row operators on a GPU: all settings of `rows.Knobs` for one operator."""
+"""The search space of row operators (softmax, normalizations, reductions) on a GPU: all settings of `rows.Knobs` for
+one operator.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 MOST_KEPT = 64
 """Largest number of elements of a row that a thread keeps in registers, besides other values."""
 LOADS = 4
-"""Memory loads of a thread that are in flight together, in a loop of consecutive loads. An estimate."""
+"""Number of a thread's memory loads that are in flight together in a loop of loads that do not depend on one another.
+An estimate.
+"""
 
 
 def _knobs_at(operator: RowOperator, values: Values) -> Knobs:

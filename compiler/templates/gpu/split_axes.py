@@ -1,4 +1,6 @@
-"""Splits of loops and dimensions into several (for blocks, for threads, inside a thread), and queries of programs."""
+"""Splits of loops and of buffer dimensions into several (for blocks, for threads, inside a thread), and queries of
+scheduled programs (shapes, extents, surrounding loops).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from ..cpu.loops import has_loop
 
 
 def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """Splits a loop into nested loops with the extents `counts`, whose product is its extent; returns their names,
-    outermost first.
+    """Splits a loop into nested loops with the extents `counts`, whose product is the loop's extent; returns the names
+    of the nested loops, outermost first.
     """
     names: list[str] = []
     for d in range(1, len(counts)):
@@ -25,7 +27,9 @@ def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
 
 
 def pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
-    """Replaces dimension `d` of a buffer by one dimension for each of `counts`, whose product is its size."""
+    """Replaces dimension `d` of a buffer by several dimensions of sizes `counts`, whose product is the size of
+    dimension `d`.
+    """
     for at in range(1, len(counts)):
         rank = len(shape_of(s, buffer))
         s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))

@@ -40,4 +40,4 @@ GPU: Registry[GpuTarget, CudaWorkload] = Registry(
     ).__getitem__,
     read=workload_from_dict,
 )
-"""Templates of GPUs; costs are seconds."""
+"""The templates of GPUs by name; their costs are in seconds."""

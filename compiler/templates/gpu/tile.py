@@ -32,10 +32,11 @@ class Tile:
     """The tiling of a sum of products; all sizes are in elements.
 
     A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them.
-    A thread's sums are in `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved, so that
-    adjacent threads read adjacent vectors. `stages` steps are in shared memory at once: with one stage a step waits for
-    its copies, with more the copies run ahead. `splits` blocks share the sum's depth; a second kernel adds up their
-    sums. Copies move `width` elements at once if the rows of the source are sufficiently aligned.
+    A thread's sums are divided into `row_groups` x `column_groups` pieces; the pieces of all threads are interleaved,
+    so that adjacent threads read adjacent vectors. `stages`: number of steps whose operands are in shared memory at
+    once; with one stage a step waits for its copies, with more the copies run ahead. `splits`: number of blocks that
+    share the sum's depth; a second kernel adds up their sums. `width`: number of elements that copies move at once if
+    the rows of the source are sufficiently aligned.
     """
 
     rows: int
@@ -166,7 +167,9 @@ Phase = tuple[Sequence[str], Sequence[str]]
 
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
-    """Moves statement "post" into the loops over threads, after the tile of sums in registers that "post" reads."""
+    """Moves statement "post" into the loops over threads, after the sums in registers that "post" reads. `i0`, `j0`:
+    loops over tiles; `tag`: suffix of the stages' names. Returns the loops over threads and inside them.
+    """
     post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
     outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
@@ -237,7 +240,9 @@ def _add_partial_sums(s: Schedule, tag: str) -> None:
 
 
 def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
-    """Distributes the copies of an operand's tile (`stage`) over the block's threads."""
+    """Distributes the copies of an operand's tile (`stage`) over the block's threads. `k0`: loop over steps of the
+    depth; `width`: largest number of elements copied at once; `constants`: parameters that are packed ahead.
+    """
     path = path_to(s.program, stage)
     copy = path[-1]
     assert isinstance(copy, Copy)
@@ -278,8 +283,8 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
 
 
 def aligned(copy: Copy, width: int) -> int:
-    """The largest number of elements, up to `width`, such that every access of a copy is a multiple of this number from
-    the start of its array.
+    """The largest number n of elements, up to `width`, such that every access of a copy begins at a multiple of n
+    elements from the start of its array.
     """
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]

@@ -1,5 +1,5 @@
-"""Estimated time of operators without reuse on a GPU: bytes moved over bandwidth. With few bytes in flight, bandwidth
-is the bytes in flight per latency.
+"""Estimated time of operators without reuse on a GPU: bytes moved, divided by bandwidth. If few bytes are in flight,
+bandwidth is these bytes divided by the latency.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ GpuTemplate: TypeAlias = Template[GpuTarget, CudaWorkload, Program]
 operators.
 """
 SLACK = 4.0
-"""For products in tiles: largest ratio of a point's lower bound to the least lower bound in the space; points (settings
-of the knobs) with a larger bound are not searched. Bounds differ only by work on elements outside of the result.
+"""For products in tiles: points (settings of the knobs) whose lower bound on cost exceeds this multiple of the least
+lower bound in the space are not searched. Lower bounds differ only by work on elements outside of the result.
 """
 
 
@@ -32,12 +32,14 @@ of the knobs) with a larger bound are not searched. Bounds differ only by work o
 class Tuned(Generic[SizesT, KnobsT]):
     """A template with knobs.
 
-    `sizes`: returns the part of a workload on which knobs and costs depend. `axes`, `account`: the knobs' axes, and the
-    cost model of points, in seconds. `choose`: returns the default knobs. `knobs`: converts a point's values to knobs;
-    `values`: converts knobs to a point's values. `schedule`: schedules the workload's expression with knobs.
+    `sizes`: returns the part of a workload on which knobs and costs depend. `axes`: the axes of the knobs' space.
+    `account`: the cost model of points (settings of the knobs), in seconds. `choose`: returns the default knobs.
+    `knobs`: converts a point's values to knobs; `values`: converts knobs to a point's values. `schedule`: schedules the
+    workload's expression with knobs.
 
     `held`: values of some axes at which points have the smallest lower bound on their cost, for `space_of_axes`.
-    Without `held` kernels have no reuse, and the floor of all costs is the time to move every parameter once.
+    Without `held`, kernels are taken to have no reuse, and the lower bound of all costs is the time to move every
+    parameter once.
     """
 
     name: CudaTemplate
@@ -69,18 +71,20 @@ class Tuned(Generic[SizesT, KnobsT]):
         return self.values(sizes, self.choose(target, sizes))
 
     def knobs_at(self, workload: CudaWorkload, values: Values) -> KnobsT:
-        """Converts the values of a point to knobs."""
+        """Converts the values of a point of the search space (a setting of its axes) to knobs."""
         return self.knobs(self.sizes(workload), values)
 
     def scheduled(self, target: GpuTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
-        """The workload's expression with the knobs of a point or, without values, with the default knobs."""
+        """The workload's expression, scheduled with the knobs of a point of the search space or, without `values`, with
+        the default knobs.
+        """
         sizes = self.sizes(workload)
         knobs = self.knobs(sizes, values) if values else self.choose(target, sizes)
         return self.schedule(target, workload, knobs)
 
     @property
     def template(self) -> GpuTemplate:
-        """The template as an entry for the table of templates."""
+        """This description as a `Template`, for the table of templates."""
         return Template(name=self.name, space=self.space, choice=self.default, schedule=self.scheduled)
 
 
@@ -92,14 +96,14 @@ def own_program(workload: CudaWorkload) -> Program:
 
 
 def by_name(kind: Callable[..., KnobsT]) -> Callable[[Any, Values], KnobsT]:
-    """Makes the function `Tuned.knobs`, which converts a point's values to knobs, for a template whose axes are named
-    like the fields of its knobs, the dataclass `kind`.
+    """Makes the function `Tuned.knobs`, which converts the values of a point of the search space to knobs, for a
+    template whose axes are named like the fields of its knobs, the dataclass `kind`.
     """
     return lambda _, values: kind(**values)
 
 
 def fields_of(axes: tuple[Axis, ...]) -> Callable[[Any, Any], dict[str, int]]:
-    """Makes the function `Tuned.values`, which converts knobs to a point's values, for a template whose `axes` are
-    named like the fields of its knobs.
+    """Makes the function `Tuned.values`, which converts knobs to the values of a point of the search space, for a
+    template whose `axes` are named like the fields of its knobs.
     """
     return lambda _, knobs: {axis.name: int(getattr(knobs, axis.name)) for axis in axes}

@@ -32,8 +32,9 @@ class Knobs:
 
 
 def wins(target: GpuTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
-    """Knobs if Winograd's method is expected to be faster than `conv2d`, a matrix product on gathered inputs (implicit
-    GEMM), and than other methods, which take `others` seconds (`winograd_cost.choose`); otherwise None.
+    """Knobs of Winograd's method if it is expected to be faster than two alternatives: `conv2d`, a matrix product on
+    gathered inputs (implicit GEMM), and other methods, which take `others` seconds (`winograd_cost.choose`). Otherwise
+    None.
     """
     chosen = choose(target, convolution, others) if suits_winograd(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
@@ -63,6 +64,6 @@ TUNED = replace(
     name="winograd_cuda",
     schedule=lambda _, workload, tile: _in_tiles(workload.expression, tile),
 )
-"""The template for the tile of Winograd's matrix products, for given output tiles. Only products are estimated, since
-the transforms take equally long at every point (setting of the knobs).
+"""The template for the tiling of Winograd's matrix products, for a given size of output tiles. Costs include only these
+products, since the transforms take equally long at every point (setting of the knobs).
 """

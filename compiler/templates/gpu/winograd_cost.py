@@ -30,20 +30,20 @@ OTHER_INSTRUCTIONS = 60
 """Instructions of a thread besides arithmetic and loads of the input: the number and address of its tile. An estimate.
 """
 ALONE = 3
-"""Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
-estimate.
+"""Least number of cycles between two successive instructions of one warp, because most instructions depend on the
+preceding one. An estimate.
 """
 UNHIDDEN = 2.4
-"""Ratio of a transform's time to the larger of its memory time and its issue time, all without a block's fixed cost.
-Fitted.
+"""Ratio of a transform's time to the larger of the time for its memory traffic and the time to issue its instructions.
+All three exclude the fixed cost of a block. Fitted.
 """
 GAIN = 0.95
-"""Largest ratio of the time of Winograd's method to another method's time at which Winograd's method is chosen: a
-margin for the model's error, and for the transforms' memory.
+"""Winograd's method is chosen only if its estimated time is at most this multiple of every other method's: a margin for
+the model's error, and for the memory that the transforms need.
 """
 MOST_BYTES = 1 << 29
-"""Largest number of bytes of the tensors between the kernels: 512 MiB, so that a layer leaves memory for a network's
-tensors.
+"""Largest number of bytes of the tensors between the three kernels of Winograd's method: 512 MiB, so that a layer
+leaves memory for a network's tensors.
 """
 
 
@@ -74,7 +74,9 @@ def kept_bytes(products: Problem) -> int:
 
 
 def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
-    """The seconds that `gemm_cost` estimates for the products with `tile`."""
+    """The seconds that the cost model of `gemm_cost` estimates for Winograd's matrix products (`problem`)
+    with `tile`.
+    """
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
     return float(account(target, problem, values).quantities[ESTIMATE][0])
@@ -149,8 +151,8 @@ def exact_outputs(convolution: Convolution) -> list[int]:
 
 
 def rounding(channels: int, m: int) -> float:
-    """Tolerance for rounding errors of Winograd's method F(m x m, 3 x 3), with output tiles of m x m, over `channels`;
-    see `tolerances.winograd_tolerance`.
+    """Tolerance (`tolerances.winograd_tolerance`) for rounding errors of Winograd's method F(m x m, 3 x 3), with output
+    tiles of m x m and sums over `channels` channels.
     """
     found = transforms(m)
     factor = winograd_amplification(found.outputs, found.weights, found.inputs)

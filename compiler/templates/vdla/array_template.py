@@ -111,9 +111,7 @@ def weight_beats(config: Config, tiles: int) -> float:
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """The fills of the weight scratchpad if chunks of the reduction do not cut the weights; `block`: weight tiles for
-    each block of outputs.
-    """
+    """Fills of the weight scratchpad if reduction chunks do not cut weights; `block`: weight tiles per output block."""
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
     beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)
@@ -141,9 +139,7 @@ class Frame:
 
     @staticmethod
     def of(expression: Expression, knobs: Knobs, lanes: tuple[str, ...]) -> Frame:
-        """The expression cut into tiles of outputs, whose sums are in the accumulators. `lanes`: the loops inside a
-        tile.
-        """
+        """The expression cut into tiles of outputs, with sums in the accumulators. `lanes`: the loops inside a tile."""
         s = Schedule(expression.program)
         tiles = cut_tiles(s, knobs, lanes)
         s.compute_at("conv", tiles.innermost)
@@ -160,9 +156,7 @@ class Frame:
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules the loads of the weights at loop level `knobs.weights_level` (`chunk`: the loop of level CHUNK),
-        and of the parameters in loop `parameters`.
-        """
+        """Schedules loads: weights at `knobs.weights_level` (`chunk`: CHUNK loop), parameters in loop `parameters`."""
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")
 
@@ -178,7 +172,5 @@ class Frame:
 
 
 def inputs_scope(workload: Workload) -> str:
-    """The memory from which the array reads its input vectors: the chain memory (on-chip memory for tensors between
-    layers) or the input scratchpad.
-    """
+    """Memory of the array's input vectors: the chain memory (on-chip, between layers) or the input scratchpad."""
     return CHAIN if workload.resident else "inp"

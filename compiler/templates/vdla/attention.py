@@ -26,7 +26,7 @@ from .tile_space import balanced_sizes
 from .workload import Workload
 
 STORE_GAP = 6
-"""Cycles from the end of a store to the first read of the next store that waits for it, with the register settings
+"""Cycles from the end of a store to the first read of the next store that waits for it, including the register settings
 between them.
 """
 ENTRIES = 3

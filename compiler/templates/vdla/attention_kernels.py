@@ -134,7 +134,7 @@ TEMPLATES = table_of(ATTENTION, CONV2D, ROWS)
 
 
 def attention_kernels(config: Config, legalized: Legalized, node: Node, operator: Attention) -> list[Kernel]:
-    """The kernel of a node made by `fuse_attention`."""
+    """The kernel of an Attention node (made by `fuse_attention`)."""
     graph = legalized.graph
     shape = _shape(config, graph, node.inputs, node.output, operator)
     if shape is None:

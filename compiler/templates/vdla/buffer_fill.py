@@ -187,8 +187,9 @@ def _positions(
     cuts: np.ndarray,
     loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
 ) -> Side:
-    """The rows or columns of the input as one dimension (`Side`) of the boxes that fill the input buffer. The last tile
-    along `loop`, and the last part of the kernel, may need fewer rows or columns than the others.
+    """The rows or columns of the input as one dimension (`Side`) of the boxes that fill the input buffer: at most
+    `most` of `size` rows or columns. `cuts`: number of parts of the kernel along this dimension; the last part
+    (`short_window`), and the last tile along `loop`, may need fewer rows or columns than the others.
     """
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)

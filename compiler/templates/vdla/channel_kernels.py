@@ -78,7 +78,7 @@ class _Image:
 
 
 def channel_kernels(config: Config, legalized: Legalized, node: Node, operator: Channels) -> list[Kernel]:
-    """One kernel for each run of copied blocks, and one for each source tensor of each other run.
+    """One kernel for each run of copied blocks, and one for each source tensor of every run that is not copied.
 
     Input tensors whose memory is already inside the output (`Legalized.inside`) are not copied.
     """

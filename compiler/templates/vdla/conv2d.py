@@ -63,9 +63,7 @@ def _weight_tiles(shape: LayerShape) -> int:
 
 
 def _whole_products(workload: Workload, shape: LayerShape) -> float:
-    """Number of products of an input vector and a weight tile in the layer, each counted once even if it takes several
-    operations.
-    """
+    """Number of products (input vector x weight tile) in the layer; one that takes several operations counts once."""
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
     return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
@@ -89,9 +87,7 @@ def _parts(config: Config, workload: Workload) -> tuple[float, int]:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
-    """The cost model of convolutions: legality limits, lower bounds, features and estimated cycles at many points
-    (settings of the knobs).
-    """
+    """Cost model of convolutions: legality limits, lower bounds, features and cycles at many points (knob settings)."""
     shape = LayerShape.of(config, workload)
     tiles = _tiles(shape, values)
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
@@ -123,9 +119,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """The fills of the weight scratchpad if each image has its own weights. Scratchpad slots rotate: one image's
-    weights are loaded while another's are read.
-    """
+    """Fills of the weight scratchpad if each image has its own weights, loaded while another image's are read."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(

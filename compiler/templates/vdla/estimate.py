@@ -51,18 +51,14 @@ class Fitted:
     step: float = 4.0
     """Cycles that the array's instructions add to each step of a reduction, beyond its products."""
     restart: float = 0.5
-    """Share of the memory's latency that is not hidden for each load of a buffer fill after the first; loads overlap in
-    part.
-    """
+    """Share of memory latency not hidden for each load of a buffer fill after the first; loads partly overlap."""
     last_store: float = 0.5
-    """Share of a tile's stores that stays exposed at the end of a layer."""
+    """Share of one tile's store cycles that no other work hides, at the end of a layer."""
     head_start: float = 0.5
     """Share of a reduction step by which a fill is late if another buffer, filled more often, occupies the load unit.
     """
     first_inputs: float = 0.3
-    """Fraction by which the exposed (not hidden) cycles of the first input fill are increased: in a network the
-    preceding layer has yet to store the input.
-    """
+    """Relative increase of the first input fill's exposed cycles: the preceding layer has yet to store the input."""
     traffic: float = 0.01
     """Cycles added for each bus beat, whether or not other work hides it."""
 
@@ -117,9 +113,7 @@ class TiledWork:
     last_beats: np.ndarray
 
     def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
-        """Features of the points (settings of the knobs) for a learned cost model, `more` included; ESTIMATE maps to
-        this estimate's cycles.
-        """
+        """Features of points (knob settings) and `more`, for a learned cost model; ESTIMATE: the estimated cycles."""
         return Deferred(lambda: features(self, more), {ESTIMATE: self.cycles(config, fitted)})
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
@@ -165,9 +159,7 @@ def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
 
 
 def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Whether `copies` buffers of `size` elements fit the scratchpad `scope`, bool; accumulator copies take whole
-    banks.
-    """
+    """Whether `copies` buffers of `size` elements fit scratchpad `scope`, bool; accumulator copies take whole banks."""
     depth = scratchpad_depths(config)[scope]
     if scope == "acc":
         size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)

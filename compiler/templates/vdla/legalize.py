@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Legalized:
-    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors that are stored
-    inside other tensors.
-    """
+    """Graph that can be lowered node by node, each tensor's memory layout, and tensors stored inside other tensors."""
 
     graph: Graph
     layouts: Mapping[str, Layout]
@@ -182,9 +180,7 @@ def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _check_extensions(graph: Graph, config: Config) -> None:
-    """Raises NodeError for a node that needs an extension which the machine lacks: the graph may have been imported for
-    another machine.
-    """
+    """Raises NodeError if a node needs an extension that the machine lacks (graph imported for another machine)."""
     abilities = Abilities.of(config)
     lacking: dict[type, str] = {}
     if not abilities.tables:

@@ -80,9 +80,7 @@ class UnfitNodeError(Exception):
 
 
 def check_machine(config: Config, virtual_threads: int) -> None:
-    """Raises CompileError for a configuration that cannot run any network, or if `virtual_threads` is no valid number
-    of copies.
-    """
+    """Raises CompileError if a machine cannot run any network, or `virtual_threads` is no valid number of copies."""
     if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
             f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
@@ -99,9 +97,7 @@ def check_machine(config: Config, virtual_threads: int) -> None:
 
 
 def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
-    """The passes between schedule and emission; `copies` maps each scratchpad to the number of copies of its
-    buffers.
-    """
+    """The passes between schedule and emission; `copies`: for each scratchpad, the number of copies of its buffers."""
     capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
@@ -162,9 +158,7 @@ def network_kernels(
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
-    """The workloads of nodes whose knobs may come from tuning records (nodes with a `recorded` kernel), by
-    node name.
-    """
+    """Workloads of nodes whose knobs may come from tuning records (nodes with a `recorded` kernel), by node name."""
     return {
         name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
     }

@@ -23,7 +23,8 @@ from .rolling_pool import PATCH_CONV2D_POOL
 def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
     """The graph with each max-pool in a form that fits the machine's memories.
 
-    A convolution of an `interleaved` input also computes its max-pool if a ring of its rows fits the machine.
+    A convolution of an `interleaved` input also computes its max-pool if a ring buffer of the convolution's rows fits
+    the machine.
     """
     makers = graph.producers()
     graph = fuse_pool(

@@ -34,7 +34,9 @@ FEWEST_TILES = 5
 gain.
 """
 GAIN = 0.99
-"""Largest ratio of estimated cycles, fused over separate kernels, at which fusion is chosen."""
+"""A normalization is fused into its product only if the fused kernel's estimated cycles are at most GAIN times those of
+the separate kernels.
+"""
 SINGLE = Window(kernel=(1, 1))
 
 
@@ -130,7 +132,7 @@ TEMPLATES = table_of(NORMED, CONV2D, ROWS)
 
 
 def normed_kernels(config: Config, legalized: Legalized, node: Node, operator: Normed) -> list[Kernel]:
-    """The kernel of a node made by `fuse_norms`."""
+    """The kernel of a Normed node (made by `fuse_norms`)."""
     graph = legalized.graph
     convolution, rows, (made,) = operator.convolution, operator.rows, node.more_outputs
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw

@@ -116,8 +116,9 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
-    """The product `node`, changed so that spare lanes add nothing to its sum: unchanged if the spare lanes of one
-    factor already hold its zero point, else with a padded copy of its first factor.
+    """The product `node`, changed so that spare lanes (lanes of the last block without a channel) add nothing to its
+    sum: unchanged if the spare lanes of one factor already hold its zero point, else with a padded copy of its first
+    factor.
     """
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]

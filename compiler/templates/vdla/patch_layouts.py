@@ -28,14 +28,14 @@ BUS_BYTES = 16
 depend on it.
 """
 PAD_LIMIT = 15
-"""Most rows of a patch above or below the image (4-bit fields of LOAD)."""
+"""Largest number of rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
 """Shared patches are chosen if their estimated cycles are at most this share of the cycles with a patch for each
 window: the estimate of shared patches is less certain.
 """
 ROWS_AHEAD = 4
-"""Most rows of patches in a ring buffer in addition to the rows that one row of outputs reads; they are loaded while
-that row is computed.
+"""Largest number of rows of patches that a ring buffer holds in addition to the rows that one row of outputs reads;
+they are loaded while that row is computed.
 """
 
 

@@ -27,7 +27,7 @@ from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 
 MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
-"""Most rows or columns of a pool's window: the range of the fields of register WINDOW."""
+"""Largest number of rows or columns of a pool's window that the fields of register WINDOW can hold."""
 
 
 def space(config: Config, workload: Workload) -> Space:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """The workload of a max-pool that computes only one output vector of each block of channels. On some machines a
-    block has several output vectors, and the pool takes as many kernels.
+    """The workload of one kernel of a max-pool, which computes one output vector of each block of channels. On machines
+    whose blocks have several output vectors, the pool takes as many kernels.
     """
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)
@@ -149,11 +149,12 @@ def average_pool_kernels(
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether loading only one vector of each block for an average pool takes longer than computing the pool as
-    products with the unit matrix.
+    """Whether kernels that load only some vectors of each block take longer for an average pool than products with the
+    unit matrix. The case arises where a block of channels has several output vectors: each pool kernel computes one of
+    them.
 
-    These vectors are not adjacent: each is a burst, with `outstanding_reads` bursts in flight. The products read whole
-    blocks, and a unit matrix for each position of the window.
+    The vectors that a pool kernel loads are not adjacent: each is a burst, with `outstanding_reads` bursts in flight.
+    The products read whole blocks, and a unit matrix for each position of the window.
     """
     blocks, memory = Blocks.of(config), config.memory
     if blocks.outputs == 1:

@@ -237,10 +237,11 @@ def resample_kernels(config: Config, legalized: Legalized, node: Node, operator:
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Groups outputs into runs with equal steps. Yields (first output, number of outputs, step of outputs, first
-    source, step of sources) of each run.
+    """Groups outputs of an interpolation along an axis into runs with equal steps. Yields (first output, number of
+    outputs, step of outputs, first source, step of sources) of each run.
 
-    `places`: indexes of outputs; `sources`: index of each output's source. Steps of sources are above 0.
+    `places`: indices of outputs along the axis; `sources`: index of the source of each output. Steps of sources are
+    above 0.
     """
     start = 0
     while start < len(places):

@@ -57,7 +57,7 @@ def max_pools(graph: Graph, machine: Machine) -> Graph:
 
 
 def attention(graph: Graph, machine: Machine) -> Graph:
-    """Fuses products, softmax and products into one node (`fuse_attention`)."""
+    """Fuses the two products of attention and the softmax between them into one node (`fuse_attention`)."""
     from .attention_kernels import fuse_attention
 
     return fuse_attention(machine.config, graph)

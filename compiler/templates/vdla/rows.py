@@ -1,5 +1,5 @@
 """Template of softmax and of normalization over channels, on the accelerator: tiles of positions in the accumulators,
-with whole rows.
+each position with its whole row (all channels).
 """
 
 from __future__ import annotations

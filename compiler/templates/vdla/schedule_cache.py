@@ -1,6 +1,4 @@
-"""Cache of lowered kernels, for equal layers of a network and for machines that differ only in fields that kernels do
-not read.
-"""
+"""Cache of lowered kernels, for equal layers and for machines that differ only in fields that kernels do not read."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ from .template import Kernel, Source, template_of
 
 
 class ScheduleCache:
-    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`. `drafts`: a second cache, of the
-    instructions emitted for these programs.
-    """
+    """LRU cache of at most `most` lowered programs; key: `key_of`. `drafts`: cache of their emitted instructions."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
@@ -52,9 +48,7 @@ class ScheduleCache:
         return program if program.name == name else replace(program, name=name)
 
     def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
-        """Adds the program of `kernel`, whose post-processing is `post`. Raises ValueError for kernels without a
-        `Source`.
-        """
+        """Adds the program of `kernel` with post-processing `post`. Raises ValueError for kernels without `Source`."""
         if not isinstance(kernel.source, Source):
             raise ValueError("a kernel without a Source cannot be cached: its program has no key")
         self._kept[key] = program, post, kernel.source.details.pad_value

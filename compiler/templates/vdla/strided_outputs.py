@@ -101,8 +101,9 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """The rows of `phase` (a convolution of a transposed convolution) that are inside the output: (first row, row after
-    the last one, row of the output to which the first belongs). Columns instead of rows for `axis` 1.
+    """The rows of `phase` (one of the convolutions that together compute a transposed convolution) that are inside the
+    output: (first row, row after the last one, row of the output to which the first belongs). Columns instead of rows
+    for `axis` 1.
 
     None if the phase has no output along `axis`.
     """

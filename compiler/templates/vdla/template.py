@@ -127,9 +127,7 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "normed": "normed:NORMED",
     }
 )
-"""All templates of the accelerator, as FILE:NAME, by the name in a workload's `template` field. A file is imported when
-a network first has a workload for it.
-"""
+"""The accelerator's templates as FILE:NAME, by a workload's `template`; files are imported at their first workload."""
 
 
 @cache
@@ -170,9 +168,7 @@ class Kernel:
 
 
 def bound_tensors(node: Node) -> dict[str, str]:
-    """Tensor names by program parameter: `X` (input), `Y` (output), and `R` (second operand that the store reads) if
-    there is one.
-    """
+    """Tensor names by program parameter: `X` (input), `Y` (output), and `R` (second operand of the store) if any."""
     tensors = {"X": node.inputs[0], "Y": node.output}
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]
@@ -180,9 +176,7 @@ def bound_tensors(node: Node) -> dict[str, str]:
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
-    """The parameters of requantization, packed: int32 `bias` of each channel; float32 `scale` of each channel, or one
-    scale for all channels.
-    """
+    """Packed parameters of requantization: int32 `bias` per channel; float32 `scale` per channel, or one for all."""
     return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
 
 

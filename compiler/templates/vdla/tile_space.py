@@ -1,6 +1,4 @@
-"""Axes shared by the accelerator's tiled templates, candidates for their default points, and conversion of a point to
-knobs.
-"""
+"""Axes shared by the accelerator's tiled templates, candidates for default points, conversion of points to knobs."""
 
 from __future__ import annotations
 
@@ -184,9 +182,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """Names of the loops over tiles. `names`: all three, outermost first; `output`: the loop over output blocks;
-    `columns`: the loop over columns.
-    """
+    """Loops over tiles: all `names`, outermost first; `output`, over output blocks; `columns`, over columns."""
 
     names: tuple[str, str, str]
     output: str
@@ -206,9 +202,7 @@ class TileLoops:
         return self.names[OUTERMOST - level]
 
     def parameters(self, output_blocks: int, depth: int) -> str:
-        """The loop in which parameters are loaded into a table of `depth` entries: the outermost loop in which they
-        fit.
-        """
+        """The loop that loads parameters into a table of `depth` entries: the outermost loop in which they fit."""
         if output_blocks <= depth:
             return self.names[0]
         return self.output

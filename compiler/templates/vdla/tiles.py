@@ -17,9 +17,7 @@ from .workload import LayerShape
 TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 """Orders of the loops over tiles, outermost first: output blocks, rows, columns."""
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
-"""Levels at which a buffer is filled: with every chunk of the reduction, or in every iteration of one of the three
-loops over tiles.
-"""
+"""Levels at which a buffer is filled: every chunk of the reduction, or every iteration of one of three tile loops."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
 """Limits on the number of instructions of a candidate program: absolute, for each scratchpad fill that every program
 needs, and for each store that every program needs. The largest of the three applies (`most_instructions`).
@@ -184,11 +182,9 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Number of micro-ops in all sequences: iterations of the one loop of a tile (rows, columns or blocks) that is
-    unrolled, times `extra` micro-ops of the reduction.
-
-    The other two loops are counted by the instructions: preferably loops whose length differs between tiles, then the
-    longest.
+    """Number of micro-ops in all sequences of a tile's program. Instructions count two of the tile's three loops (rows,
+    columns, blocks): preferably loops whose length differs between tiles, then the longest. The third loop is unrolled:
+    each of its iterations takes `extra` micro-ops, those of the reduction.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)

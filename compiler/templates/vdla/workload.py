@@ -84,16 +84,12 @@ class Workload:
 
     @property
     def post(self) -> Post:
-        """Post-processing with or without `operand`; its constants are arbitrary, since they do not change
-        the cycles.
-        """
+        """Post-processing with or without `operand`; constants are arbitrary, since they do not change the cycles."""
         addition = Combination(kind="add", ratio_self=1.0, ratio_operand=1.0)
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first. CHAINED fields are left out at their default, UNRECORDED
-        fields always.
-        """
+        """The workload as JSON values, `template` first; no UNRECORDED fields, no CHAINED fields at their defaults."""
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
@@ -279,7 +275,7 @@ class LayerShape:
 
     @property
     def share(self) -> float:
-        """Ratio of the vectors that have filters to all vectors of the output's blocks."""
+        """Share of the output blocks' vectors that contain filters; the others are padding of the last block."""
         return self.filters / (self.output_blocks * self.vectors)
 
     def stored_beats(self, config: Config) -> float:

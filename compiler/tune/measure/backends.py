@@ -37,7 +37,7 @@ class Backend(Closing, ABC):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each of `points`, once each, in order of completion.
+        """(index, result) of each of `points` (candidates by their knob values), once each, in order of completion.
 
         A candidate that fails, even by ending its process, has a result with the reason. If the caller ends the
         iteration early, the remaining candidates are abandoned. Raises UserError if the description is not a valid
@@ -45,7 +45,9 @@ class Backend(Closing, ABC):
         """
 
     def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
-        """The results of `points`, in the order of `points`. Raises the errors of `finished`."""
+        """The results of `points` (candidates by their knob values), in the order of `points`. Raises the errors of
+        `finished`.
+        """
         results = dict(self.finished(description, points))
         return [results[index] for index in range(len(points))]
 
@@ -64,7 +66,7 @@ class InProcess(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each point, in the order of `points`."""
+        """(index, result) of each of `points` (candidates by their knob values), in the order of `points`."""
         key = canonical(description)
         if key not in self._tasks:
             self._tasks[key] = self._load(description)

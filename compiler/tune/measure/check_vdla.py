@@ -14,7 +14,7 @@ def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
     """Whether the outputs with the knobs `values` equal the outputs with the template's default in every bit.
 
     The compiler's own tests check the template's default against the integer interpreter and ONNX Runtime. Raises
-    EmptySpaceError if the template's space has no legal point.
+    EmptySpaceError if the template's space has no legal candidate.
     """
     return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))
 

@@ -48,8 +48,8 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each point in order of completion; in the order of `points` if a point occurs twice (such
-        a point is compiled once).
+        """(index, result) of each of `points` (candidates by their knob values) in order of completion. If a point
+        occurs twice, it is compiled once, and the results come in the order of `points`.
         """
         task = self._task(description)
         names = [candidate_name(values) for values in points]
@@ -100,13 +100,13 @@ class CudaWorkers(Backend):
 
 
 _NO_WORK = Result(cost=0.0)
-"""Result of the compiling step for a candidate that an earlier call compiled."""
+"""The result of the compiling step for a candidate that has already been compiled by an earlier call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A task's folder, the descriptions of its compiling and its timing step, and `kept`: seconds of each compiled
-    candidate that stays in the folder.
+    """A tuning task on a GPU: its folder, the descriptions of its compiling step and of its timing step, and, in
+    `kept`, the measured seconds of each compiled candidate that stays in the folder.
     """
 
     folder: Path

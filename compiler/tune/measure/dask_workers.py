@@ -53,7 +53,7 @@ CONNECT_SECONDS = 10.0
 STALL_SECONDS = 900.0
 """Seconds without any result after which the trials are abandoned; workers may start late."""
 _LOOK_SECONDS = 1.0
-"""Seconds between checks of the connection."""
+"""Seconds between checks of the connection to the scheduler."""
 _LOSSES = 3
 """Number of times that a chunk is submitted again after the scheduler has abandoned it because too many of its workers
 died.
@@ -149,7 +149,7 @@ class DaskWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each point, as chunks are completed."""
+        """(index, result) of each of `points` (candidates by their knob values), as chunks of trials are completed."""
         batch = _Batch(description, points)
         try:
             threads = sum(self._ask("ncores", batch).values())

@@ -41,8 +41,8 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker process and the answers it still owes, in order: trials by index, starts and loads. `since`: time since
-    which the first answer is awaited.
+    """A worker process and the requests that it has not answered yet, in order: trials (by index), starts and loads of
+    tasks. `since`: time since which the first of these answers is awaited.
     """
 
     process: WorkerProcess
@@ -97,8 +97,8 @@ class LocalWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """(index, result) of each point in order of completion. While the caller handles a result, each process already
-        has its next trial.
+        """(index, result) of each of `points` (candidates by their knob values) in order of completion. While the
+        caller handles a result, each process already has its next trial.
         """
         batch = _Batch(canonical(description), points)
         try:

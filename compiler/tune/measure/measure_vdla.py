@@ -39,8 +39,9 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, Va
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program`: its tensor expression.
 
-    `scheduled(values)`: the program scheduled with the values of a point, cached for the last `SCHEDULES` results:
-    candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without effect.
+    `scheduled(values)`: the program scheduled with the knob values of a candidate, cached for the last `SCHEDULES`
+    results: candidates with equal schedules differ only in the numbers of copies of buffers, or in knobs without
+    effect.
     """
 
     config: Config
@@ -51,8 +52,8 @@ class AcceleratorTask:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
-        """The task of a workload. Raises ValueError for a workload without computation, EmptySpaceError if no point can
-        fit.
+        """The task of tuning a workload. Raises ValueError for a workload without computation, EmptySpaceError if no
+        point (setting of the knobs) fits the machine's memories.
         """
         template = template_of(workload)
         expression = template.expression(config, workload)
@@ -90,12 +91,12 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
-    """The program that runs one candidate as a single kernel."""
+    """The program that runs one candidate (knobs `values` of a task) as a single kernel."""
     return link_lowered(task, lower(task, values))
 
 
 def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
-    """The program that runs a candidate's loop IR once."""
+    """The program that runs the loop IR of one candidate as a single kernel, once."""
     weights = weights_alone(task.config, task.workload)
     return link_alone(task.config, program, ACTIVATIONS, task.workload.margins, weights=weights)
 

@@ -28,7 +28,7 @@ from ...vdla_stages import AcceleratorNetwork
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
-"""Exceptions of knob settings with which the network cannot be compiled or run."""
+"""Exceptions that mean that the network cannot be compiled or run with some settings of the knobs."""
 
 
 class NetworkTrials:
@@ -81,8 +81,8 @@ class NetworkTrials:
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
-        """The cycles of the kernel of `node` that tuning records apply to, run alone and simulated for timing only;
-        infinite for knobs that do not work.
+        """The cycles of the kernel of `node`, run alone and simulated for timing only: of that kernel to which the
+        node's tuning records apply. Infinite for knobs that do not work.
 
         `values`: the knobs (None: the template's default). The lowered kernel is cached for the network.
         """

@@ -37,7 +37,7 @@ thousand terms.
 LEAST_SAMPLE = 2e-4
 """Least seconds between two readings of the clock; faster kernels run several times in between."""
 SAMPLES = (3, 25)
-"""Least and largest number of readings of the clock."""
+"""Least and largest number of readings of the clock while one candidate is timed."""
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:

@@ -84,7 +84,7 @@ class Leaf:
     """A statement without nested statements, with the loops around it, outermost first.
 
     `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
-    contiguous elements in the outer memory in one execution of a Copy. Both are 0 for other statements.
+    contiguous elements on the DRAM side in one execution of a Copy. Both are 0 for other statements.
     """
 
     statement: NamedStmt
@@ -96,7 +96,7 @@ class Leaf:
 
     @property
     def work(self) -> int:
-        """Operations, or moved elements, in all executions."""
+        """Number of operations of the statement, or of elements that it copies, in all executions."""
         return self.executions * max(1, self.arithmetic.total) + self.copied
 
 

@@ -17,9 +17,9 @@ from ...templates.columns import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]
-"""A function from the knob values of a point to features of its program, float64 [names]; all NaN if the point has no
-program. The result depends on the values alone, so that it may be cached: each time it proposes points, a search reads
-the features of its whole history.
+"""A function from a point of a search space (values of a template's knobs) to the features of the scheduled program,
+float64 [names]; all NaN if the point has no program. The result depends on the values alone, so that it may be cached:
+each time it proposes points, a search reads the features of its whole history.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories that have features of their own, by the scope of allocations; all other scopes are "other"."""
@@ -28,7 +28,7 @@ CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 not hold.
 """
 INNER_LEVELS = 8
-"""Number of loops around the main statement that have features of their own, from the innermost outwards."""
+"""Number of loops around the statement with the most work that have features of their own, innermost first."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")
@@ -110,7 +110,9 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """The counts named in `_SUMS` for a leaf statement. Each execution accesses every element of its regions once."""
+    """The counts named in `_SUMS` for a leaf (innermost) statement. `uses`: elements touched by each access. Each
+    execution accesses every element of its regions once.
+    """
     n, own = leaf.executions, leaf.arithmetic
     return (
         n,

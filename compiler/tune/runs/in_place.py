@@ -25,7 +25,7 @@ BATCH = 8
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
     """A node to be tuned within the whole network: its search space, candidates known to be good when the node runs
-    alone (best first), and the strategy that proposes more.
+    alone (best first), and the strategy that proposes more candidates.
 
     `alone`: cycles of the node by itself with its initial settings.
     """
@@ -188,8 +188,8 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points [n, axes] of the next batch for a node, with the points of the `recorded` trials at their indices;
-    None if the recorded trials cannot be part of this batch.
+    """The points (candidate schedules), [n, axes], of the next batch for a node, with the points of the `recorded`
+    trials at their indices; None if the recorded trials cannot be part of this batch.
 
     Batches are always whole, so that a longer run begins like a shorter one. Only the `last` batch with recorded trials
     may be incomplete: if an earlier batch is, lines of the file of records were lost, and its missing trials may be
@@ -206,8 +206,8 @@ def _batch(
 
 
 def _proposed(place: Place, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
-    """Points to try next: in a first batch the node's present settings and its candidates, later proposals of its
-    strategy.
+    """Points (candidate schedules) to try next. In the first batch of a node these are its present settings and the
+    known candidates, later the proposals of its strategy.
     """
     if len(history) == 0:
         known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
@@ -217,6 +217,8 @@ def _proposed(place: Place, history: History, settings: Settings, seed: Sequence
 
 
 def _distinct(space: Space, points: np.ndarray) -> np.ndarray:
-    """The points [n, axes] without repeated programs: the first point of each program."""
+    """The points (candidate schedules), [n, axes], without repeated programs: of the points with equal programs only
+    the first.
+    """
     _, first = np.unique(examine(space, points).programs, return_index=True)
     return points[np.sort(first)]

@@ -16,9 +16,9 @@ from ...templates.space import Space
 class Resumed:
     """The `trials` of a search by number, and how many of its records are unused.
 
-    `duplicates`: further records of a trial that already has one; `foreign`: records with knobs that are no point of
-    the space; `illegal`: records whose points are not legal; `stale`: records of another version of the compiler, whose
-    costs may have changed.
+    `duplicates`: further records of a trial that already has one; `foreign`: records whose knobs are not in the search
+    space; `illegal`: records whose knobs are in the space but not legal; `stale`: records of another version of the
+    compiler, whose costs may have changed.
     """
 
     trials: Mapping[int, Record]
@@ -71,8 +71,8 @@ def trials_of(
 
 
 def points_of(records: Iterable[Record], space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Points, int64 [n, axes], and costs, float64 [n], of records whose points the space has; the cost of a failed
-    trial is inf.
+    """Points (candidates as indices of knob values), int64 [n, axes], and costs, float64 [n], of the records whose
+    knobs are in the space; the cost of a failed trial is inf.
     """
     records = list(records)
     points = np.array([space.point(record.knobs) for record in records], np.int64)

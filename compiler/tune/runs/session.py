@@ -76,7 +76,9 @@ class Trial:
 
 
 def raise_it(job: Job, error: EmptySpaceError) -> None:
-    """Raises the error: the default of `tune`'s callback `refuse`."""
+    """Raises `error`: the default of the callback `refuse` of `tune`, which is called for a job whose space has no
+    legal candidate.
+    """
     raise error
 
 
@@ -92,7 +94,7 @@ def tune(
 
     Every trial is passed to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends
     early when every job's space is exhausted or its search has stalled. `refuse` receives a job whose space has no
-    legal point, with the error; such a job gets no trial. By default the error is raised.
+    legal candidate, with the error; such a job gets no trial. By default the error is raised.
 
     A resumed run repeats the same batches with known trials in place of measurements, and continues, even in the middle
     of a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
@@ -154,10 +156,10 @@ def tune(
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
     """(points [n, axes] of the batch that begins at trial `number`, known records of these points by index, number of
-    the trial after the batch).
+    the trial after the batch). A point is one candidate.
 
     Batches are always whole, so that a longer search begins like a shorter one. Raises EmptySpaceError if the space has
-    no legal point.
+    no legal candidate.
     """
     size = 1 if number == 0 and job.first is not None else plan.batch
     known = {k: job.known[number + k] for k in range(size) if number + k in job.known}

@@ -18,9 +18,11 @@ import numpy as np
 from ..search.history import History
 
 HOPELESS = 10.0
-"""Assumed cost of a task while all its trials have failed, as a multiple of its floor."""
+"""Assumed cost of a task while all its trials have failed, as a multiple of its floor (lower bound of the cost)."""
 BEHIND = 2.0
-"""A task whose cost exceeds this multiple of its rival's cost gets no more warm-up trials."""
+"""A layer may have several tasks, which compute it in different ways (rivals). A task whose cost exceeds this multiple
+of the least cost of its rivals gets no more warm-up trials.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,7 +43,9 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the task's best cost is more than `BEHIND` times the cost of its rival."""
+        """Whether the task's best cost is more than `BEHIND` times the least cost of its rivals, tasks that compute the
+        same layer in another way.
+        """
         return len(self.history) > 0 and self.history.best > BEHIND * self.rival
 
 
@@ -50,8 +54,8 @@ class TaskScheduler:
     """Chooses the task for the next trials: first gives every task `warm_up` trials, then prefers the task with the
     largest expected gain.
 
-    `experience`: weight, in the expected gain, of the gain by the last `window` trials; the remaining weight is for the
-    gain if the cost fell to the floor.
+    The expected gain is a weighted mean. `experience` is the weight of the gain by the last `window` trials; the rest
+    is the weight of the gain if the cost fell to its floor (lower bound).
     """
 
     warm_up: int = 16
@@ -69,7 +73,9 @@ class TaskScheduler:
         return max(turns, key=lambda k: self.gain(tasks[k]))
 
     def gain(self, task: Task) -> float:
-        """Expected saving by the next trial of `task`: in the unit of costs, times the task's weight."""
+        """Expected saving by the next trial of `task`, in the unit of costs, times the number of occurrences of its
+        layer in the network.
+        """
         costs = np.where(np.isfinite(task.history.costs), task.history.costs, HOPELESS * task.floor)
         trials = max(1, len(costs))
         best = costs.min(initial=HOPELESS * task.floor)

@@ -12,10 +12,10 @@ from .point_features import Candidates, examine
 SAMPLES = 16
 """Number of times that legal points are sampled in search of new programs before the whole space is enumerated."""
 CHUNK = 1 << 14
-"""Points examined at a time when a space is enumerated."""
+"""Number of points examined at a time when a space is enumerated."""
 MOST_POINTS = 1 << 22
-"""Most points of a space that is enumerated; a larger space counts as exhausted after `SAMPLES` more samples without
-new programs.
+"""Largest number of points of a space that is enumerated; a larger space counts as exhausted after `SAMPLES` more
+samples without new programs.
 """
 
 

@@ -15,9 +15,11 @@ from ...templates.columns import ESTIMATE
 from ...templates.space import Account, Space
 
 GUESS = 0
-"""Column of the point's cost before any measurement: the template's estimate, or the lower bound if there is none."""
+"""Index of the feature column with a point's cost before any measurement: the template's estimate, or the lower bound
+if there is none.
+"""
 FIRST_AXIS = 2
-"""Column of the first axis; the columns of the other axes follow."""
+"""Index of the feature column for the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
 """Quantities are raised to at least this value before their logarithm is taken, since they may be zero."""
 

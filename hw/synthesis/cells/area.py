@@ -14,7 +14,7 @@ from .sram import macro_figures, scale_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitArea:
     """Area of a unit in square micrometres: `logic`: all cells; `registers`: the flip-flops among them; `memory`:
-    memory macros. Then the numbers of cells, of flip-flops, and of bits in macros.
+    memory macros. The other fields are the numbers of cells, of flip-flops, and of bits in macros.
     """
 
     logic: float = 0.0

@@ -38,8 +38,8 @@ CLOCK = "clk"
 
 @dataclass(frozen=True, kw_only=True)
 class MappedModule:
-    """A module mapped to cells. `ports`: nets of each port. `inward`: names of the input ports. `boxes`: instances of
-    macros and modules. `buffers`: buffers added for ports and boxes. `text`: result of Yosys.
+    """A module mapped to cells. `ports`: nets of each port. `inward`: names of the input ports. `boxes` (black boxes):
+    instances of macros and modules. `buffers`: buffers added for ports and boxes. `text`: result of Yosys.
 
     `loads`: input capacitance of each bit of an input port; `drives`: output resistance of each bit of an output port;
     both in the library's units.
@@ -128,7 +128,9 @@ def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> Cel
 
 @dataclass(slots=True)
 class _Sink:
-    """A bit of an input of a box or buffer: `nets` of the pin, index `bit`, and its capacitance `load`."""
+    """One bit of an input of a black box (macro or module) or of a buffer: `nets` of the input pin, index `bit`, and
+    its capacitance `load`.
+    """
 
     nets: list[Net]
     bit: int
@@ -136,7 +138,9 @@ class _Sink:
 
 
 class _Assembly:
-    """Assembles one module from the mapping of its canonical text."""
+    """Assembles one module of the design from Yosys's mapping of the module's canonical text (its Verilog with
+    renumbered names).
+    """
 
     def __init__(
         self,
@@ -208,7 +212,7 @@ class _Assembly:
         return child.loads[pin][bit] if pin in child.inward else None
 
     def _sinks(self) -> dict[Net, list[_Sink]]:
-        """The inputs of boxes and buffers on each net."""
+        """The inputs of black boxes (macros and modules) and of buffers on each net."""
         found: dict[Net, list[_Sink]] = {}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():

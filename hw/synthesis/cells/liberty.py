@@ -19,9 +19,9 @@ from ..liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A pin of a cell. `capacitance`: of an input pin, in the file's unit. `resistance`: of an output pin: increase of
-    the delay per unit of load, the largest over its tables; 0 without tables. `function`: text of the attribute in the
-    file.
+    """A pin of a cell. `inward`: the pin is an input. `capacitance`: capacitance of an input pin, in the file's unit.
+    `resistance`: increase of an output pin's delay per unit of load, the largest over its tables; 0 without tables.
+    `function`: the pin's logic function as the file states it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Liberty:
     @cached_property
     def buffer(self) -> Cell:
         """The buffer cell with the least resistance x input capacitance, among cells of up to 3 times the smallest
-        area, which excludes pads and chains of buffers.
+        area; this limit excludes pads and chains of buffers.
         """
         found = self._kind("buffer")
         smallest = min(cell.area for cell in found)
@@ -111,7 +111,9 @@ class Liberty:
         return found
 
     def constraints(self) -> str:
-        """Constraints for ABC: a buffer drives each input, and each output has the load of four buffers."""
+        """Constraints for ABC, the technology mapper of Yosys: a buffer drives each input, and each output has the load
+        of four buffers.
+        """
         load = 4 * _input(self.buffer).capacitance * self.capacitance_ff
         return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
 
@@ -223,7 +225,9 @@ def _cell(group: Group) -> Cell:
 
 
 def _resistance(timing: Group) -> float:
-    """The increase of delay per unit of load at the middle slew of a table, the largest over the tables of `timing`."""
+    """The increase of delay per unit of load at the middle input slew (transition time) of a table, the largest over
+    the tables of `timing`.
+    """
     worst = 0.0
     for table in timing.named("cell_rise", "cell_fall"):
         rows = [_numbers(row) for row in table.complex.get("values", ())]

@@ -42,9 +42,10 @@ class Instance:
 class MappedText:
     """A canonical module after mapping by Yosys.
 
-    `ports`: nets by port. `boxes`: instances of macros and modules. `cells`: number of instances by cell. `macros`:
-    memories by name. For nets of ports and boxes: `loads`: capacitance of the cells that the net drives; `drives`:
-    resistance of the cell that drives the net. `next_net`: first unused number of a net. `entry`: name in the cache.
+    `ports`: nets by port. `boxes` (black boxes): instances of macros and modules. `cells`: number of instances by cell.
+    `macros`: memories by name. For the nets of ports and of black boxes: `loads`: capacitance of the cells that the net
+    drives; `drives`: resistance of the cell that drives the net. `next_net`: first unused number of a net. `entry`:
+    name in the cache.
     """
 
     ports: Mapping[str, Sequence[Net]]
@@ -71,8 +72,8 @@ def map_modules(
 ) -> dict[str, MappedText]:
     """Maps `modules` to cells of `library`; returns the results by the same keys.
 
-    Modules of equal text are mapped once. With `flatten`, a text also contains the inner modules, which are merged into
-    the outer one. Raises ToolError and NetlistError.
+    Modules with equal canonical text are mapped once. With `flatten`, the text of a module also contains the inner
+    modules, which are merged into the outer one. Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}
@@ -145,7 +146,7 @@ def _map_missing(
 
 
 def _collected(module: CanonicalModule, work: Path, library: Liberty, flatten: bool) -> MappedText:
-    """Reads the worker's result for `module` and saves it in the cache."""
+    """Reads the result that the worker process wrote for `module` to the folder `work`, and saves it in the cache."""
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
         parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))

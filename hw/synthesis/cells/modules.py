@@ -113,7 +113,9 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
 
 
 def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
-    """The canonical form of `module`, one of the design's `modules`."""
+    """The canonical form of `module`: its Verilog with renumbered names, as in equal modules of other designs.
+    `modules`: all modules of the design.
+    """
     children = tuple(dict.fromkeys(module.instances.values()))
     renamed = {module.name: OWN_NAME} | {child: f"child_{i}" for i, child in enumerate(children)}
 

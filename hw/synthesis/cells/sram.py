@@ -35,7 +35,9 @@ VOLTAGE: Final = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Factors by which areas, delays and energies at 45 nm are multiplied for another library."""
+    """Factors by which areas, delays and energies of memory macros at 45 nm are multiplied to get those for another
+    cell library.
+    """
 
     area: float = 1.0
     delay: float = 1.0
@@ -43,7 +45,9 @@ class Scale:
 
     @property
     def node_nm(self) -> float:
-        """The node that corresponds to the areas, in nm: 45 nm times the square root of the factor of areas."""
+        """The technology node to which the factor of areas corresponds, in nm: 45 nm times the square root of that
+        factor.
+        """
         return 45 * math.sqrt(self.area)
 
 

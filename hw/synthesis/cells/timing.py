@@ -65,9 +65,9 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """For each end point of paths, (nanoseconds, start point) of the longest path to it.
+    """The longest path to each end point of paths: (nanoseconds, start point), by end point.
 
-    Ends and starts are plain paths of modules; equal instances are named without their number
+    End and start points are plain paths of modules. Equal instances are named without their number
     ("store.pipeline.stage_b.stages"), a memory macro by its module and a colon ("wgt:"). Raises ToolError.
     """
     netlist, stubs = _timed_netlist(design)
@@ -122,8 +122,8 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Verilog in which all but the first of several equal instances are stubs, and the modules that have stubs, by
-    name.
+    """Verilog for the timing tool, and the modules that have stubs, by name. Of several equal instances, all but the
+    first are stubs (cells with only input capacitances).
     """
     stubs: dict[str, MappedModule] = {}
 

@@ -55,7 +55,7 @@ AFTER_MEMORIES: Final = (
     "opt_clean -purge",
 )
 """Yosys' steps after large memories have become macros: they map a module to cells. The module's inner modules are
-black boxes unless the job has `flatten`. If the job has constraints, ABC adds buffers after cells that drive more than
+black boxes unless the job has `flatten`. If the job has constraints, ABC adds buffers after cells whose load exceeds
 their limit.
 """
 

@@ -19,7 +19,9 @@ _FLOAT = TensorProto.FLOAT
 
 
 def _steps(b: Builder, first: str, others: list[str], last: str) -> list[onnx.NodeProto]:
-    """A chain of nodes that starts at the tensor `first`, ends at `last` and also reads the tensors `others`."""
+    """Adds a chain of nodes that starts at the tensor `first`, ends at the tensor `last` and also reads the tensors
+    `others`; returns the nodes.
+    """
     nodes: list[onnx.NodeProto] = []
     name = first
     count = 1 + b.draw.below(3)

@@ -67,8 +67,8 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """The condition on the value of an operator's input number `place`: for example, divisors are not 0 (nor -1 if
-    signed), and shifts are shorter than the type.
+    """The condition that the value of an operator's input number `place` must satisfy: for example, divisors are not 0
+    (nor -1 if signed), and shifts are shorter than the type.
     """
 
     def divides(array: np.ndarray) -> bool:

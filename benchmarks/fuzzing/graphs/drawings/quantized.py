@@ -23,7 +23,7 @@ class Grid(NamedTuple):
     zero: str
 
     def __call__(self) -> list[str]:
-        """The names in the order of an operator's inputs."""
+        """The names of integers, scale and zero point, in the order of an operator's inputs."""
         return list(self)
 
 

@@ -1,5 +1,5 @@
-"""The cost model of sketches (rule-generated schedules): bounds and features of many points of a space at once, without
-scheduling them.
+"""The cost model of sketches (rule-generated schedules): bounds and features of many points (settings of the knobs) of
+a space at once, without scheduling them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .sketch import (
 from .stages import Read, Sum
 
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
-"""Upper bounds on a thread's clock (Hz) and on its vector multiply-adds per cycle."""
+"""Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle."""
 SLACK = 8.0
-"""Largest ratio of a point's bound to the space's lower bound at which the point is searched: this excludes scalar
-sums, but not short vectors.
+"""A point (setting of the knobs) is searched if its lower bound on the time is at most this multiple of the space's
+lower bound. This excludes scalar sums, but not short vectors.
 """
 MOST_STATEMENTS = 1024
 """Largest number of unrolled statements in the tiles of all sums; more would take longer to compile than other
@@ -60,8 +60,8 @@ def sketch_space(given: Sketches) -> Space:
 
 
 def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
-    """Canonical form of a point: each knob without effect gets a fixed value, so that points with equal programs have
-    equal values.
+    """Canonical form of a point (setting of the knobs): each knob without effect gets a fixed value, so that points
+    with equal programs have equal values.
     """
     if given.main is None:
         return dict(values)
@@ -72,8 +72,8 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """Tables with the results of `part_of` and `written_out` for every combination of the knobs terms, part and unroll:
-    int64 [orders, parts, unrolls] each.
+    """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (terms of a partial sum)
+    and "unroll", with the results of `part_of` and `written_out`: int64 [orders, parts, unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.
@@ -115,8 +115,8 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """Three maps from each loop of the sum's consumer to an array over points (settings of the knobs): elements of a
-    tile, number of tiles, and tiles of a block (0: all).
+    """Three maps from each loop of the sum's consumer (the nest that reads the sum) to an array over points (settings
+    of the knobs): elements of a tile, number of tiles, and tiles of a block (0: all).
     """
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
@@ -235,7 +235,10 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
 
 
 def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.ndarray:
-    """Bytes that a tile of these sizes reads of all buffers, estimated by the bounding boxes of the elements."""
+    """Estimated bytes that one tile of the sum reads, over all its operands: float64 [count], for `count` points
+    (settings of the knobs). `tile`: elements of the tile along each loop, int64 [count]. An operand counts with the
+    bounding box of the elements read.
+    """
     length = {a.inner: tile[a.name] for a in summed.axles}
     length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
     total = np.zeros(count)

@@ -17,26 +17,33 @@ from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, perm
 from .stages import Axle, Read, Sum
 
 COPIED_ROWS = 32
-"""Least number of rows of a product at which copying a panel pays."""
+"""Least number of rows of a matrix product at which it pays to copy an operand into panels (contiguous pieces, each
+read by one tile).
+"""
 ROWS, COLUMNS = 2, 4
-"""Positions of a window in a tile: rows if vectors run over columns, columns if they run over channels."""
+"""Output positions in the register tile of a sum over a window, such as a pool: ROWS rows if vectors run along a row,
+COLUMNS columns if vectors run over channels.
+"""
 WEIGHTED = 2, 7
-"""Largest number of rows and columns in a register tile of a window with weights: each weight that is loaded is used at
-all positions of the tile. With 16 registers, a single row is 1.0 to 2.2 times as fast as two, whose sums are spilled.
+"""Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
+convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
+times as fast as two, whose sums are spilled.
 """
 WRITTEN_TERMS = 16
-"""Largest window, in terms, whose sum is unrolled whole. Tiles along borders then test for each term whether it is a
-pad.
+"""Number of terms of the largest window whose sum is unrolled completely. Tiles along borders then test for each term
+whether it is a pad.
 """
 
 
 def default_values(given: Sketches) -> dict[str, int]:
-    """The default point of `cost.sketch_space` for a program whose main sum is a product, or has one operand.
+    """The default setting of the knobs of `cost.sketch_space` for a program whose main sum is a product, or has one
+    operand.
 
-    Vectors run along the innermost loop of the sum's consumer. The product's operand that depends on this loop is read
-    in panels, whose loops are outside of the loops over rows; a panel is copied if enough rows read it, or if it could
-    not be read in vectors. For a sum of one operand, tiles have as many vectors as keep the adders busy; over a window,
-    tiles have a few positions. All other knobs have their first value.
+    Vectors run along the innermost loop of the sum's consumer (the nest that reads the sum). The product's operand that
+    depends on this loop is read in panels (the pieces that one tile reads). The loops over panels are outside of the
+    loops over rows. A panel is copied if enough rows read it, or if it could not be read in vectors. For a sum of one
+    operand, a tile has as many vectors as keep the adders busy; for a sum over a window, a tile has a few output
+    positions. All other knobs have their first value.
     """
     axes = {axis.name: axis.values for axis in given.axes}
     values = {name: known[0] for name, known in axes.items()}
@@ -69,8 +76,8 @@ def default_values(given: Sketches) -> dict[str, int]:
 
 
 def _positions(summed: Sum) -> list[Axle]:
-    """The loops over a window's positions: loops that move along a dimension together with a reduction loop. Empty
-    without a window.
+    """The loops over the output positions of a windowed sum (convolution or pool), which index the same dimension as a
+    reduction loop. Empty for other sums.
     """
     terms = {term.name for term in summed.terms}
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
@@ -79,8 +86,8 @@ def _positions(summed: Sum) -> list[Axle]:
 
 
 def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
-    """Elements of a register tile by loop: two vectors of channels at several columns, or one vector of columns in
-    several rows.
+    """Elements of a register tile of a windowed sum without weights (a pool), by loop: two vectors of channels at
+    several columns, or one vector of columns in several rows.
     """
     lanes, channels, columns = given.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
@@ -89,8 +96,8 @@ def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[st
 
 
 def _taps(summed: Sum) -> dict[str, int]:
-    """The knobs for the terms of a sum over a window: a small window is unrolled, and its pads are tested along
-    borders; a large window reads a padded copy.
+    """The knobs that decide how a windowed sum without weights (a pool) adds its terms. A small window is unrolled, and
+    tiles along borders test for pads; a large window reads a padded copy.
     """
     if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
         return {"unroll": WRITTEN_TERMS, "producer": INLINE}
@@ -98,7 +105,9 @@ def _taps(summed: Sum) -> dict[str, int]:
 
 
 def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> dict[str, int]:
-    """Elements of a register tile of a window with weights: all channels of some positions."""
+    """Elements of a register tile of a windowed sum with weights (a convolution), by loop: all channels of some output
+    positions.
+    """
     vectors = -(-lane.size // given.lanes(summed.bits))
     # Values that must be widened first are worth a register of sums for each row that uses them. Otherwise half of the
     # registers is for inputs, which the compiler loads for several taps ahead.
@@ -114,11 +123,12 @@ def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axl
 def _weighted_taps(
     given: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """For a window with weights: tiles of a block by loop, and the knobs of the sum's terms.
+    """For a windowed sum with weights (a convolution): number of tiles in a block, by loop, and the knobs that decide
+    how the terms are added.
 
-    Pads are tested in tiles along borders. If windows reach pads from other tiles too, where such a test would be for
-    every tap, the input is copied with pads: for each block of channels a plane or, if half of the second-level cache
-    does not hold the plane, a block of its rows.
+    If only the tiles along borders read pads, these tiles test for pads. If windows of other tiles read pads too, such
+    a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole
+    plane or, if half of the second-level cache does not hold the plane, a block of its rows.
     """
     (unroll,) = [axis.values[-1] for axis in given.axes if axis.name == "unroll"] or [1]
     values = {"unroll": unroll, "producer": INLINE}
@@ -140,8 +150,8 @@ def _weighted_taps(
 
 
 def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool:
-    """Whether all windows that read pads of a copied input, along the dimension of `axle`, belong to the first or the
-    last tile.
+    """Whether, along the dimension of the loop `axle`, only the first and the last tile (of `tile` output positions
+    each) have windows that read pads of the copied input.
     """
     d = next(d for d, steps in enumerate(read.steps) if axle.inner in dict(steps))
     start, steps = copy.source.starts[d], dict(read.steps[d])
@@ -156,8 +166,8 @@ def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool
 def _product_tile(
     given: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Elements of a register tile, and tiles of a block, by loop: `lane` and the last of `rows` have more than one
-    element.
+    """For a product of matrices: elements of a register tile by loop, and number of tiles in a block by loop. Only the
+    loop `lane` and the last of the loops `rows` have more than one element.
     """
     lanes, depth = given.lanes(summed.bits), prod(term.size for term in summed.terms)
     row = next((axle for axle in reversed(rows) if axle.size > 1), None)
@@ -172,8 +182,9 @@ def _product_tile(
 
 
 def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
-    """The knobs for the operand `wide`, which is read in panels: whether panels are packed or copied, and the order of
-    loops. Sums with weights, which may be long, get unrolled steps and partial sums.
+    """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
+    panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
+    unrolled steps and partial sums.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]

@@ -17,8 +17,8 @@ from ....schedule import LegalityError, Schedule
 from ..loops import VECTORS, has_loop, parallel_grains, peel_ragged
 
 LEAST_SQUARE = 4
-"""Least number of rows for which a transposing copy is cut into squares that are transposed in registers; fewer rows
-are loaded with strides.
+"""Least number of rows for which a copy that transposes is cut into squares that are transposed in registers; fewer
+rows are loaded with strides.
 """
 
 
@@ -74,7 +74,7 @@ class NestFinder:
                 self.nest(node, loops)
 
     def sequence(self, statements: Sequence[Stmt], loops: tuple[For, ...]) -> None:
-        """Visits statements that follow one another."""
+        """Visits statements that follow one another, and adds the nests found in each."""
         for statement in statements:
             self.visit(statement, loops)
 
@@ -172,8 +172,8 @@ def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
 
 
 def _move_across(chain: Sequence[For], writer: Assign | Reduce, column: str) -> tuple[str, int, bool] | None:
-    """For a copying nest that transposes: the loop along which its source is contiguous, the side of the squares that
-    are transposed in registers, and whether vectors run along that loop.
+    """For a nest that copies and transposes: the loop along which its source is contiguous, the side of the squares
+    that are transposed in registers, and whether vectors run along that loop.
 
     None if the source is contiguous along `column` too, or along no other loop of at least LEAST_SQUARE iterations.
     """
@@ -308,15 +308,15 @@ def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
 
 
 def _write_out(s: Schedule, loop: str, steps: int) -> None:
-    """Unrolls a loop by `steps`; the remaining iterations are peeled."""
+    """Unrolls a loop by `steps` iterations; the remaining iterations, if any, become a separate loop (are peeled)."""
     pieces, step = s.split(loop, steps)
     s.unroll(step)
     peel_ragged(s, pieces)
 
 
 def share(s: Schedule, nested: Sequence[tuple[str, int]], work: int) -> None:
-    """Makes one of the `nested` loops (names and iterations, outermost first) parallel, if that is legal and pays;
-    `work`: elements of an iteration of the innermost loop.
+    """Makes one of the `nested` loops (names and iterations, outermost first) parallel, if that is legal and saves
+    time. `work`: number of elements that an iteration of the innermost loop computes.
     """
     trial = Schedule(s.program)
     try:

@@ -35,15 +35,17 @@ from .stages import Axle, Read, Sum
 PARALLEL_WORK = 16384
 """Least number of terms of a sum for which a loop is made parallel."""
 MOST_CALLS = 4
-"""Largest number of copies of a sum's consumer in the code of a tile if the consumer calls functions."""
+"""Largest number of times that a sum's consumer (the nest that reads the sum) is repeated in the code of a tile, if the
+consumer calls functions.
+"""
 
 Values = Mapping[str, int]
 
 
 def sketch_schedule(given: Sketches, values: Values) -> Schedule:
-    """The program scheduled with the `values` of a point of `sketch_space`.
+    """The program scheduled with `values`, a setting of the knobs of `sketch_space`.
 
-    Raises LegalityError if a primitive is not legal, which is rare; the point then counts as a failed trial.
+    Raises LegalityError if a primitive is not legal, which is rare; the setting then counts as a failed trial.
     """
     values = effective_values(given, values)
     s = with_consumers(given.program)
@@ -64,8 +66,8 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
-    """Knob values for one sum: elements of a tile and tiles of a block, both by loop; the vectorized loop; and other
-    knobs.
+    """Knob values for one sum. By loop: number of elements of a tile, number of tiles of a block. Then the vectorized
+    loop, and the values of all knobs, by name.
     """
 
     tile: dict[str, int]
@@ -75,8 +77,8 @@ class _Knobs:
 
     @staticmethod
     def of(given: Sketches, summed: Sum, values: Values) -> _Knobs:
-        """The knob values for the sum `summed`; its loops get the values of the main sum's loops, matched from the
-        innermost loop on.
+        """The knob values for the sum `summed`. The knobs are those of the main sum; each loop of `summed` gets the
+        values of the main sum's loop at the same place, counted from the innermost loop.
         """
         assert given.main is not None
         first = len(given.main.axles) - len(summed.axles)
@@ -98,9 +100,9 @@ class _Knobs:
 class _Tiles:
     """The loops of a tiled sum.
 
-    `around`: the loops around a tile, outermost first. `of`: for each loop of the consumer, its loops over tiles and
-    blocks. `shared`: loops that threads may share, best first. `bordered`: loops in whose first and last iteration
-    terms may be pads. `repeated`: loops of more than one iteration.
+    `around`: the loops around a tile, outermost first. `of`: for each loop of the consumer (the nest that reads the
+    sum), the loops over tiles and blocks into which it was split. `shared`: loops that threads may share, best first.
+    `bordered`: loops in whose first and last iteration terms may be pads. `repeated`: loops of more than one iteration.
     """
 
     knobs: _Knobs
@@ -164,8 +166,8 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
 
 
 def _borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether a position is
-    a pad.
+    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether the input
+    element of a term is a pad.
     """
     value = next(
         node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
@@ -175,8 +177,8 @@ def _borders(s: Schedule, summed: Sum) -> set[str]:
 
 
 def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
-    """Makes the first and the last iteration of nested loops over tiles separate kernels, so that only these test
-    whether a position is a pad.
+    """Separates (peels) the first and the last iteration of the nested loops `loops` over tiles, so that only the code
+    of these iterations tests whether an input element is a pad.
     """
     parts = [""]
     for loop in loops:
@@ -184,8 +186,8 @@ def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
-    """Packs constants that a sum reads, or copies panels of its other operands, according to the knobs pack.p and
-    copy.p.
+    """Packs constants that a sum reads, or copies its other operands into panels (contiguous pieces, each for one
+    tile), according to the knobs pack.p and copy.p of parameter number p.
     """
     for read in packable(given, summed):
         if tiles.knobs.get(f"pack.{given.number(read)}"):
@@ -203,8 +205,8 @@ def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _ask_early(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs) -> None:
-    """Prefetches packed weights of a product where a tile would wait for them. Weights that are read once are
-    contiguous, and need no prefetches.
+    """Emits prefetches of the packed weights of a product at the places where a tile would wait for them. Weights that
+    are read only once are contiguous and need no prefetches.
     """
     lane = knobs.vector
     again = any(axle.size > knobs.tile[axle.name] for axle in summed.axles if axle is not lane)
@@ -301,8 +303,8 @@ def _written_by(s: Schedule, name: str) -> str:
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Tile sizes and order of dimensions for `pack`: tile by tile, inside a tile in the order of summation, vectors
-    innermost.
+    """Tile sizes and order of dimensions with which `pack` stores the operand `read`: tile by tile, inside a tile in
+    the order of summation, vectors innermost.
     """
     length = {a.inner: knobs.tile[a.name] for a in summed.axles}
     length |= {t.name: t.size for t in summed.beside}
@@ -347,8 +349,8 @@ def _copy_panels(
     own: Sequence[str],
     around: Sequence[str],
 ) -> None:
-    """Copies the elements of a buffer that a tile reads into a panel; the dimension that is read in vectors becomes the
-    innermost one.
+    """Copies the elements of a buffer that one tile reads into a panel (contiguous buffer); the dimension that is read
+    in vectors becomes the innermost one.
 
     `own`: the loops on which these elements depend. The copy is placed in the innermost of the loops `around` that is
     in `own`.

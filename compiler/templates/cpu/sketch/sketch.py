@@ -1,9 +1,10 @@
 """Search spaces for programs without a template, made by rules: multi-level tiles of every sum, vectors of every nest.
 
-A sum is tiled together with its consumer: loops over blocks, then over tiles, then over a tile's elements, which are
-summed in registers, whole or in partial sums (S S R S R S in Ansor's notation: S spatial loops of the consumer, R
-reduction loops of the sum). The sum's operands may be packed, copied in panels, or computed by their producers ahead or
-inline. This file defines the knobs, `sketch.cost` their cost model, and `sketch.schedule` their schedule.
+A sum is tiled together with its consumer, the nest that reads it: loops over blocks, then over tiles, then over a
+tile's elements, which are summed in registers, whole or in partial sums (S S R S R S in Ansor's notation: S spatial
+loops of the consumer, R reduction loops of the sum). The sum's operands may be packed, copied in panels (one for each
+tile), or computed by their producers ahead or inline. This file defines the knobs, `sketch.cost` their cost model, and
+`sketch.schedule` their schedule.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ TILE_VECTORS, TILE_ROWS = 8, 16
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 """Candidate values of the knobs block.k: number of tiles per block along a loop."""
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Candidate numbers of iterations of the outermost reduction loop in a partial sum, before `even` rounds them."""
+"""Candidate values of the knob "part": the number of iterations of the outermost reduction loop in a partial sum,
+before `even` changes it to cut the loop into nearly equal parts.
+"""
 UNROLLED = (1, 2, 4, 8, 16)
 """Candidate numbers of unrolled terms of a sum."""
 MOST_WINDOW = 64
-"""Largest window, in terms, whose complete unrolling is a point of the space."""
+"""Largest window, in terms, for which complete unrolling of its sum is in the search space."""
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
@@ -66,8 +69,8 @@ class Sketches:
         return structural_hash(self.program, alpha=True)
 
     def number(self, read: Read) -> int:
-        """Position of the parameter that `read` reads, among the program's parameters; names of knobs contain this
-        number, because parameter names are not part of a workload.
+        """Number of a parameter among the parameters of the program: the one whose buffer `read` reads. Names of knobs
+        contain this number, because parameter names are not part of a workload.
         """
         return [p.name for p in self.program.parameters].index(read.buffer)
 
@@ -147,14 +150,18 @@ def with_consumers(program: Program) -> Schedule:
 
 
 def candidates(summed: Sum) -> tuple[Axle, ...]:
-    """Loops that may be vectorized: the consumer's innermost loop, and the longest other loop with contiguous loads."""
+    """Loops that may be vectorized: the innermost loop of the consumer (the nest that reads the sum), and the longest
+    other loop with contiguous loads.
+    """
     last = summed.axles[-1]
     reading = [a for a in summed.axles[:-1] if any(read.stride(a.inner) == 1 for read in summed.reads)]
     return (last, *sorted(reading, key=lambda a: -a.size)[:1])
 
 
 def permuted(summed: Sum) -> tuple[str, ...]:
-    """The `PERMUTED` loops of the consumer with the most iterations, outermost first; their order is a knob."""
+    """The `PERMUTED` loops with the most iterations of the sum's consumer (the nest that reads the sum), outermost
+    first; their order is a knob.
+    """
     found = sorted(summed.axles, key=lambda a: -a.size)[:PERMUTED]
     return tuple([a.name for a in summed.axles if a in found])
 
@@ -188,8 +195,9 @@ def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:
 
 
 def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
-    """Effective value of the knob part: iterations of the outermost reduction loop in a partial sum, or 0 without
-    partial sums. A partial sum needs at least two terms, and the loop must have more iterations than one partial sum.
+    """Effective value of the knob "part": number of iterations of the outermost reduction loop in a partial sum, or 0
+    if there are no partial sums. A partial sum needs at least two terms, and the loop must have more iterations than
+    one partial sum.
     """
     sizes = {t.name: t.size for t in summed.terms}
     least = 1 if any(sizes[name] > 1 for name in order[1:]) else 2
@@ -221,8 +229,8 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
 
 
 def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """Reads that may be packed, or copied in panels: reads of parameters that the program reads once, with affine
-    indices, along a loop of `candidates` and a reduction loop that index different dimensions.
+    """Reads whose buffer may be packed, or copied in panels (one for each tile): reads of parameters that the program
+    reads once, with affine indices, along a loop of `candidates` and a reduction loop that index different dimensions.
 
     If the program has several sums, only reads of constants by the main sum.
     """
@@ -292,7 +300,7 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
 
 
 def even(size: int, piece: int) -> int:
-    """The least size of parts that cuts `size` into as many parts as the size `piece` does, so that all parts are
-    almost equal.
+    """Size of the parts if `size` is cut into as many parts as pieces of size `piece` would be needed: the least such
+    size, so that all parts are almost equal.
     """
     return ceil(size / ceil(size / piece))

@@ -21,8 +21,8 @@ from .nests import Nest, NestFinder, Term, chain_of, size_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axle:
-    """One spatial dimension of a sum: a loop `name` of the consumer with `size` iterations, and `inner`, the loop of
-    the sum along the same dimension.
+    """One spatial dimension of a sum: `name`, a loop of the sum's consumer (the nest that reads the sum) with `size`
+    iterations, and `inner`, the loop of the sum along the same dimension.
     """
 
     name: str
@@ -60,7 +60,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The Reduce statement `name` into `buffer`; its consumer has the loops `axles`, outermost first, and `others`.
+    """The Reduce statement `name` into `buffer`; its consumer (the nest that reads the sum) has the loops `axles`,
+    outermost first, and `others`.
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
     `producers`: statements that are the only writers of allocations which the sum reads, and may be computed in its
@@ -79,7 +80,7 @@ class Sum:
 
     @property
     def work(self) -> int:
-        """Number of terms, over all elements of the sum."""
+        """Number of terms that the sum adds, over all of its elements."""
         loops = (*self.axles, *self.terms, *self.beside)
         return prod(loop.size for loop in loops)
 
@@ -138,8 +139,8 @@ class _Finder(NestFinder):
                 taken.add(found[1])
 
     def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
-        """The sum that statement `k` computes, and the index of its consumer in `statements`; None if the statement is
-        no sum.
+        """The sum that statement `k` computes, and the index in `statements` of its consumer (the nest that reads the
+        sum); None if the statement is no sum.
         """
         chain, leaf = chain_of(statements[k])
         if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
@@ -224,8 +225,8 @@ class _Finder(NestFinder):
 def _pairs(
     leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
 ) -> dict[str, str] | None:
-    """For each loop of the consumer, the sum's loop along the same dimension; None if the indices at which the consumer
-    reads the sum do not match the indices at which it is written.
+    """For each loop of the consumer (the nest that reads the sum), the sum's loop along the same dimension. None if the
+    indices at which the consumer reads the sum do not match the indices at which it is written.
     """
     if not all(isinstance(i, Var | Const) for i in leaf.indices):
         return None
