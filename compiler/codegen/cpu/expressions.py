@@ -16,7 +16,7 @@ from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr
 from .arithmetic import call_quantized, comparison, convert, extremum, floor_divide
-from .decided import Decided, decided, undecided
+from .constant_folding import FoldingFunction, folding_function, unfoldable
 from .errors import LoweringError
 from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
@@ -47,10 +47,10 @@ class VectorLoop:
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
     """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions that
-    are no sums), each with its coefficient and its folding function (`decided`).
+    are no sums), each with its coefficient and its folding function (`folding_function`).
     """
 
-    atoms: tuple[tuple[Expr, int, Decided], ...]
+    atoms: tuple[tuple[Expr, int, FoldingFunction], ...]
     constant: int
 
 
@@ -70,30 +70,30 @@ class ExpressionEmitter:
         self.mask: Value | None = None
         self.guarded = False
         self.forms: dict[tuple[int, str], _Access] = {}
-        self.functions: dict[int, tuple[Expr, tuple[DType, Decided]]] = {}
+        self.functions: dict[int, tuple[Expr, tuple[DType, FoldingFunction]]] = {}
 
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
         """The value of an expression of ints and bools if the known variables determine it, else None."""
-        return self.decided(expr)[1](self.variables)
+        return self.folding_function(expr)[1](self.variables)
 
-    def decided(self, expr: Expr) -> tuple[DType, Decided]:
+    def folding_function(self, expr: Expr) -> tuple[DType, FoldingFunction]:
         """The type of an expression, and its folding function, which computes the value from known loop variables
-        (`decided.decided`).
+        (`constant_folding.folding_function`).
         """
         # Cached by id; the cache holds the expression, so that its id stays unique.
         held = self.functions.get(id(expr))
         if held is None:
-            held = self.functions[id(expr)] = (expr, (dtype_of(expr), decided(expr)))
+            held = self.functions[id(expr)] = (expr, (dtype_of(expr), folding_function(expr)))
         return held[1]
 
     def expr(self, expr: Expr) -> Value:
         """The value of an expression: a scalar, or a vector if it differs between lanes."""
         if isinstance(expr, Load):
             return self.load(expr.buffer, expr.indices)
-        dtype, value_of = self.decided(expr)
-        if value_of is not undecided and (value := value_of(self.variables)) is not None:
+        dtype, value_of = self.folding_function(expr)
+        if value_of is not unfoldable and (value := value_of(self.variables)) is not None:
             return constant(value, dtype)
         match expr:
             case Var(name=name):
@@ -158,7 +158,7 @@ class ExpressionEmitter:
         """A linear form whose atoms (subexpressions that are no sums) have their folding functions, which is faster to
         evaluate repeatedly.
         """
-        atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
+        atoms = [(atom, weight, self.folding_function(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
@@ -220,7 +220,7 @@ class ExpressionEmitter:
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
         """The value of a binary operator other than "and" and "or"; integers wrap."""
-        dtype, _ = self.decided(a)
+        dtype, _ = self.folding_function(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
         x, y = self.expr(a), self.expr(b)

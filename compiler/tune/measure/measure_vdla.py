@@ -19,8 +19,8 @@ from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
 from ...templates.columns import Values
 from ...templates.space import EmptySpaceError, Space
+from ...templates.vdla.folded_dense_weights import folded_dense_weights
 from ...templates.vdla.lower import pipeline
-from ...templates.vdla.ones_weights import weights_alone
 from ...templates.vdla.template import space_of, template_of
 from ...templates.vdla.workload import Workload
 from .trial import Result
@@ -99,7 +99,7 @@ def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
 
 def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
     """The program that runs a candidate's loop IR once."""
-    weights = weights_alone(task.config, task.workload)
+    weights = folded_dense_weights(task.config, task.workload)
     return link_alone(task.config, program, ACTIVATIONS, task.workload.margins, weights=weights)
 
 

@@ -21,7 +21,7 @@ from .workload import Workload
 
 
 @lru_cache(maxsize=64)
-def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
+def folded_dense_weights(config: Config, workload: Workload) -> FoldedWeights | None:
     """Which parts of weight tiles are used, assuming that a workload's weights are a dense matrix (filters x channels)
     without zeros.
 
