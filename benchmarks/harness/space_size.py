@@ -47,5 +47,5 @@ def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
 
 def _programs(space: Space, points: np.ndarray) -> np.ndarray:
     """Program numbers uint64 of the legal ones among `points`, see `point_features.program_numbers`."""
-    account = space.account(space.columns(points))
-    return program_numbers(space, account)[space.allowed(account)]
+    estimates = space.cost(space.columns(points))
+    return program_numbers(space, estimates)[space.allowed(estimates)]

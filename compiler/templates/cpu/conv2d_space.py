@@ -16,8 +16,8 @@ from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
 from ...te.blocks import Window
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
-from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, shape_of, taken
+from ..space import Axis, CostEstimates, Space
+from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, input_extent, shape_of
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .partial_sums import unrolled_steps
@@ -74,7 +74,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="conv2d_cpu",
         axes=axes,
-        account=partial(_estimated, target, shape, most_statements),
+        cost=partial(_estimated, target, shape, most_statements),
         floor=_least_bound(target, shape, axes),
         slack=SLACK,
     )
@@ -221,7 +221,7 @@ def _statements(shape: Shape, e: Columns) -> np.ndarray:
     return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
 
 
-def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> CostEstimates:
     """The cost model's result for many points: legality limits, lower bounds and estimates. `most`: limit of the number
     of statements.
     """
@@ -306,4 +306,4 @@ def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> A
         name: np.maximum(np.broadcast_to(values, len(rows)), 1e-9).astype(np.float64)
         for name, values in quantities.items()
     }
-    return Account(limits=limits, bound=_bound(target, shape, e), quantities=described, effective=e)
+    return CostEstimates(limits=limits, bound=_bound(target, shape, e), quantities=described, effective=e)

@@ -18,9 +18,9 @@ from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...te.blocks import Pair
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .conv2d import gathered_problem
-from .direct_cost import account, best_knobs
+from .direct_cost import best_knobs, estimate_cost
 from .direct_knobs import Knobs, Layer, layer_of
 from .gemm_cost import MOST_UNROLLED, best_tile
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
@@ -182,8 +182,8 @@ def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
     return e
 
 
-def _account(target: GpuTarget, layer: Layer, points: Columns) -> Account:
-    return account(target, layer, _effective(layer, points))
+def _cost(target: GpuTarget, layer: Layer, points: Columns) -> CostEstimates:
+    return estimate_cost(target, layer, _effective(layer, points))
 
 
 def _knobs_at(layer: Layer, values: Values) -> Knobs:
@@ -195,10 +195,10 @@ TUNED = Tuned(
     name="conv2d_direct_cuda",
     sizes=lambda workload: layer_of(workload.expression),
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, layer: best_knobs(target, layer)[0],
     knobs=_knobs_at,
     values=fields_of(AXES),
     schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
-    held={"channels": 1, "stages": 1},
+    floor_values={"channels": 1, "stages": 1},
 )

@@ -19,7 +19,7 @@ from ...ir.visit import walk
 from ...schedule import Schedule
 from ...te.blocks import Window
 from ..columns import Columns
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from . import generic
 from .flat import bind_nest
 from .gemm_cost import SCHEDULERS
@@ -150,7 +150,7 @@ def _sizes(workload: CudaWorkload) -> tuple[Program, Window]:
     return workload.expression, workload.window
 
 
-def _account(target: GpuTarget, sizes: tuple[Program, Window], points: Columns) -> Account:
+def _cost(target: GpuTarget, sizes: tuple[Program, Window], points: Columns) -> CostEstimates:
     program, window = sizes
     batch, channels, *outputs, _ = program.parameters[-1].shape
     e = dict(points)
@@ -178,7 +178,7 @@ TUNED = Tuned(
     name="depthwise_cuda",
     sizes=_sizes,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, sizes: choose_knobs(target, *sizes),
     knobs=by_name(Knobs),
     values=fields_of(AXES),

@@ -23,7 +23,7 @@ from ...ir.kernels import WARP
 from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ..columns import ESTIMATE, Columns
-from ..space import Account, combined
+from ..space import CostEstimates, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
@@ -94,7 +94,7 @@ class Problem:
     copy_instructions: float = 0.0
 
 
-def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
+def estimate_cost(target: GpuTarget, problem: Problem, c: Columns) -> CostEstimates:
     """The cost model's results for many tiles.
 
     `c`: an int64 array for each field of `Tile`, all of one length (`width` may be missing). Lower bound on seconds:
@@ -105,7 +105,7 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
     threads = y * x
     warps = ceil_divided(threads, WARP)
     own_row, own_column = c["thread_rows"] // c["row_groups"], c["thread_columns"] // c["column_groups"]
-    held = c["thread_rows"] * (HELD if problem.along_depth else 1) + c["thread_columns"]
+    held = c["thread_rows"] * (REGISTERS_A_ROW if problem.along_depth else 1) + c["thread_columns"]
     registers = 8 * ceil_divided(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
     shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
     others = {
@@ -228,19 +228,19 @@ def tile_account(
     seconds: np.ndarray,
     bound: np.ndarray,
     quantities: Mapping[str, np.ndarray],
-) -> Account:
-    """The cost model's results (`Account`) for tiles with an estimate in seconds and a lower `bound` in seconds."""
+) -> CostEstimates:
+    """The cost model's results for tiles with an estimate in seconds and a lower `bound` in seconds."""
     found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
-    return Account(
+    return CostEstimates(
         limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
     )
 
 
-def cheapest(target: GpuTarget, found: Account) -> int:
+def cheapest(target: GpuTarget, estimates: CostEstimates) -> int:
     """The index of the legal point with the least estimated seconds; among equal estimates, with the least bound."""
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
-    return int(np.lexsort((found.bound, cycles))[0])
+    legal = np.logical_and.reduce(list(estimates.limits.values()))
+    cycles = np.where(legal, np.round(estimates.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
+    return int(np.lexsort((estimates.bound, cycles))[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -322,7 +322,7 @@ def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
 def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
     """The tile that `choose_tile` returns, and its estimated seconds."""
     columns = _candidates(problem)
-    found = account(target, problem, columns)
+    found = estimate_cost(target, problem, columns)
     best = cheapest(target, found)
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
     # No more stages than steps.

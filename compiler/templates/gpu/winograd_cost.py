@@ -16,7 +16,7 @@ from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
 from ...te.ops.winograd import ALIGNED, OUTPUTS, transforms
 from ..columns import ESTIMATE
 from .conv2d import gathered_problem
-from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
+from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, choose_tile, estimate_cost
 from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
@@ -73,7 +73,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
     """The seconds that `gemm_cost` estimates for the products with `tile`."""
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
-    return float(account(target, problem, values).quantities[ESTIMATE][0])
+    return float(estimate_cost(target, problem, values).quantities[ESTIMATE][0])
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:

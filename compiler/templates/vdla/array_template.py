@@ -20,7 +20,7 @@ from ...codegen.vdla import intrinsics
 from ...schedule import Schedule
 from ...te.ops.common import CHAIN
 from ..columns import Columns
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, resident
 from .estimate import FITTED, BufferFill
 from .template import Expression
@@ -38,7 +38,7 @@ def array_space(
     config: Config,
     workload: Workload,
     shape: LayerShape,
-    cost: Callable[..., Account],
+    cost: Callable[..., CostEstimates],
     *,
     levels: tuple[int, int],
     products: float,

@@ -18,7 +18,7 @@ from ...te.blocks import Pair, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program, tiles_apart
 from .estimate import FITTED, Fitted, together
 from .template import Details, Expression, VdlaTemplate
@@ -47,7 +47,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template=workload.template,
         axes=(axis,),
-        account=partial(cost, config, workload, fitted=None),
+        cost=partial(cost, config, workload, fitted=None),
         floor=1.0,
         slack=np.inf,
         capacities=frozenset(_limits(config, workload, np.ones(1, np.int64))),
@@ -127,8 +127,8 @@ class Turn:
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model of attention: cycles of all turns (iterations of the pipelined loop), of the first loads, and of
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+    """The cost model of attention: cycles of all iterations of the pipelined loop, of the first loads, and of
     the last tile in the store unit.
     """
     depth, keys, width = _blocks(config, workload)
@@ -140,7 +140,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     cycles = (
         together(FITTED.sharpness, count * turn.cycles, bus) + first + turn.kept + turn.shared + turn.stored
     )
-    return Account(
+    return CostEstimates(
         limits=_limits(config, workload, tile),
         bound=np.maximum(count * tile * keys * (depth + width), bus) * np.ones(np.shape(tile)),
         quantities={ESTIMATE: cycles},

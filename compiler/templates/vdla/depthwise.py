@@ -21,7 +21,7 @@ from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .array_template import (
     COPIES,
     Frame,
@@ -187,7 +187,7 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
     return fills * waits + turns
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of depthwise convolutions: legality limits, lower bounds, features and estimated cycles at many
     points.
     """

@@ -31,7 +31,7 @@ from vdla.isa.timing import (
 
 from ...codegen.vdla.machine import scratchpad_depths
 from ..columns import ESTIMATE, Columns, Deferred
-from ..space import Account
+from ..space import CostEstimates
 from .features import features
 from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape
@@ -268,7 +268,7 @@ class ArrayLayer:
     storing: np.ndarray | None = None
 
 
-def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
+def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> CostEstimates:
     """Limits, lower bounds, features and estimated cycles of the points with the knob values `values`."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
@@ -300,7 +300,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         layer.least_fills + shape.outputs / config.acc_depth,
         shape.images * shape.output_blocks * shape.vectors,
     )
-    return Account(
+    return CostEstimates(
         limits={
             "the input scratchpad": fits(config, "inp", data.size, data.copies),
             "the weight scratchpad": fits(config, "wgt", weights.size, weights.copies),

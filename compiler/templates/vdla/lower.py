@@ -194,8 +194,8 @@ def choose_points(
         legal for the kernel's own `workload`, else that workload's default.
         """
         values = default(series)
-        account = template_of(workload).space(config, workload).account(one_point(values))
-        return values if all(kept.all() for kept in account.limits.values()) else default(workload)
+        estimates = template_of(workload).space(config, workload).cost(one_point(values))
+        return values if all(kept.all() for kept in estimates.limits.values()) else default(workload)
 
     found: dict[str, tuple[Values, ...]] = {}
     for node, several in kernels.items():

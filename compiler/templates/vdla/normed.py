@@ -18,7 +18,7 @@ from ...te.blocks import ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN, Post
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .estimate import FITTED, LOAD_LATENCY, Fitted, together
 from .folded_work import parts_of_tiles
 from .normed_program import (
@@ -67,7 +67,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template=workload.template,
         axes=axes,
-        account=partial(cost, config, workload, fitted=None),
+        cost=partial(cost, config, workload, fitted=None),
         floor=1.0,
         slack=np.inf,
         capacities=frozenset(limits),
@@ -95,7 +95,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
     }
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
     """The cost model: cycles of all turns (iterations of the pipelined loop), plus exposed loads of the first tile and
     stores of the last.
     """
@@ -131,8 +131,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
     last = stored + beats + latency + vectors
-    cycles = count * turn + first + last + FITTED.step * count * (chunks + 2)
-    return Account(
+    cycles = count * iteration + first + last + FITTED.step * count * (chunks + 2)
+    return CostEstimates(
         limits=_limits(config, workload, values),
         bound=np.maximum(count * summed, count * moved) * 1.0,
         quantities={ESTIMATE: cycles, NORMALIZATION: normed},

@@ -111,7 +111,7 @@ def lower(task: AcceleratorTask, values: Values | None) -> Program:
     config, template = task.config, template_of(task.workload)
     if not values:
         values = template.default_for(config, task.workload, VIRTUAL_THREADS)
-    effective = task.space.account(task.space.columns(task.space.point(values)[None])).effective
+    effective = task.space.cost(task.space.columns(task.space.point(values)[None])).effective
     cut = {name: int(effective[name][0]) for name in values} | dict.fromkeys(template.copies, 1)
     program = task.scheduled(tuple(cut.items()))
     passes = pipeline(config, template.copies_by_scope(values, VIRTUAL_THREADS))

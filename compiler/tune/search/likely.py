@@ -83,11 +83,11 @@ def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Points that a search may not try (`Space.allowed`) get a penalty of `BEHIND`, but stay in the beam, because better
     points may be reached through them.
     """
-    account = space.account(space.columns(points))
-    fits = np.logical_and.reduce(list(account.limits.values()))
-    costs = account.quantities.get(ESTIMATE, account.bound)
-    costs = np.where(space.allowed(account), costs, costs + BEHIND)
-    return np.where(fits, costs, np.inf), program_numbers(space, account)
+    estimates = space.cost(space.columns(points))
+    fits = np.logical_and.reduce(list(estimates.limits.values()))
+    costs = estimates.quantities.get(ESTIMATE, estimates.bound)
+    costs = np.where(space.allowed(estimates), costs, costs + FORBIDDEN_PENALTY)
+    return np.where(fits, costs, np.inf), program_numbers(space, estimates)
 
 
 def _best(costs: np.ndarray, programs: np.ndarray, count: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
 
-Walks need thousands of points, for which the space computes features without lowering (`Space.account`). Of the points
+Walks need thousands of points, for which the space computes features without lowering (`Space.cost`). Of the points
 found, a few times as many as will be measured are lowered, which takes a fraction of a trial's time; a second model
 ranks them by the space's features and by features of their programs.
 """

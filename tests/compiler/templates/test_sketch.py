@@ -117,9 +117,9 @@ def test_equal_rows_are_the_same_program():
     space = sketch_space(found)
     rng = np.random.default_rng(0)
     points = space.sample(rng, 400)
-    account = space.account(space.columns(points))
-    rows = np.stack([account.effective[axis.name] for axis in space.axes], axis=1)
-    again = space.account({axis.name: rows[:, k] for k, axis in enumerate(space.axes)}).effective
+    estimates = space.cost(space.columns(points))
+    rows = np.stack([estimates.effective[axis.name] for axis in space.axes], axis=1)
+    again = space.cost({axis.name: rows[:, k] for k, axis in enumerate(space.axes)}).effective
     for k, axis in enumerate(space.axes):
         assert set(rows[:, k].tolist()) <= set(axis.values)
         np.testing.assert_array_equal(again[axis.name], rows[:, k])
@@ -137,17 +137,17 @@ def test_accounts_count_what_programs_do():
     found = sketches(program, host_target())
     space = sketch_space(found)
     points = space.sample(np.random.default_rng(1), 200)
-    account = space.account(space.columns(points))
-    assert all((values > 0).all() for values in account.quantities.values())
-    assert (account.bound >= space.floor).all() and space.legal(points).all()
+    estimates = space.cost(space.columns(points))
+    assert all((values > 0).all() for values in estimates.quantities.values())
+    assert (estimates.bound >= space.floor).all() and space.legal(points).all()
     lanes = host_target().vector_bits // 32
     for k in range(0, 200, 40):
         values = space.values(points[k])
         rows, columns = min(values["tile.0"], 24), min(values["tile.1"], 64)
         if values.get("vector", 0) == 0:
-            assert account.quantities["sums in registers"][k] == rows * -(-columns // lanes)
+            assert estimates.quantities["sums in registers"][k] == rows * -(-columns // lanes)
         tiles = -(-24 // rows) * -(-64 // columns)
-        assert account.quantities["tiles"][k] == tiles
+        assert estimates.quantities["tiles"][k] == tiles
 
 
 def test_axes_say_what_there_is_to_choose():

@@ -108,8 +108,8 @@ def test_lessons_are_the_best_trials_and_failures_among_them_no_obstacle() -> No
     assert sorted(lesson.costs) == sorted(costs)[:LESSONS]
     scores = QUICK.fit([lesson], seed=0).scores(joined(SPACE, measured.take(slice(9)), short_list.read))
     assert np.isfinite(scores).all()
-    assert short_list.lessons(SPACE, measured, np.full(len(measured), np.inf)) == []
-    # No two ran: what is listed is measured in the account's order.
+    assert short_list.training_samples(SPACE, measured, np.full(len(measured), np.inf)) == []
+    # No two ran: what is listed is measured in the order of the estimates.
     failed = History(points=measured.points[:8], costs=np.full(8, np.inf))
     for strategy in searches(short_list).values():
         assert len(strategy.propose(SPACE, failed, np.random.default_rng(0), 8)) == 8

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from ...columns import Columns, one_point
-from ...space import Account, Axis, Space
+from ...space import Axis, CostEstimates, Space
 from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
     INNERMOST,
@@ -52,8 +52,8 @@ def sketch_space(given: Sketches) -> Space:
     terms = None if given.main is None else _Terms.of(given.main, given.axes)
     return Space(
         template="sketch_cpu",
-        axes=given.axes,
-        account=partial(_estimated, given, floor, terms),
+        axes=sketches.axes,
+        cost=partial(_estimated, sketches, floor, terms),
         floor=floor,
         slack=SLACK,
     )
@@ -161,13 +161,13 @@ def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
     return table[mask, number]
 
 
-def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> Account:
+def _estimated(sketches: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> CostEstimates:
     count = len(next(iter(columns.values()))) if columns else 1
     knobs = {axis.name: columns[axis.name] + 1.0 for axis in given.axes}
     if given.main is None or terms is None:
         bound = np.full(count, floor)
-        return Account(limits={}, bound=bound, quantities=knobs, effective=dict(columns))
-    summed = given.main
+        return CostEstimates(limits={}, bound=bound, quantities=knobs, effective=dict(columns))
+    summed = sketches.main
     zero = np.zeros(count, np.int64)
     tile, tiles, block = _tiles(summed, columns)
     effective = _effective(given, summed, columns, terms)
@@ -219,7 +219,7 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
     for k, a in enumerate(summed.axles):
         quantities[f"waste {k}"] = tiles[a.name] * tile[a.name] / a.size
     least = steps * sums / MULTIPLIERS / CLOCK
-    return Account(
+    return CostEstimates(
         limits={
             "tiles of whole vectors": whole,
             f"tiles of at most {TILE_ROWS} vectors or elements": np.logical_and.reduce(
