@@ -57,7 +57,7 @@ def compile_program(
     verify: bool = False,
     records: RecordBook | None = None,
     data: bool = True,
-    kept: ScheduleCache | None = None,
+    schedule_cache: ScheduleCache | None = None,
 ) -> Compiled:
     """Compile an ONNX model (a path, or its bytes), or a fused graph, into one program of the accelerator `config`.
 
@@ -66,8 +66,8 @@ def compile_program(
     each pass. `records` of the tuner set the knobs of recorded layers. Equal input gives an equal program.
 
     Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
-    so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered kernels of other
-    machines or networks. Raises UserError.
+    so all timing are the same, which suffices for `run` without data. `schedule_cache` is a cache of lowered kernels of
+    other machines or networks. Raises UserError.
     """
     from .graph.budgets import image_problem
     from .graph.layout import activation_bytes
@@ -96,7 +96,7 @@ def compile_program(
         config=config,
         legalized=legalized,
         virtual_threads=virtual_threads,
-        kept=ScheduleCache() if kept is None else kept,
+        schedule_cache=ScheduleCache() if schedule_cache is None else schedule_cache,
     )
     settings = {}
     if records is not None:

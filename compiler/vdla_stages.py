@@ -31,13 +31,14 @@ class AcceleratorNetwork:
     """A legalized network for the accelerator `config`: its kernels, and methods that schedule, lower and link them
     into a program.
 
-    `virtual_threads`: copies of each buffer. `kept`: cache of lowered kernels of this and other networks and machines.
+    `virtual_threads`: copies of each buffer. `schedule_cache`: cache of lowered kernels of this and other networks and
+    machines.
     """
 
     config: Config
     legalized: Legalized
     virtual_threads: int = 2
-    kept: ScheduleCache = field(default_factory=ScheduleCache)
+    schedule_cache: ScheduleCache = field(default_factory=ScheduleCache)
 
     @cached_property
     def _kernels(self) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
@@ -111,7 +112,7 @@ class AcceleratorNetwork:
             virtual_threads=self.virtual_threads,
             check=check,
             dump=dump,
-            kept=self.kept,
+            schedule_cache=self.schedule_cache,
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
@@ -137,5 +138,5 @@ class AcceleratorNetwork:
             chained=self.chained,
             inside=self.legalized.places,
             data=data,
-            kept=self.kept.drafts,
+            emission_cache=self.schedule_cache.drafts,
         )

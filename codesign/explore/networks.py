@@ -22,8 +22,8 @@ MOST_WEIGHT = 1e9
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
     """A network of a study: its fused graph, the bytes of its model (for other processes), and its weight in sums over
-    the study's networks. `file` is the path of the model, empty if it was no file. `kept` caches kernels that were
-    lowered for one machine, for use on other machines.
+    the study's networks. `file` is the path of the model, empty if it was no file. `schedule_cache` caches kernels that
+    were lowered for one machine, for use on other machines.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Network:
     content: bytes
     weight: float = 1.0
     file: str = ""
-    kept: ScheduleCache = field(default_factory=ScheduleCache)
+    schedule_cache: ScheduleCache = field(default_factory=ScheduleCache)
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:

@@ -166,18 +166,18 @@ class LayerEmitter:
         self.ahead = self._not_there(ahead)
         self.tables_loaded: set[str] = set()
 
-    def run(self, kept: EmissionCache | None = None, key: Hashable | None = None) -> None:
-        """Emits all kernels. `kept`: cache of emitted instructions, used if `key` (program and machine) is given;
-        addresses and scratchpad slots are added to the key.
+    def run(self, emission_cache: EmissionCache | None = None, key: Hashable | None = None) -> None:
+        """Emits all kernels. `emission_cache`: cache of emitted instructions, used if `key` (program and machine) is
+        given; addresses and scratchpad slots are added to the key.
         """
-        if kept is None or key is None:
+        if emission_cache is None or key is None:
             found = self._write()
         else:
-            key = (key, self._places())
-            found = kept.find(key)
+            key = (key, self._cache_key())
+            found = emission_cache.find(key)
             if found is None:
                 found = self._write()
-                kept.keep(key, found)
+                emission_cache.keep(key, found)
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
