@@ -73,14 +73,14 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """State of a search. `starts` are uniform decisions; `settled` removes decisions that have no effect, and returns
+    """State of a search. `starts` are uniform decisions; `canonical` removes decisions that have no effect, and returns
     None if no layer stays quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all
     evaluated sets, `effects` the measured effect of each move alone.
     """
 
     starts: Sequence[Decisions]
     moves: Sequence[Move]
-    settled: Callable[[Decisions], Decisions | None]
+    canonical: Callable[[Decisions], Decisions | None]
     cost: Cost
     budget: int
     seed: int
@@ -107,7 +107,7 @@ class Search:
         """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
         if the budget is used up.
         """
-        made = self.settled(decisions)
+        made = self.canonical(decisions)
         if made is None:
             return None
         if made not in self.known:
@@ -119,7 +119,7 @@ class Search:
     @property
     def _begun(self) -> list[Decisions]:
         """The uniform decisions that were evaluated and give a network that runs."""
-        made = [start for start in map(self.settled, self.starts) if start is not None]
+        made = [start for start in map(self.canonical, self.starts) if start is not None]
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
@@ -188,7 +188,7 @@ class Search:
                     effect = self.expected(move, changed)
                     noise, cost = noise + effect.noise, cost + effect.cost
                     changed = move.on(changed)
-                made = self.settled(changed)
+                made = self.canonical(changed)
                 if made is not None and made not in self.known:
                     drawn[made] = self._promise(noise, cost, front)
             tries += 1

@@ -74,7 +74,7 @@ def _joined(
         return None
     if any(graph.tensors[name].nchw != shape for name in node.inputs) or shape[0] > 1:
         return None
-    places = _places(graph, joined)
+    places = _part_positions(graph, joined)
     if places is None:
         return None
     largest = max(range(len(places)), key=lambda part: len(places[part]))
@@ -85,7 +85,7 @@ def _joined(
     return (joined, side, places) if free and 2 * len(places[largest]) > shape[2] * shape[3] else None
 
 
-def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
+def _part_positions(graph: Graph, node: Node) -> list[np.ndarray] | None:
     """For each input of a node that concatenates positions: the output positions of the input's positions, in their
     order. None for other nodes.
     """

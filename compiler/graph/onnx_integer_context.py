@@ -18,7 +18,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Operation
-from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value, reshaped
+from .onnx_values import FloatInput, Integer, Pending, Real, RowStatistic, Value, reshaped
 from .operators import Operator
 
 GRIDS = ("QuantizeLinear", "DequantizeLinear")
@@ -272,10 +272,10 @@ class ImportContext(GraphContext):
                 self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
             case FloatInput() | Integer() | Real():
                 self.bind(node, reshaped(value, shape))
-            case Statistic():
+            case RowStatistic():
                 self.refuse_float(node, 0, value)
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
         """A constant input as an array (None where left out); fails where it depends on the model's input."""
         value = self.value(node, index)
         match value:
@@ -285,7 +285,9 @@ class ImportContext(GraphContext):
                 return value.real()
             case _:
                 return self.fail(
-                    node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+                    node,
+                    f"its {description} '{node.inputs[index]}' is not a constant",
+                    "make it an initializer",
                 )
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
@@ -300,7 +302,7 @@ class ImportContext(GraphContext):
         self.node_names.add(unique)
         return unique
 
-    def seen_as(self, value: Integer, quantization: Quantization) -> Real:
+    def as_real(self, value: Integer, quantization: Quantization) -> Real:
         """An integer tensor with a scale, as a real tensor. An integer model input takes the first scale that it is
         given.
         """
@@ -310,7 +312,7 @@ class ImportContext(GraphContext):
             self.tensors[value.tensor] = replace(tensor, quantization=quantization)
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
-    def lies_in_order(self, data: Real) -> bool:
+    def is_contiguous(self, data: Real) -> bool:
         """Whether a value consists of all elements of its tensor in the same order and shape; a value (N, C, L) may
         have a tensor (N, C, L, 1).
         """

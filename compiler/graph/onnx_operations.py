@@ -29,7 +29,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Waiting(Operation):
+class Opaque(Operation):
     """An operation that no other operator can be merged with; `round` adds its integer operators and returns the name
     of the result's tensor."""
 
@@ -57,7 +57,7 @@ class Maximum(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same(Operation):
+class Identity(Operation):
     """A pending operation without arithmetic: the input itself, which is only clamped or rescaled."""
 
     data: Real

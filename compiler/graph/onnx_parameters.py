@@ -14,13 +14,13 @@ MOST_PARAMETERS = 64
 """Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
 
 
-def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str) -> NoReturn:
+def fail_parameters(context: GraphContext, node: OnnxNode, index: int, description: str) -> NoReturn:
     """Fails on an input that is not constant; a ParameterError names the model's inputs whose values would make it one.
 
-    `what` names the input.
+    `description` names the input.
     """
     name = context.resolve(node.inputs[index])
-    problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+    problem, way_out = f"its {description} '{node.inputs[index]}' is not a constant", "make it an initializer"
     parameters = _parameters(context, name)
     if not parameters:
         context.fail(node, problem, way_out)

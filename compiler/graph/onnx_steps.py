@@ -127,13 +127,13 @@ class Steps(Nodes[Storing]):
 class FloatSteps(Steps[GraphContext]):
     """The ONNX nodes, under construction, that replace one node of a float model."""
 
-    def array(self, index: int, what: str) -> np.ndarray | None:
+    def array(self, index: int, description: str) -> np.ndarray | None:
         """See `GraphContext.array`."""
-        return self.context.array(self.node, index, what)
+        return self.context.array(self.node, index, description)
 
-    def number(self, index: int, what: str, default: float) -> float:
+    def number(self, index: int, description: str, default: float) -> float:
         """See `GraphContext.number`."""
-        return self.context.number(self.node, index, what, default)
+        return self.context.number(self.node, index, description, default)
 
     def half_type(self) -> DType | None:
         """See `GraphContext.half_type`."""

@@ -221,7 +221,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     plain = rows_of("", node.op_type, "plain")
     importer = plain[0] if plain and _is_plain(context, node) else rows[0]
     held = next((dtype for dtype in context.types(node) if dtype.is_code), None)
-    if node.op_type not in HELD and held is not None:
+    if node.op_type not in ACCEPT_CODES and held is not None:
         context.fail(
             node, f"works on {held}, which is only held and moved", "put a Cast to float32 before it"
         )
@@ -273,7 +273,7 @@ TYPED = STRUCTURE | frozenset(
     )
 )
 """Operators whose importers take 16-bit floats without a cast to float32."""
-HELD = STRUCTURE | frozenset(
+ACCEPT_CODES = STRUCTURE | frozenset(
     (
         *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements"),
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),

@@ -67,7 +67,7 @@ MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the standard deviation by MeanVarianceNormalization."""
 
 
-def is_more(context: GraphContext, node: OnnxNode) -> bool:
+def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a LayerNormalization has a scale or bias that is not constant, or mean or deviation as an output."""
     constants = all(context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i])
     return any(node.outputs[1:]) or not constants

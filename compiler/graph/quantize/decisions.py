@@ -86,7 +86,7 @@ class Calibrated:
             for name, group in self.plan.scale_of.items()
         }
 
-    def settled(self, decisions: Decisions) -> Decisions:
+    def canonical(self, decisions: Decisions) -> Decisions:
         """The decisions without those that have no effect, such as an addition that stays float between layers on
         integers: its inputs and its output are rounded in either case.
         """
