@@ -34,7 +34,7 @@ from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
@@ -157,7 +157,7 @@ def sketch(name: str) -> Subject:
     target, case = host_target(), sketch_cases()[name]
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
-    given = sketches(case.program, target, constants=case.constants)
+    given = find_sketches(case.program, target, constants=case.constants)
 
     def seconds(values: Mapping[str, int]) -> float:
         try:

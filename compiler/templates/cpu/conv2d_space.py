@@ -33,7 +33,7 @@ from .peak import (
     block_sizes,
     least_cycles,
     rounded_block,
-    written_out,
+    unrolled_extent,
 )
 from .register_tile import VECTOR_COST, fits, step_cycles
 
@@ -214,9 +214,9 @@ def _statements(shape: Shape, e: Columns) -> np.ndarray:
     the loops.
     """
     tiles = (
-        written_out(shape.oh, e["row_block"], e["rows"])
-        * written_out(shape.ow, e["column_block"], e["columns"])
-        * written_out(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
+        unrolled_extent(shape.oh, e["row_block"], e["rows"])
+        * unrolled_extent(shape.ow, e["column_block"], e["columns"])
+        * unrolled_extent(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
     )
     return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
 
@@ -256,7 +256,10 @@ def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> C
         "the workspace": np.where(copy == 3, shape.outer, 1) * box + sums_bytes <= MOST_WORKSPACE,
     }
     tile_bytes = (
-        shape.in_bytes / shape.loops["ic"] * taken(*shape.rows, rows) * taken(*shape.columns, columns)
+        shape.in_bytes
+        / shape.loops["ic"]
+        * input_extent(*shape.rows, rows)
+        * input_extent(*shape.columns, columns)
     )
     order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
     level1, level2 = target.cache_bytes

@@ -78,7 +78,7 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.asarray(tile), np.asarray(count)) for tile, count in kinds]
 
 
-def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
+def unrolled_extent(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
     """Total extent, along a dimension, of the code of all kernels into which peeling cuts a loop: whole and smaller
     last tiles, of whole blocks and of the last block.
 

@@ -15,7 +15,7 @@ from ..space import Space
 from .lowered import scheduled
 from .sketch.default import default_values
 from .sketch.schedule import sketch_schedule
-from .sketch.sketch import Sketches, sketches
+from .sketch.sketch import Sketches, find_sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
@@ -48,7 +48,7 @@ def sketch_workload(
 def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
     """The sketches of the workload's program, for networks: loops may be parallel."""
     constants = frozenset(workload.constants)
-    return sketches(workload.expression, target, constants=constants, parallel=True)
+    return find_sketches(workload.expression, target, constants=constants, parallel=True)
 
 
 def space(target: CpuTarget, workload: SketchCpu) -> Space:

@@ -98,7 +98,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     s.cache_read("a", kw, "register")
     bind_blocks(s, ["conv.n", f0], y0, x0)
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
-    own = written_out(layer, knobs)
+    own = unrolled_loops(layer, knobs)
     steps = [loop for loop, whole in zip((c1, kh, kw), own, strict=True) if whole]
     for threads, others in ((start[:3], start[3:]), ((tf, ty, tx), (*steps, ry, rx, rf)), last):
         for loop, axis in zip(threads, ("thread.z", "thread.y", "thread.x"), strict=True):
@@ -117,7 +117,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     return s
 
 
-def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
+def unrolled_loops(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
     """Whether each of three loops is unrolled: over the channels of a step, over the rows of a window, and over its
     columns.
     """

@@ -41,7 +41,7 @@ OTHER_INSTRUCTIONS = 40
 """Instructions of a thread besides multiply-adds and loads of the input: addresses of its outputs, loads of taps,
 stores. An estimate.
 """
-ALONE = 3
+DEPENDENT_ISSUE_CYCLES = 3
 """Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
 estimate.
 """
@@ -83,7 +83,11 @@ def issue_cycles(
     taken = _inputs(window, (rows, columns))
     warps = np.ceil(threads / (WARP * target.multiprocessors))
     issued = taken * LOAD_INSTRUCTIONS + rows * columns * prod(window.kernel) + OTHER_INSTRUCTIONS
-    return np.maximum(np.ceil(warps / SCHEDULERS), ALONE) * issued * np.where(ragged, RAGGED, 1.0)
+    return (
+        np.maximum(np.ceil(warps / SCHEDULERS), DEPENDENT_ISSUE_CYCLES)
+        * issued
+        * np.where(ragged, RAGGED, 1.0)
+    )
 
 
 def _inputs(window: Window, own: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -35,11 +35,11 @@ SHARED_BYTES_CYCLE = 128
 RESERVED_SHARED_BYTES = 1024
 """Reserved bytes of every block, compute capability 8.0 and later (CUDA C++ Programming Guide, "Shared Memory")."""
 OTHER_REGISTERS = 32
-"""Registers of a thread besides sums and operands: addresses, counters. With these and `HELD`, totals match NVRTC 13.0
-for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and
-40.
+"""Registers of a thread besides sums and operands: addresses, counters. With these and `REGISTERS_A_ROW`, totals match
+NVRTC 13.0 for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127,
+91, 73 and 40.
 """
-HELD = 3
+REGISTERS_A_ROW = 3
 """Registers that a thread needs for each of its rows when it reads vectors along the depth: slightly fewer than the 4
 of a vector.
 """
@@ -49,7 +49,7 @@ COPY_INSTRUCTIONS = 3.4
 """Instructions to copy a vector: address, condition, copy. Fitted."""
 GATHER_INSTRUCTIONS = 7.0
 """Instructions to gather an element: address, tests of its row and column. Fitted."""
-APART_INSTRUCTIONS = 20.0
+SPREAD_GATHER_INSTRUCTIONS = 20.0
 """Instructions to gather an element whose neighbours in depth belong to other taps: its tap is computed as well.
 Fitted.
 """
@@ -57,11 +57,11 @@ STALL_CYCLES = 4
 """Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may issue
 meanwhile. Fitted.
 """
-LONE = 0.34
+SINGLE_WARP_SLOWDOWN = 0.34
 """Relative slowdown of a warp that is alone on its scheduler: no other warp issues while it waits for registers.
 Fitted.
 """
-APART = 0.5
+UNOVERLAPPED_SHARE = 0.5
 """Share of the work of a multiprocessor's units that does not overlap with the work of the busiest unit. Fitted."""
 LATENCY = 380
 """Cycles from the start of a copy from global memory (mostly cached) into shared memory until the block continues.
@@ -273,9 +273,9 @@ def kernel_cycles(target: GpuTarget, work: FetchedWork) -> np.ndarray:
     def round_cycles(count: np.ndarray) -> np.ndarray:
         """Cycles of `count` blocks that run concurrently on one multiprocessor."""
         each = ceil_divided(np.maximum(count, 1) * work.warps, SCHEDULERS)
-        issue = work.instructions * (each + LONE / each) + work.stalls / each
+        issue = work.instructions * (each + SINGLE_WARP_SLOWDOWN / each) + work.stalls / each
         units = [issue, count * work.banks, count * work.moved / CACHE_BYTES_CYCLE]
-        busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
+        busy = (1 - UNOVERLAPPED_SHARE) * np.maximum.reduce(units) + UNOVERLAPPED_SHARE * sum(units)
         step = np.where(work.stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
         return np.where(count > 0, BLOCK_CYCLES + work.steps * step, 0.0)
 

@@ -179,11 +179,11 @@ def takes_bulk(program: Program) -> bool:
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
-    sizes, bulk = laid(program, constants)
+    sizes, bulk = product_sizes(program, constants)
     return choose_knobs(target, sizes, bulk=bulk)
 
 
-def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
+def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
     """Sizes and types of a program's product after `lay_along_depth`, and whether bulk copies can fetch its factors."""
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:
@@ -309,7 +309,7 @@ slice), and the other fields of `Knobs` under their own names.
 
 def _sizes(workload: CudaWorkload) -> tuple[Factors, bool]:
     """The sizes and types of a workload's product, and whether bulk copies can fetch its factors."""
-    return laid(workload.expression, workload.constants)
+    return product_sizes(workload.expression, workload.constants)
 
 
 def _values(sizes: tuple[Factors, bool], knobs: Knobs) -> dict[str, int]:

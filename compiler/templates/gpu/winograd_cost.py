@@ -27,7 +27,7 @@ LOAD_INSTRUCTIONS = 5
 OTHER_INSTRUCTIONS = 60
 """Instructions of a thread besides arithmetic and loads of the input: the number and address of its tile. An estimate.
 """
-ALONE = 3
+DEPENDENT_ISSUE_CYCLES = 3
 """Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
 estimate.
 """
@@ -96,7 +96,9 @@ def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> fl
         blocks = np.array([ceil_div(threads, THREADS)], np.int64)
         moving = moving_seconds(place, moved, blocks, np.array([THREADS], np.int64), np.array([4.0 * n * n]))
         warps = ceil(threads / (WARP * SCHEDULERS * target.multiprocessors))
-        issued = max(warps, ALONE) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
+        issued = (
+            max(warps, DEPENDENT_ISSUE_CYCLES) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
+        )
         seconds += UNHIDDEN * (max(float(moving[0]), issued) - BLOCK_CYCLES / target.clock)
     return seconds
 

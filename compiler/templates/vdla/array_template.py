@@ -79,12 +79,12 @@ def window_fill(
     tiles: Tiles,
     *,
     blocks: np.ndarray,
-    alike: bool,
+    reads_all_blocks: bool,
 ) -> BufferFill:
     """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
     only the inputs of the chunk's part of the window.
 
-    `blocks`, `alike`: see `ImageBuffer`. Size and traffic are 0 if the inputs are in the chain memory.
+    `blocks`, `reads_all_blocks`: see `ImageBuffer`. Size and traffic are 0 if the inputs are in the chain memory.
     """
     if workload.resident:
         return resident(tiles)
@@ -99,7 +99,7 @@ def window_fill(
         ),
         element=config.inp_bytes,
         step=config.inp_step_vectors,
-        alike=alike,
+        reads_all_blocks=reads_all_blocks,
     )
     return image_fill(config, shape, tiles, image)
 

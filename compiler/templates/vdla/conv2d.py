@@ -103,7 +103,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=True),
+        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, reads_all_blocks=True),
         weights=_weights_in_series(config, workload, values)
         if workload.own_weights
         else _weights(config, shape, values, tiles),

@@ -196,7 +196,7 @@ def store_cycles(
     takes `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands
     wait for each other, and each for its first operand.
     """
-    memory, beyond = config.memory, way_of_a_vector(config, shape)
+    memory, beyond = config.memory, vector_store_latency(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
     bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
     if shape.filters % shape.vectors and not shape.kept:
@@ -216,10 +216,10 @@ def store_cycles(
 
 def store_latency(config: Config, shape: LayerShape) -> float:
     """Cycles, not included in `store_cycles`, from the last accumulator read of a store to the end of the store."""
-    return 0.0 if shape.operand else way_of_a_vector(config, shape)
+    return 0.0 if shape.operand else vector_store_latency(config, shape)
 
 
-def way_of_a_vector(config: Config, shape: LayerShape) -> int:
+def vector_store_latency(config: Config, shape: LayerShape) -> int:
     """Latency in cycles from the read of a vector to the end of its store: pipeline, FIFO, request and response of its
     burst.
 

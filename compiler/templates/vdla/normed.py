@@ -120,15 +120,15 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     summed, read = vectors * inputs * each, rows * inputs * in_beats
     widened = vectors * config.tile_parts  # products with the unit matrix
     moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
-    # The previous turn's results are loaded after the inputs of most chunks and before the rest: the array waits if it
-    # sums those first chunks, or the buffered ones, in less time.
+    # The previous iteration's results are loaded after the inputs of most chunks and before the rest: the array waits
+    # if it sums those first chunks, or the buffered ones, in less time.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
     buffered = values["copies"] * chunk * vectors * each
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)
-    turn = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
+    iteration = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
     weights = inputs * outputs * config.whole_tile_bytes / bus
     # The preceding layer hides a part of the weight loads; the next layer starts during the last normalization.
-    beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
+    beside = weights / chunks + np.maximum(0.0, weights + moved - iteration)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
     last = stored + beats + latency + vectors
     cycles = count * iteration + first + last + FITTED.step * count * (chunks + 2)

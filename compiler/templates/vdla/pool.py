@@ -63,7 +63,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         blocks=tiles.held("o", tiles.outside(values["data_level"])),
         window=(ones * shape.kernel[0], ones * shape.kernel[1]),
         element=config.out_bytes,
-        alike=False,
+        reads_all_blocks=False,
     )
     data = image_fill(config, shape, tiles, image)
     stored, sums = shape.stored_beats(config), tiles.sums

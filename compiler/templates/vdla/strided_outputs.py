@@ -75,7 +75,7 @@ def phase_kernels(
     kernels: list[Kernel] = []
     for y in range(phases.factors[0]):
         for x in range(phases.factors[1]):
-            rows, columns = (_places(phases, axis, phase) for axis, phase in enumerate((y, x)))
+            rows, columns = (_phase_range(phases, axis, phase) for axis, phase in enumerate((y, x)))
             if rows is None or columns is None:
                 continue
             first = (y * phases.factors[1] + x) * phases.stride
@@ -99,7 +99,7 @@ def phase_kernels(
     return kernels
 
 
-def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
+def _phase_range(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
     """(first row of a phase that is inside the output, the row after the last one, output row of the first); columns
     for axis 1.
 
