@@ -62,7 +62,7 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Observation:
     """Result of evaluating a point: its `objectives` as values to minimize (None: the point is no valid machine, or a
     network does not run), the `excess` over the limit of the constraint that it breaks most, and the values of the
     constraints' metrics.

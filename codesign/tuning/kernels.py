@@ -79,7 +79,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
             raise UserError(f"{path}: has no layers that can be tuned on {self.tunable}")
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
-    def read(self, workload: KernelT) -> Read:
+    def feature_reader(self, workload: KernelT) -> Read:
         """The function that computes the features of a workload's scheduled programs."""
         return read_points(self.templates, self.target, workload)
 

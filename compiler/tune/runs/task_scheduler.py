@@ -19,7 +19,7 @@ from ..search.history import History
 
 HOPELESS = 10.0
 """Assumed cost of a task while all its trials have failed, as a multiple of its floor."""
-BEHIND = 2.0
+RIVAL_MARGIN = 2.0
 """A task whose cost exceeds this multiple of its rival's cost gets no more warm-up trials."""
 
 
@@ -41,8 +41,8 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the task's best cost is more than `BEHIND` times the cost of its rival."""
-        return len(self.history) > 0 and self.history.best > BEHIND * self.rival
+        """Whether the task's best cost is more than `RIVAL_MARGIN` times the cost of its rival."""
+        return len(self.history) > 0 and self.history.best > RIVAL_MARGIN * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ LONGER = 8
 """The diverse selection is made from a list that is this many times as long as the selection."""
 LEAST = 64
 """The list from which a diverse selection is made has at least this many points."""
-BEHIND = 1e15
+FORBIDDEN_PENALTY = 1e15
 """Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
 DIVERSITY = 0.3
 """Weight of diversity in `select_diverse`: points that are nearly alike cost nearly the same."""
@@ -80,8 +80,8 @@ def _seeds(space: Space) -> np.ndarray:
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimated costs of points (inf: illegal), and the numbers that identify their programs.
 
-    Points that a search may not try (`Space.allowed`) get a penalty of `BEHIND`, but stay in the beam, because better
-    points may be reached through them.
+    Points that a search may not try (`Space.allowed`) get a penalty of `FORBIDDEN_PENALTY`, but stay in the beam,
+    because better points may be reached through them.
     """
     estimates = space.cost(space.columns(points))
     fits = np.logical_and.reduce(list(estimates.limits.values()))

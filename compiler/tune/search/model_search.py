@@ -77,10 +77,10 @@ def _ranked(
     generator: np.random.Generator,
 ) -> Candidates:
     """The candidates `listed` for lowering, sorted by the second model's score, best first."""
-    lessons = short_list.lessons(space, measured, history.costs)
-    if not lessons or not len(listed):
+    training_samples = short_list.training_samples(space, measured, history.costs)
+    if not training_samples or not len(listed):
         return listed
-    ranking = short_list.model.fit(lessons, seed=int(generator.integers(1 << 31)))
+    ranking = short_list.model.fit(training_samples, seed=int(generator.integers(1 << 31)))
     scores = ranking.scores(joined(space, listed, short_list.read))
     return listed.take(np.argsort(-scores, kind="stable"))
 

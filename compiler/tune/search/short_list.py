@@ -18,7 +18,7 @@ from ..program_features.program import Read
 from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
-LESSONS = 256
+MOST_SAMPLES = 256
 """Largest number of trials of a history (the best) on which the second model is trained; after a restart all of them
 must be lowered again.
 """
@@ -41,14 +41,14 @@ class ShortList:
         """Number of candidates to lower if `count` are to be measured."""
         return ceil(self.times * count)
 
-    def lessons(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
+    def training_samples(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
         """Training samples of the second model: `prior`, and the best of n `measured` points with `costs` [n].
 
         Only `prior` while fewer than two trials have succeeded.
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)
-        best = np.sort(np.argsort(costs, kind="stable")[:LESSONS])
+        best = np.sort(np.argsort(costs, kind="stable")[:MOST_SAMPLES])
         return [
             *self.prior,
             Samples(features=joined(space, measured.take(best), self.read), costs=costs[best]),
