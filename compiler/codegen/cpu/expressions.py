@@ -255,15 +255,15 @@ class ExpressionEmitter:
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """The value of a load: one element, or one for each lane."""
         storage = self.storages[buffer.name]
-        return self.load_from(storage, self.place(storage, indices))
+        return self.load_from(storage, self.address_of(storage, indices))
 
-    def load_from(self, storage: Storage, place: Place) -> Value:
-        """Loads the value at `place` in `storage`: one element, or one for each lane."""
+    def load_from(self, storage: Storage, address: Address) -> Value:
+        """Loads the value at `address` in `storage`: one element, or one for each lane."""
         block, dtype = self.block, storage.buffer.dtype
-        if storage.on_stack and (lanes := self.slot_lanes(place)):
-            text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+        if storage.on_stack and (lanes := self.slot_lanes(address)):
+            text = block.slots.get(storage.pointer, dtype, lanes, address.offset)
             return from_memory(block, Value(text, dtype, lanes))
-        pointer, stride, offsets = self.point(storage, place)
+        pointer, stride, offsets = self.point(storage, address)
         origin = storage.pointer
         block.slots.save(origin)
         if stride == 0 and offsets is None and not self.guarded:
@@ -287,22 +287,22 @@ class ExpressionEmitter:
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """Writes one element, or one for each active lane."""
         storage = self.storages[buffer.name]
-        self.store_at(storage, self.place(storage, indices), value)
+        self.store_at(storage, self.address_of(storage, indices), value)
 
-    def store_at(self, storage: Storage, place: Place, value: Value) -> None:
-        """Stores `value` at `place` in `storage`: one element, or one for each active lane."""
+    def store_at(self, storage: Storage, address: Address, value: Value) -> None:
+        """Stores `value` at `address` in `storage`: one element, or one for each active lane."""
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
             value = block.splat(value, vector.lanes)
-        if storage.on_stack and (lanes := self.slot_lanes(place)) and lanes == value.lanes:
+        if storage.on_stack and (lanes := self.slot_lanes(address)) and lanes == value.lanes:
             if self.mask is not None:
                 # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
-                old = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+                old = block.slots.get(storage.pointer, dtype, lanes, address.offset)
                 value = block.select(self.mask, value, from_memory(block, Value(old, dtype, lanes)))
-            block.slots.put(storage.pointer, dtype, lanes, place.offset, to_memory(block, value))
+            block.slots.put(storage.pointer, dtype, lanes, address.offset, to_memory(block, value))
             return
-        pointer, stride, offsets = self.point(storage, place)
+        pointer, stride, offsets = self.point(storage, address)
         block.slots.save(storage.pointer)
         block.written(storage.pointer)
         if vector is None:
@@ -325,20 +325,20 @@ class ExpressionEmitter:
         places = pointers(block, pointer, stride, offsets, dtype, lanes)
         scatter(block, places, value, dtype, self.mask)
 
-    def slot_lanes(self, place: Place) -> int:
+    def slot_lanes(self, address: Address) -> int:
         """The number of elements of an access to a stack slot, if `Slots` can forward stores to it (its place is
         constant); 0 otherwise.
         """
-        if place.variables or place.terms or place.varying:
+        if address.variables or address.terms or address.varying:
             return 0
-        if place.stride == 0 and not self.guarded:
+        if address.stride == 0 and not self.guarded:
             return 1
-        if place.stride != 1 or self.vector is None or place.offset % self.vector.lanes:
+        if address.stride != 1 or self.vector is None or address.offset % self.vector.lanes:
             return 0
         return self.vector.lanes
 
-    def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
-        """The place that `indices` access in `storage`; known variables are folded into its offset."""
+    def address_of(self, storage: Storage, indices: tuple[Expr, ...]) -> Address:
+        """The address that `indices` access in `storage`; known variables are folded into its offset."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
@@ -361,13 +361,13 @@ class ExpressionEmitter:
                     offset += coefficient * value  # type: ignore[operator]
                 else:
                     left = (*left, (name, coefficient))
-            return Place(offset, stride, left, _NOTHING, _NOTHING)
+            return Address(offset, stride, left, _NOTHING, _NOTHING)
         terms, offset = self.folded(form.whole)
         if vector is None:
-            return Place(offset, 0, (), terms, _NOTHING)
+            return Address(offset, 0, (), terms, _NOTHING)
         stride = terms.pop(Var(vector.name), 0)
         varying = {a: c for a, c in terms.items() if self.varies(a)}
-        return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
+        return Address(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
         """The cached decomposition of an access into its indices and the linear sum of their offsets."""
@@ -378,21 +378,21 @@ class ExpressionEmitter:
 
     def address(self, storage: Storage, indices: tuple[Expr, ...]) -> str:
         """The pointer to an access's first element."""
-        return self.point(storage, self.place(storage, indices))[0]
+        return self.point(storage, self.address_of(storage, indices))[0]
 
-    def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
+    def point(self, storage: Storage, address: Address) -> tuple[str, int, Value | None]:
         """How to address an access: pointer to its first element, stride in elements from lane to lane, and additional
         offsets of the lanes (None: none).
         """
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
-        offsets = self.sum(place.varying, 0) if place.varying else None
-        terms = place.terms
-        if place.variables:
+        offsets = self.sum(address.varying, 0) if address.varying else None
+        terms = address.terms
+        if address.variables:
             held = self.variables
-            key = (pointer, *[(held[name].text, c) for name, c in place.variables])  # type: ignore[union-attr]
+            key = (pointer, *[(held[name].text, c) for name, c in address.variables])  # type: ignore[union-attr]
             start = block.noted(key)
             if start is None:
-                start = self._started(pointer, dtype, self.sum({Var(n): c for n, c in place.variables}, 0))
+                start = self._started(pointer, dtype, self.sum({Var(n): c for n, c in address.variables}, 0))
                 block.note(key, start)
             pointer = start
         elif terms:
@@ -402,7 +402,7 @@ class ExpressionEmitter:
                 offsets = start if offsets is None else block.binary("add nsw", start, offsets)
             else:
                 pointer = self._started(pointer, dtype, start)
-        return block.element(pointer, dtype, place.offset), place.stride, offsets
+        return block.element(pointer, dtype, address.offset), address.stride, offsets
 
     def _started(self, pointer: str, dtype: DType, start: Value) -> str:
         return self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}")
@@ -422,8 +422,8 @@ _NOTHING: Mapping[Expr, int] = {}
 
 @quick_init
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place of an access in a buffer: `offset` elements from its start, `stride` elements from lane to lane, and
+class Address:
+    """The address of an access in a buffer: `offset` elements from its start, `stride` elements from lane to lane, and
     unknown terms with coefficients.
 
     `variables`: the unknown terms, if all of them are loop variables. Otherwise `terms`: terms that are equal in all

@@ -162,8 +162,8 @@ class LayerEmitter:
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
         chained = self.config.chain_depth > 0
-        self.padded = self._not_there(padded_outputs(program, addresses[0])) if chained else ()
-        self.ahead = self._not_there(ahead)
+        self.padded = self._pads_to_write(padded_outputs(program, addresses[0])) if chained else ()
+        self.ahead = self._pads_to_write(ahead)
         self.tables_loaded: set[str] = set()
 
     def run(self, emission_cache: EmissionCache | None = None, key: Hashable | None = None) -> None:
@@ -180,7 +180,7 @@ class LayerEmitter:
                 emission_cache.keep(key, found)
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
-    def _places(self) -> Hashable:
+    def _cache_key(self) -> Hashable:
         """The part of the cache key besides program and machine: scratchpad slots, addresses, granule of DRAM accesses,
         used parts of weight tiles, and pads.
         """
@@ -196,7 +196,7 @@ class LayerEmitter:
             ),
         )
 
-    def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
+    def _pads_to_write(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
         """The tensors whose pads the chain memory does not hold yet, among `tensors`. Records that it now
         holds them.
         """
