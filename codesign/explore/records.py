@@ -25,7 +25,7 @@ Known = dict[tuple[str, str], Figures]
 def read_records(path: Path) -> Known:
     """The records in a file; of several records of a machine the first counts. Empty if there is no file."""
     known: Known = {}
-    for key, figures in whole_records(path, _record, what="a study"):
+    for key, figures in whole_records(path, _record, kind="a study"):
         known.setdefault(key, figures)
     return known
 
