@@ -212,8 +212,8 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
         costs = data.costs[held]
         for name, model in MODELS.items():
             features = data.features(name)
-            lesson = Samples(features=features[taught], costs=data.costs[taught])
-            scores = model.fit([lesson], seed=split).scores(features[held])
+            training = Samples(features=features[taught], costs=data.costs[taught])
+            scores = model.fit([training], seed=split).scores(features[held])
             ran = np.isfinite(costs)
             top = costs[np.argsort(-scores, kind="stable")[:BEST]].min() / costs.min()
             found[name].append((spearman(scores[ran], costs[ran]), top))
@@ -223,7 +223,7 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
     }
 
 
-def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
+def cached(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
     """The data of subject `name`, read from its file in `folder`; if the file is missing, `collected` computes them and
     they are written to it.
     """
@@ -262,7 +262,7 @@ def main(options: Given) -> None:
         head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)
         print(f"{'':34}{'samples':>8}{'reading ms':>12}{head}")
     for name, make in subjects(options.only):
-        data = kept(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
+        data = cached(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
         for samples in options.samples:
             if samples + BEST > len(data.costs):
                 continue

@@ -88,7 +88,7 @@ def ended(words: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
+def study_files(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
     """The contents of a study's folder: its records, its table of designs, and the machines of its front."""
     front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
     return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
@@ -106,7 +106,7 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
         time.sleep(0.005)
     if process.returncode:
         raise SystemExit(f"{' '.join(words)}: ended with {process.returncode}")
-    records, designs, front = left(study)
+    records, designs, front = study_files(study)
     return Whole(
         records=records, designs=designs, front=front, start=first - begin, end=time.monotonic() - last
     )
@@ -170,7 +170,7 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
                 "processes": workers,
                 "killed while": part,
                 "records then": had.count(b"\n"),
-                "same": left(study) == (whole.records, whole.designs, whole.front),
+                "same": study_files(study) == (whole.records, whole.designs, whole.front),
                 "twice": searched(had) + evaluated - searched(whole.records),
             }
         )

@@ -33,7 +33,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Platform:
     """The platform that runs our kernels: `device` with its `target` or, if `device` is None, an
     emulation of `target`.
     """
@@ -73,11 +73,11 @@ class Ours:
     close: Callable[[], None]
 
 
-def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model compiled for `place`, ready to run. Raises UserError if it cannot be compiled."""
+def model_on(platform: Platform, model: onnx.ModelProto, inputs: Arrays) -> Ours:
+    """A model compiled for `platform`, ready to run. Raises UserError if it cannot be compiled."""
     data = model.SerializeToString()
-    if place.device is None:
-        emulated = compile_kernels(data, gpu_emulated(place.target))
+    if platform.device is None:
+        emulated = compile_kernels(data, gpu_emulated(platform.target))
         return Ours(
             operations=sum(launch.operations for launch in emulated.launches),
             inputs=inputs,
@@ -85,11 +85,11 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
             time=_no_time,
             close=emulated.close,
         )
-    code = compile_kernels(data, gpu_ahead(place.target))
-    return _on_device(CudaNetwork(code, place.device), inputs)
+    code = compile_kernels(data, gpu_ahead(platform.target))
+    return _on_device(CudaNetwork(code, platform.device), inputs)
 
 
-def product_on(place: Place, precision: str, size: int) -> Ours:
+def product_on(platform: Platform, precision: str, size: int) -> Ours:
     """The product of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in float32.
 
     float16 and bfloat16 give results of the same type, int8 gives int32; an int8 W is stored column after column, the
@@ -101,13 +101,13 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
         dtype,
         output=output,
     )
-    template = gemm_wgmma if gemm_wgmma.applies(place.target, program) else gemm_mma
-    schedule = template.schedule(place.target, program)
+    template = gemm_wgmma if gemm_wgmma.applies(platform.target, program) else gemm_mma
+    schedule = template.schedule(platform.target, program)
     inputs = product_inputs(precision, size)
     operations = 2 * size**3
-    if place.device is None:
+    if platform.device is None:
         emulated = compile_kernel(
-            schedule.program, gpu_emulated(place.target), operator="product", operations=operations
+            schedule.program, gpu_emulated(platform.target), operator="product", operations=operations
         )
         return Ours(
             operations=operations,
@@ -117,9 +117,9 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
             close=emulated.close,
         )
     code = compile_kernel(
-        schedule.program, gpu_ahead(place.target), operator="product", operations=operations
+        schedule.program, gpu_ahead(platform.target), operator="product", operations=operations
     )
-    return _on_device(CudaNetwork(code, place.device), inputs)
+    return _on_device(CudaNetwork(code, platform.device), inputs)
 
 
 def output_type(precision: str) -> DType:
@@ -166,11 +166,11 @@ def _no_time() -> float:
     raise RuntimeError("emulated kernels have no times of a GPU")
 
 
-def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
+def check_model(platform: Platform, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
     """Compares a model's outputs with its outputs in float64."""
     model = case.make(reduced)
     inputs = inputs_of(model)
-    ours = model_on(place, model, inputs)
+    ours = model_on(platform, model, inputs)
     try:
         return check_outputs(ours.run(), float64_outputs(model, inputs), tolerance)
     finally:
@@ -183,9 +183,9 @@ def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
-def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
+def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
     """Compares rows of a product with the product in float64 of the same (rounded) factors."""
-    ours = product_on(place, precision, size)
+    ours = product_on(platform, precision, size)
     try:
         got = ours.run()["Y"]
     finally:
