@@ -186,11 +186,11 @@ def _whole(made: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> Quanti
     return QuantizedNetwork(content=content, account=describe(made, recipe, samples))
 
 
-def _samples(network: FloatModel, given: Samples, what: str) -> list[Arrays]:
-    if isinstance(given, Mapping):
-        return list(split_samples(network, given, what))
-    return list(load_calibration(network, Path(given)))
+def _samples(network: FloatModel, samples: Samples, name: str) -> list[Arrays]:
+    if isinstance(samples, Mapping):
+        return list(split_samples(network, samples, name))
+    return list(load_calibration(network, Path(samples)))
 
 
-def _where(given: Samples, what: str) -> str:
-    return what if isinstance(given, Mapping) else str(given)
+def _where(samples: Samples, name: str) -> str:
+    return name if isinstance(samples, Mapping) else str(samples)

@@ -36,10 +36,10 @@ HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 class GraphContext(NodeErrors):
     """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
-    `given`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations. `renamed`: maps
-    the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each float32 tensor that
-    holds integers; `integers`: the tensor of that dtype with the same values, where a node reads one. `recurrent`:
-    operators all of whose steps the target computes in one kernel.
+    `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
+    `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
+    float32 tensor that holds integers; `integers`: the tensor of that dtype with the same values, where a node reads
+    one. `recurrent`: operators all of whose steps the target computes in one kernel.
     """
 
     integer_biases: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class GraphContext(NodeErrors):
     integers: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
-    given: set[str] = field(default_factory=set)
+    input_names: set[str] = field(default_factory=set)
     body_nodes: int = 0
 
     def expand(self, node: OnnxNode) -> bool:

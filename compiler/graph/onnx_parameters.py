@@ -40,7 +40,7 @@ def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
     waiting, seen = [name], {name}
     while waiting:
         tensor = waiting.pop()
-        if tensor in context.given:
+        if tensor in context.input_names:
             found[tensor] = None
         elif tensor in makers:
             waiting.extend(given for given in makers[tensor].inputs if given not in seen)

@@ -151,7 +151,7 @@ def _renamed(
     inner: onnx.NodeProto,
     prefix: str,
     names: Mapping[str, str],
-    given: Mapping[str, onnx.AttributeProto],
+    caller_attributes: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
     """A node of a function body with the caller's names and attributes; omitted attributes stay omitted."""
@@ -170,8 +170,8 @@ def _renamed(
     for attribute in attributes:
         if not attribute.ref_attr_name:
             made.attribute.append(attribute)
-        elif attribute.ref_attr_name in given:
+        elif attribute.ref_attr_name in caller_attributes:
             entry = made.attribute.add()
-            entry.CopyFrom(given[attribute.ref_attr_name])
+            entry.CopyFrom(caller_attributes[attribute.ref_attr_name])
             entry.name = attribute.name
     return made

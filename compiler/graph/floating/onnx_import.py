@@ -56,7 +56,7 @@ def import_float_model(
     for info in model.graph.input:
         if info.name not in context.constants:
             inputs.append(_input(context, info))
-            context.given.add(info.name)
+            context.input_names.add(info.name)
     types = {
         info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
         for info in (*model.graph.value_info, *model.graph.output)
