@@ -96,7 +96,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
-    """The cost model: cycles of all turns (iterations of the pipelined loop), plus exposed loads of the first tile and
+    """The cost model: cycles of all iterations of the pipelined loop, plus exposed loads of the first tile and
     stores of the last.
     """
     inputs, outputs = _blocks(config, workload)
