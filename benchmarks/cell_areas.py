@@ -353,7 +353,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     if any(first.get(key) != head[key] for key in ("liberty_sha256", "end_columns")):
         return {}
-    kept = {row["draw"]: row for row in rest if _is_of_today(row)}
+    kept = {row["draw"]: row for row in rest if _is_current(row)}
     if len(kept) < len(rest):
         print(
             f"{len(rest) - len(kept)} of {len(rest)} rows are of other machines or other RTL: dropped",
@@ -362,7 +362,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return kept
 
 
-def _is_of_today(row: Mapping[str, Any]) -> bool:
+def _is_current(row: Mapping[str, Any]) -> bool:
     """Whether drawing the row's number now gives the row's machine, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")

@@ -34,7 +34,7 @@ from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 from vdla.compiler.templates.cpu.table import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
@@ -161,7 +161,7 @@ def sketch(name: str) -> Subject:
     target, case = host_target(), sketch_cases()[name]
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
-    given = sketches(case.program, target, constants=case.constants)
+    given = find_sketches(case.program, target, constants=case.constants)
 
     def seconds(values: Mapping[str, int]) -> float:
         try:
@@ -216,8 +216,8 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
         costs = data.costs[held]
         for name, model in MODELS.items():
             features = data.features(name)
-            lesson = Samples(features=features[taught], costs=data.costs[taught])
-            scores = model.fit([lesson], seed=split).scores(features[held])
+            training = Samples(features=features[taught], costs=data.costs[taught])
+            scores = model.fit([training], seed=split).scores(features[held])
             ran = np.isfinite(costs)
             top = costs[np.argsort(-scores, kind="stable")[:BEST]].min() / costs.min()
             found[name].append((spearman(scores[ran], costs[ran]), top))
@@ -227,7 +227,7 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
     }
 
 
-def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
+def cached(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
     """The measurements of the space `name`, read from its file in `folder`; if the file is missing, `collected` makes
     them and they are written to it.
     """
@@ -266,7 +266,7 @@ def main(options: Given) -> None:
         head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)
         print(f"{'':34}{'samples':>8}{'reading ms':>12}{head}")
     for name, make in subjects(options.only):
-        data = kept(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
+        data = cached(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
         for samples in options.samples:
             if samples + BEST > len(data.costs):
                 continue

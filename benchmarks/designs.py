@@ -73,12 +73,12 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
         if not keep:
             both = (ScheduleCache(), ScheduleCache())
         start = time.thread_time()
-        program = compile_program(network.graph, config, data=False, kept=both[0]).program
+        program = compile_program(network.graph, config, data=False, schedule_cache=both[0]).program
         compiled = time.thread_time()
         simulate(config, program.instructions, program.image, data=False)
         simulated = time.thread_time()
         # All steps once more, in one call as in a study.
-        figures = evaluate(config, [replace(network, kept=both[1])], components)
+        figures = evaluate(config, [replace(network, schedule_cache=both[1])], components)
         if figures.failed is not None:
             raise SystemExit(f"error: {config.name}: {figures.failed}")
         evaluating.append(time.thread_time() - simulated)

@@ -92,7 +92,7 @@ def ended(words: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
+def study_files(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
     """The files that an exploration has left in its folder: records, table of designs, and the machines of the Pareto
     front by file name.
     """
@@ -112,7 +112,7 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
         time.sleep(0.005)
     if process.returncode:
         raise SystemExit(f"{' '.join(words)}: ended with {process.returncode}")
-    records, designs, front = left(study)
+    records, designs, front = study_files(study)
     return Whole(
         records=records, designs=designs, front=front, start=first - begin, end=time.monotonic() - last
     )
@@ -178,7 +178,7 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
                 "processes": workers,
                 "killed while": part,
                 "records then": had.count(b"\n"),
-                "same": left(study) == (whole.records, whole.designs, whole.front),
+                "same": study_files(study) == (whole.records, whole.designs, whole.front),
                 "twice": searched(had) + evaluated - searched(whole.records),
             }
         )

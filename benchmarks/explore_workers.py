@@ -149,7 +149,7 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
         for number in range(-1, rounds):
             for name in list(everywhere)[:: 1 if number % 2 else -1]:
                 # In this process kernels would be cached from round to round, which new processes cannot do.
-                fresh = tuple(replace(network, kept=ScheduleCache()) for network in networks)
+                fresh = tuple(replace(network, schedule_cache=ScheduleCache()) for network in networks)
                 if number < 0:
                     explore(study(fresh, BATCH, WARMING_SEED, everywhere[name]))
                     continue

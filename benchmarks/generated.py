@@ -199,26 +199,26 @@ def _cases() -> dict[str, Callable[[int], Program]]:
             transposed_w=transposed,
         )
         name = f"matmul:{batch},{rows},{depth},{columns}{',transposed' * transposed}"
-        found[name] = partial(_same, product(sizes, name="matmul"))
+        found[name] = partial(_unchanged, product(sizes, name="matmul"))
     for shape, axes in REDUCTIONS:
         name = f"sum:{'x'.join(map(str, shape))} over {','.join(map(str, axes))}"
-        found[name] = partial(_same, reduction(shape, axes, "sum"))
+        found[name] = partial(_unchanged, reduction(shape, axes, "sum"))
     for outer, size, lanes, kernel, stride, pad, kind in POOLS:
         name = f"{kind}-pool:{outer}x{size}x{size}x{lanes},{kernel},{stride},{pad}"
         window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
         program = float_pool(outer=outer, height=size, width=size, lanes=lanes, window=window, kind=kind)
-        found[name] = partial(_same, program)
+        found[name] = partial(_unchanged, program)
     for rows, depth, columns in DENSE:
         epilogue = Epilogue(bias=True, activation="relu")
         program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=epilogue)
-        found[f"dense:{rows},{depth},{columns}"] = partial(_same, program)
+        found[f"dense:{rows},{depth},{columns}"] = partial(_unchanged, program)
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
         found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
     return {**found, **NESTS}
 
 
-def _same(program: Program, _lanes: int) -> Program:
+def _unchanged(program: Program, _lanes: int) -> Program:
     return program
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness.command_line import JSON, ONLY, ROUNDS, Given, Option, run_script
-from vdla.benchmarks.harness.gpu_run import Place
+from vdla.benchmarks.harness.gpu_run import Platform
 from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
     check_entry,
@@ -69,19 +69,19 @@ OPTIONS = (
 
 def main(options: Given) -> int:
     if options.device == "cuda:emulated":
-        return check(Place(target=cuda_target(options.arch), device=None), options)
+        return check(Platform(target=cuda_target(options.arch), device=None), options)
     with open_device(parse_device(options.device)) as device:
         properties = device.properties
-        place = Place(target=device_target("cuda", properties), device=device)
-        if failed := check(place, options):
+        platform = Platform(target=device_target("cuda", properties), device=device)
+        if failed := check(platform, options):
             return failed
         if not options.check_only:
-            time_all(place, properties, options)
+            time_all(platform, properties, options)
     return 0
 
 
-def check(place: Place, options: Given) -> int:
-    reduced = place.device is None
+def check(platform: Platform, options: Given) -> int:
+    reduced = platform.device is None
     known = (*checked_entries(reduced=reduced), *([] if reduced else timed_entries()))
     chosen = {entry.name for entry in choose_entries(known, options.only)}
     failures = 0
@@ -90,7 +90,7 @@ def check(place: Place, options: Given) -> int:
         if entry.name not in chosen:
             continue
         try:
-            outcome = check_entry(place, entry, reduced=reduced)
+            outcome = check_entry(platform, entry, reduced=reduced)
         except UserError:
             raise
         except Exception as error:  # An error in one kernel must not end the checks of the others.
@@ -119,7 +119,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["no reason given"])[0]
 
 
-def time_all(place: Place, properties: DeviceProperties, options: Given) -> None:
+def time_all(platform: Platform, properties: DeviceProperties, options: Given) -> None:
     torch = find_torch()
     if torch is None:
         print("torch is not installed: ours is timed alone", file=sys.stderr)
@@ -132,7 +132,7 @@ def time_all(place: Place, properties: DeviceProperties, options: Given) -> None
     ]
     for entry in chosen:
         row = measure_entry(
-            place, torch, entry, options.rounds, library_convolutions=options.library_convolutions
+            platform, torch, entry, options.rounds, library_convolutions=options.library_convolutions
         )
         rows.append(row)
         if not options.json:

@@ -86,7 +86,7 @@ def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
     return partition, {node.name: node.op_type for node in model.graph.node}
 
 
-def elsewhere(path: Path, config: Config) -> dict[str, Any]:
+def processor_nodes(path: Path, config: Config) -> dict[str, Any]:
     """The numbers of nodes that run on the processor, by operator, in a model that starts at token ids."""
     partition, _ = divided(path, config)
     sides = [region.side for region in partition.regions]
@@ -120,7 +120,7 @@ def measure(name: str, config: Config, simulate: bool) -> dict[str, Any]:
                 "refused": dict(refused.most_common()),
                 "first": {"node": node, "operator": operators[node], "reason": reason},
             }
-        row |= elsewhere(whole_path, config)
+        row |= processor_nodes(whole_path, config)
         row |= _compiled(path, config, feeds(SEED), simulate)
     except UserError as error:
         # Messages begin with the file's path, which is specific to this computer.
@@ -134,7 +134,7 @@ def measure_file(path: Path, config: Config) -> dict[str, Any]:
     """
     partition, operators = divided(path, config)
     refused = Counter(operators[item] for item in partition.refusals)
-    return {"name": path.stem, "refused": dict(refused.most_common())} | elsewhere(path, config)
+    return {"name": path.stem, "refused": dict(refused.most_common())} | processor_nodes(path, config)
 
 
 def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulate: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from vdla.benchmarks.harness.command_line import OUTPUT, Given, Option, run_script
 from vdla.benchmarks.harness.node_cases import (
-    APART,
+    EXCLUDED_KINDS,
     VERDICTS,
     Judged,
     NodeCase,
@@ -40,7 +40,7 @@ def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None
     parameters as constants; and the number of tests that are not run, by kind.
     """
     rows: list[tuple[Judged, Judged | None]] = []
-    left: Counter[str] = Counter(dict.fromkeys(APART, 0))
+    left: Counter[str] = Counter(dict.fromkeys(EXCLUDED_KINDS, 0))
     for number, case in enumerate(cases):
         if kind := apart(case):
             left[kind] += 1

@@ -55,13 +55,17 @@ OPTIONS = (
 
 def main(options: Given) -> None:
     network, config = load_network(options.model), load_config(options.machine)
-    events, changes = looked_at(config, network, options.share)
+    events, changes = sampled_activity(config, network, options.share)
     rates = OperandRates(
         network=network.name, machine=config.name, rates=rates_from(config, events, changes), spread=0.0
     )
     small = [load_network(models.build(name).SerializeToString(), name=name) for name in OTHERS]
-    held = [beside(other, network, rates, options.share) for other in others(config)]
-    held += [beside(other, item, rates, 1.0) for item in small for other in (config, *others(config), *SMALL)]
+    held = [prediction_error(other, network, rates, options.share) for other in held_out_machines(config)]
+    held += [
+        prediction_error(other, item, rates, 1.0)
+        for item in small
+        for other in (config, *held_out_machines(config), *SMALL)
+    ]
     # Errors relative to the energy that the rates predict, as intervals of energy are.
     spread = round(math.sqrt(statistics.mean((1 / (1 + one["error"]) - 1) ** 2 for one in held)), 4)
     figures = {
@@ -102,7 +106,7 @@ def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict
     }
 
 
-def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
+def sampled_activity(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
     """Runs a network on a machine with random non-negative inputs. Returns the events of the run, and the numbers of
     operand bits that change, estimated from a random `share` of the operations.
     """
@@ -118,7 +122,7 @@ def looked_at(config: Config, network: Network, share: float) -> tuple[Events, d
     return count_events(program, simulation), found.changes
 
 
-def others(config: Config) -> list[Config]:
+def held_out_machines(config: Config) -> list[Config]:
     """Machines on which the rates are tested: `config`, on which they are measured, with another array or another
     accumulator buffer.
     """
@@ -132,12 +136,12 @@ def others(config: Config) -> list[Config]:
     ]
 
 
-def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
+def prediction_error(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
     """Relative error of the energy of changing data predicted from the rates, against the energy predicted from the
     program's own operands; with network, machine and that energy in microjoules. `share`: share of the operations from
     which the changing bits are estimated.
     """
-    events, changes = looked_at(config, network, share)
+    events, changes = sampled_activity(config, network, share)
     model = shipped_event_energy()
     own = model.data(features_of(config, events, changes))
     by_rates = model.data(features_of(config, events, rates.changes(config, events)))

@@ -137,7 +137,7 @@ class Searches:
         search = kind(
             starts=list(self.study.starts.values()),
             moves=self.study.moves(),
-            settled=self.study.settled,
+            canonical=self.study.canonical,
             cost=self.study.value,
             budget=self.budget,
             seed=seed,

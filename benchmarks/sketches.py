@@ -35,7 +35,7 @@ from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
@@ -132,7 +132,7 @@ def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) ->
     arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
     template = bound(target, case.template(target, case.program), arrays)
     before = timed(template)
-    given = sketches(case.program, target, constants=case.constants)
+    given = find_sketches(case.program, target, constants=case.constants)
     space = sketch_space(given)
     legal = float(space.legal(space.draw(rng, 1 << 14)).mean())
     found: list[tuple[float, dict[str, int]]] = []

@@ -49,7 +49,7 @@ NEAR = 1.02
 TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
 """Number of trials of each run, by name of the search; random searches need more to find good schedules."""
 TRANSFER_TRIALS = 128
-LESSONS = 128
+TRANSFER_TRIALS = 128
 """Number of trials of each other layer from which the cost model learns before a transfer run (a run whose model has
 learned from other layers).
 """
@@ -136,12 +136,12 @@ def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> li
     return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
 
 
-def lesson(config: str, layer: str) -> Samples:
-    """The first LESSONS trials of the tuner's own search ("full") on a layer, as samples from which another layer's
-    cost model learns.
+def transfer_samples(config: str, layer: str) -> Samples:
+    """The first TRANSFER_TRIALS trials of the tuner's own search ("full") on a layer, as samples from which another
+    layer's cost model learns.
     """
     task = task_of(config, layer)
-    _, history = search(config, layer, FULL, 0, LESSONS)
+    _, history = search(config, layer, FULL, 0, TRANSFER_TRIALS)
     return Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
 
 
@@ -193,8 +193,8 @@ def run_all(options: Given) -> list[Run]:
     runs = held_runs(options.again)
     seeds = range(options.seeds)
 
-    def finished(found: Sequence[Run]) -> None:
-        for run in found:
+    def finished(finished_runs: Sequence[Run]) -> None:
+        for run in finished_runs:
             runs[key_of(run)] = run
             best = run["curve"][-1] if run["curve"] else "nothing ran"
             print(f"{run['layer']} {run['strategy']} {run['seed']}: {best}", file=sys.stderr, flush=True)
@@ -216,24 +216,26 @@ def run_all(options: Given) -> list[Run]:
             if not options.no_transfer and layer != "C1"
         }
         if any(taught.values()):
-            lessons = dict(
-                zip(options.layers, pool.map(partial(lesson, CONFIG), options.layers), strict=True)
+            samples = dict(
+                zip(options.layers, pool.map(partial(transfer_samples, CONFIG), options.layers), strict=True)
             )
             jobs = [
-                pool.submit(transfer_runs, CONFIG, layer, missing, priors(lessons, layer))
+                pool.submit(transfer_runs, CONFIG, layer, missing, priors(samples, layer))
                 for layer, missing in taught.items()
-                if missing and priors(lessons, layer)
+                if missing and priors(samples, layer)
             ]
             for job in as_completed(jobs):
                 finished(job.result())
     return list(runs.values())
 
 
-def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
-    """Samples for transfer: those of `lessons` from the other layers that have the same template as `layer`."""
-    width = lessons[layer].features.shape[1]
+def priors(samples: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
+    """Samples for transfer: those of `samples` from the other layers that have the same template as `layer`."""
+    width = samples[layer].features.shape[1]
     return tuple(
-        lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
+        samples_of
+        for other, samples_of in samples.items()
+        if other != layer and samples_of.features.shape[1] == width
     )
 
 

@@ -65,9 +65,9 @@ def count(space: Space, seed: int) -> Count:
         else:
             points = space.draw(rng, size)
         columns = space.columns(points)
-        account = space.account(columns)
-        kept = space.allowed(account)
-        alike = np.logical_and.reduce([columns[name] == account.effective[name] for name in columns])
+        estimates = space.cost(columns)
+        kept = space.allowed(estimates)
+        alike = np.logical_and.reduce([columns[name] == estimates.effective[name] for name in columns])
         legal += int(kept.sum())
         own += int((kept & alike).sum())
     # Wilson's interval, which also holds for a share of few hits.
@@ -91,7 +91,7 @@ def different(task: AcceleratorTask, seed: int) -> float:
     """
     space = task.space
     points = space.sample(np.random.default_rng(seed), HASHED)
-    effective = space.account(space.columns(points)).effective
+    effective = space.cost(space.columns(points)).effective
     rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
     distinct, first = np.unique(rows, axis=0, return_index=True)
     hashes = set()

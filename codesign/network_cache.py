@@ -116,16 +116,16 @@ def network_key(
 
     Raises FileError and ModelError for a model that cannot be read.
     """
-    decided = {
-        **compiler.decided(),
+    settings = {
+        **compiler.archive_settings(),
         "batch": batch,
         "records": None if records is None else records.digest,
     }
-    return archive_key(model, json.dumps(decided, sort_keys=True))
+    return archive_key(model, json.dumps(settings, sort_keys=True))
 
 
-def archive_key(model: Path | Content, *decided: str) -> str:
-    """A name for an archive that depends on this compiler, a model, and the texts `decided`: 32 hexadecimal digits.
+def archive_key(model: Path | Content, *settings: str) -> str:
+    """A name for an archive that depends on this compiler, a model, and the texts `settings`: 32 hexadecimal digits.
 
     Raises FileError for a model that cannot be read, ModelError for external data that may not be read.
     """
@@ -135,7 +135,7 @@ def archive_key(model: Path | Content, *decided: str) -> str:
     hashing = threading.Thread(target=content.update, args=(_bytes_of(file),))
     hashing.start()
     try:
-        others = (_external_data(file), *decided, _compiler())
+        others = (_external_data(file), *settings, _compiler())
     finally:
         hashing.join()
     parts = (content.hexdigest(), *others)

@@ -82,14 +82,14 @@ def compile_network(
     """Compiles the model in file `path` for the accelerator. Raises UserError, which names the file and, for a float
     model, says how to run it.
     """
-    with ways_out(path):
+    with advice_on_errors(path):
         return compile_program(
             path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
         )
 
 
 @contextmanager
-def ways_out(path: Path) -> Iterator[None]:
+def advice_on_errors(path: Path) -> Iterator[None]:
     """A context for compiling the model in the file `path` for the accelerator: UserErrors raised inside get the name
     of the file and advice on what to do.
     """
@@ -100,12 +100,12 @@ def ways_out(path: Path) -> Iterator[None]:
         raise
     except (NodeError, DoesNotFitError) as error:
         more = [f"or {DIVIDE}"] if _processors_take(path) else []
-        raise _with_ways_out(path, error, more) from None
+        raise _with_advice(path, error, more) from None
     except UserError as error:
-        raise _with_ways_out(path, error, []) from None
+        raise _with_advice(path, error, []) from None
 
 
-def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
+def _with_advice(path: Path, error: UserError, more: list[str]) -> UserError:
     """`error` with the name of the model's file `path`, and with advice: `more`, and how to quantize a float model."""
     first, *rest = error.lines
     if str(path) not in first:

@@ -23,7 +23,7 @@ from .graph.int8_operators import Int8Operator, Quantize
 from .graph_rules import GraphRules
 from .ir.stmt import Program
 from .ir.types import DType
-from .kernel_forms import Dump, Form, LoweredNetwork, Made, Maker
+from .kernel_forms import BuiltKernel, Dump, Form, LoweredNetwork, Maker
 from .runtime.cpu_network import CpuNetwork
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
@@ -91,7 +91,7 @@ class SharedKernels:
 
     def __init__(self) -> None:
         self.worker = CodeWorker()
-        self.made: dict[str, Made[CpuTarget, Kernel]] = {}
+        self.built: dict[str, BuiltKernel[CpuTarget, Kernel]] = {}
 
     def __enter__(self) -> SharedKernels:
         return self
@@ -129,9 +129,9 @@ def cpu_now(
                 make=make,
                 parameters=lambda kernel: kernel.program.parameters,
                 kernel=lambda kernel, node: kernel,
-                settle=lambda kernel: kernel.code,
+                wait=lambda kernel: kernel.code,
                 placed=Constants().copy,
-                made=shared.made,
+                built=shared.built,
                 link=link,
             )
 

@@ -136,8 +136,8 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
 
             def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> CudaNetworkCode:
                 done = [
-                    CompiledModule(name=made.name, module=made.module, cubin=made.cubin.result())
-                    for made in modules.values()
+                    CompiledModule(name=kernel.name, module=kernel.module, cubin=kernel.cubin.result())
+                    for kernel in modules.values()
                 ]
                 return CudaNetworkCode(
                     graph=network.graph,
@@ -151,10 +151,10 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
             yield Maker(
                 make=make,
                 refused=refused,
-                parameters=lambda made: made.module.parameters,
-                kernel=lambda made, node: modules.setdefault(made.name, made).name,
-                settle=lambda made: made.cubin.result(),
-                dumped=lambda made, dump: dump(language, made.module.source),
+                parameters=lambda kernel: kernel.module.parameters,
+                kernel=lambda kernel, node: modules.setdefault(kernel.name, kernel).name,
+                wait=lambda kernel: kernel.cubin.result(),
+                dumped=lambda kernel, dump: dump(language, kernel.module.source),
                 link=link,
             )
 

@@ -25,7 +25,7 @@ Dump = Callable[[str, str], None]
 Progress = Callable[[int, int], object]
 """Progress callback: called with the number of finished kernels, and of all kernels."""
 Target = TypeVar("Target")
-MadeT = TypeVar("MadeT")
+CompiledT = TypeVar("CompiledT")
 KernelT = TypeVar("KernelT")
 Network = TypeVar("Network")
 
@@ -78,40 +78,40 @@ class LoweredNetwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Made(Generic[Target, MadeT]):
+class BuiltKernel(Generic[Target, CompiledT]):
     """A node's kernel. `values`: the knobs from a tuning record (None: the template's choice); `schedule`: the
-    scheduled program; `made`: result of its compilation.
+    scheduled program; `compiled`: result of its compilation.
     """
 
     lowered: LoweredNode[Target, Any]
     values: Values | None
     schedule: Schedule
-    made: MadeT
+    compiled: CompiledT
     dump: Dump | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Maker(Generic[Target, MadeT, KernelT, Network]):
+class Maker(Generic[Target, CompiledT, KernelT, Network]):
     """The functions that turn one network's scheduled programs into a target's code.
 
     `make` compiles a program under a name, with a function for dumps; it may raise `chosen_knobs.UNUSABLE`, and so may
-    `settle`, which waits for work that `make` left to a thread. `kernel` returns the value that launches store for a
+    `wait`, which waits for work that `make` left to a thread. `kernel` returns the value that launches store for a
     kernel, given the node's name; `parameters` returns a kernel's buffers in argument order. `placed` copies a constant
     into the shape of its parameter, by default aligned to a cache line; for files `np.reshape` suffices. `dumped`
     writes the last dumps. `refused` maps the model's label, a node's name and its UNUSABLE error to the error that is
-    raised if recorded knobs are not the cause. `made` is a cache of kernels by key: it has those of earlier networks
+    raised if recorded knobs are not the cause. `built` is a cache of kernels by key: it has those of earlier networks
     and gets those of this network. `link` makes the network from all launches.
     """
 
-    make: Callable[[Program, str, Dump | None], MadeT]
-    parameters: Callable[[MadeT], tuple[Buffer, ...]]
-    kernel: Callable[[MadeT, str], KernelT]
+    make: Callable[[Program, str, Dump | None], CompiledT]
+    parameters: Callable[[CompiledT], tuple[Buffer, ...]]
+    kernel: Callable[[CompiledT, str], KernelT]
     link: Callable[[LoweredNetwork, tuple[Launch[KernelT], ...]], Network]
-    settle: Callable[[MadeT], object] | None = None
+    wait: Callable[[CompiledT], object] | None = None
     placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
-    dumped: Callable[[MadeT, Dump], object] | None = None
+    dumped: Callable[[CompiledT, Dump], object] | None = None
     refused: Callable[[str, str, Exception], Exception] = lambda label, node, error: error
-    made: dict[str, Made[Target, MadeT]] = field(default_factory=dict)
+    built: dict[str, BuiltKernel[Target, CompiledT]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

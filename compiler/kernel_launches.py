@@ -18,7 +18,17 @@ import numpy as np
 from .graph.cost import count_operations
 from .graph.graph import Graph, Node
 from .ir.printer import format_node
-from .kernel_forms import Dump, KernelT, LoweredNetwork, Lowering, Made, MadeT, Maker, Progress, Target
+from .kernel_forms import (
+    BuiltKernel,
+    CompiledT,
+    Dump,
+    KernelT,
+    LoweredNetwork,
+    Lowering,
+    Maker,
+    Progress,
+    Target,
+)
 from .passes.pipeline import dump_node
 from .runtime.launch import Launch
 from .schedule import Schedule
@@ -57,7 +67,7 @@ def make_launches(
     network: LoweredNetwork,
     lowering: Lowering[Target],
     nodes: LoweredNodes[Target],
-    maker: Maker[Target, MadeT, KernelT, Any],
+    maker: Maker[Target, CompiledT, KernelT, Any],
     *,
     dump_passes: Path | None = None,
     told: Progress | None = None,
@@ -66,11 +76,11 @@ def make_launches(
     launches: list[Launch[KernelT]] = []
     constants = LaunchConstants(maker.placed)
     for kernel in _kernels(network.label, lowering, nodes, maker, dump_passes):
-        node, made = kernel.lowered.node, kernel.made
-        shapes = {parameter.name: parameter.shape for parameter in maker.parameters(made)}
-        held = maker.kernel(made, node.name)
+        node, compiled = kernel.lowered.node, kernel.compiled
+        shapes = {parameter.name: parameter.shape for parameter in maker.parameters(compiled)}
+        held = maker.kernel(compiled, node.name)
         if kernel.dump is not None and maker.dumped is not None:
-            maker.dumped(made, kernel.dump)
+            maker.dumped(compiled, kernel.dump)
         launches.append(
             Launch(
                 name=node.name,
@@ -113,31 +123,33 @@ def _kernels(
     label: str,
     lowering: Lowering[Target],
     nodes: LoweredNodes[Target],
-    maker: Maker[Target, MadeT, Any, Any],
+    maker: Maker[Target, CompiledT, Any, Any],
     dump_passes: Path | None,
-) -> Iterable[Made[Target, MadeT]]:
+) -> Iterable[BuiltKernel[Target, CompiledT]]:
     """Each node's kernel, with recorded knobs if these can be compiled; nodes of equal programs share one schedule and
     one compiled kernel."""
     target = lowering.target
     for number, (lowered, recorded) in enumerate(nodes):
         dumps = partial(_dumped, dump_passes, number)
-        if (known := maker.made.get(lowered.key)) is not None:
+        if (known := maker.built.get(lowered.key)) is not None:
             if known.values is not None and recorded is not None:
                 lowered = recorded.lower(known.values)
             lowered = _with_parameters_of(lowered, known.lowered)
             yield replace(known, lowered=lowered, dump=dumps(lowered, known.schedule))
             continue
-        build = partial(_made, target=target, dumps=dumps, maker=maker)
+        build = partial(_built, target=target, dumps=dumps, maker=maker)
         kernel = None
         if recorded is not None:
             space = partial(lowering.templates.space, target)
-            kernel = recorded.knobs.made(recorded.workload, space, partial(_settled, recorded, build, maker))
+            kernel = recorded.knobs.build(
+                recorded.workload, space, partial(_built_with_knobs, recorded, build, maker)
+            )
         if kernel is None:
             try:
                 kernel = build(lowered, None)
             except UNUSABLE as error:
                 raise maker.refused(label, lowered.node.name, error) from None
-        maker.made[lowered.key] = kernel
+        maker.built[lowered.key] = kernel
         yield kernel
 
 
@@ -160,30 +172,30 @@ def _with_parameters_of(
     )
 
 
-def _settled(
+def _built_with_knobs(
     recorded: Recorded[Target],
-    build: Callable[[LoweredNode[Target, Any], Values], Made[Target, MadeT]],
-    maker: Maker[Target, MadeT, Any, Any],
+    build: Callable[[LoweredNode[Target, Any], Values], BuiltKernel[Target, CompiledT]],
+    maker: Maker[Target, CompiledT, Any, Any],
     values: Values,
-) -> Made[Target, MadeT]:
+) -> BuiltKernel[Target, CompiledT]:
     kernel = build(recorded.lower(values), values)
-    if maker.settle is not None:
-        maker.settle(kernel.made)
+    if maker.wait is not None:
+        maker.wait(kernel.compiled)
     return kernel
 
 
-def _made(
+def _built(
     lowered: LoweredNode[Target, Any],
     values: Values | None,
     *,
     target: Target,
     dumps: Callable[[LoweredNode[Target, Any], Schedule], Dump | None],
-    maker: Maker[Target, MadeT, Any, Any],
-) -> Made[Target, MadeT]:
+    maker: Maker[Target, CompiledT, Any, Any],
+) -> BuiltKernel[Target, CompiledT]:
     schedule = lowered.schedule(target)
     dump = dumps(lowered, schedule)
-    made = maker.make(schedule.program, f"{lowered.node.kind.lower()}{len(maker.made)}", dump)
-    return Made(lowered=lowered, values=values, schedule=schedule, made=made, dump=dump)
+    compiled = maker.make(schedule.program, f"{lowered.node.kind.lower()}{len(maker.built)}", dump)
+    return BuiltKernel(lowered=lowered, values=values, schedule=schedule, compiled=compiled, dump=dump)
 
 
 def _dumped(

@@ -99,7 +99,7 @@ def _other_choices(
         batch = ceil_div(workload.batch, config.batch) * config.batch * count
         series = replace(workload, batch=batch, own_weights=own)
         values = template.default_for(config, series, virtual_threads)
-        limits = template.space(config, workload).account(one_point(values)).limits
+        limits = template.space(config, workload).cost(one_point(values)).limits
         fits = all(kept.all() for kept in limits.values())
         return values if fits else template.default_for(config, workload, virtual_threads)
 

@@ -58,7 +58,7 @@ def compile_program(
     verify: bool = False,
     records: RecordBook | None = None,
     data: bool = True,
-    kept: ScheduleCache | None = None,
+    schedule_cache: ScheduleCache | None = None,
 ) -> Compiled:
     """Compile an ONNX model (a path, or its bytes), or a fused graph, into one program of the accelerator `config`.
 
@@ -68,8 +68,8 @@ def compile_program(
     program.
 
     Without `data` the memory image has zeros in place of weights and other constants: instructions, micro-ops,
-    addresses and so all timing are the same, which suffices for `run` without data. `kept` is a cache of lowered
-    kernels of other machines or networks. Raises UserError.
+    addresses and so all timing are the same, which suffices for `run` without data. `schedule_cache` is a cache of
+    lowered kernels of other machines or networks. Raises UserError.
     """
     from .graph.budgets import image_problem
     from .graph.layout import activation_bytes
@@ -98,7 +98,7 @@ def compile_program(
         config=config,
         legalized=legalized,
         virtual_threads=virtual_threads,
-        kept=ScheduleCache() if kept is None else kept,
+        schedule_cache=ScheduleCache() if schedule_cache is None else schedule_cache,
     )
     settings = {}
     if records is not None:

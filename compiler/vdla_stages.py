@@ -32,14 +32,14 @@ class AcceleratorNetwork:
     """A legalized network for the accelerator `config`: its kernels, and methods that schedule, lower and link them
     into a program.
 
-    `virtual_threads`: copies of each scratchpad buffer, which overlap loads and computation. `kept`: cache of lowered
-    kernels of this and other networks and machines.
+    `virtual_threads`: copies of each scratchpad buffer, which overlap loads and computation. `schedule_cache`: cache of
+    lowered kernels of this and other networks and machines.
     """
 
     config: Config
     legalized: Legalized
     virtual_threads: int = VIRTUAL_THREADS
-    kept: ScheduleCache = field(default_factory=ScheduleCache)
+    schedule_cache: ScheduleCache = field(default_factory=ScheduleCache)
 
     @cached_property
     def _kernels(self) -> tuple[Mapping[str, tuple[Kernel, ...]], Mapping[str, ChainBuffer]]:
@@ -116,7 +116,7 @@ class AcceleratorNetwork:
             virtual_threads=self.virtual_threads,
             check=check,
             dump=dump,
-            kept=self.kept,
+            schedule_cache=self.schedule_cache,
         )
 
     def alone(self, node: str, values: Values | None) -> Alone:
@@ -143,5 +143,5 @@ class AcceleratorNetwork:
             chained=self.chained,
             inside=self.legalized.places,
             data=data,
-            kept=self.kept.drafts,
+            emission_cache=self.schedule_cache.drafts,
         )

@@ -124,11 +124,11 @@ class Counters(wiring.Component):
             ]
         counts: list[Signal] = []
 
-        def count(what: Value) -> None:
-            """Adds a counter that is incremented by `what`, one cycle later."""
-            step = Signal(len(what), name=f"step_{len(counts)}", reset_less=True)
+        def count(increment: Value) -> None:
+            """Adds a counter that is incremented by `increment`, one cycle later."""
+            step = Signal(len(increment), name=f"step_{len(counts)}", reset_less=True)
             number = Signal(COUNTER_BITS, name=f"count_{len(counts)}", reset_less=True)
-            m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]
+            m.d.sync += [step.eq(increment), number.eq(Mux(clearing, 0, number + step))]
             counts.append(number)
 
         for unit, activity, _ in CYCLE_COUNTERS:

@@ -116,15 +116,15 @@ def _with_zeros(module: str) -> str:
     initialized = set(_INITIALIZED.findall(module))
     loops = 0
 
-    def zeroed(found: re.Match[str]) -> str:
+    def zeroed(match: re.Match[str]) -> str:
         nonlocal loops
-        high, name, last = int(found[1] or 0), found[2], int(found[3])
+        high, name, last = int(match[1] or 0), match[2], int(match[3])
         if name in initialized:
-            return found[0]
+            return match[0]
         index = f"i[{last.bit_length() - 1}:0]" if last else "0"
         loops += 1
         return (
-            f"{found[0]}  initial begin : zeros_{loops}\n    integer i;\n"
+            f"{match[0]}  initial begin : zeros_{loops}\n    integer i;\n"
             f"    for (i = 0; i <= {last}; i = i + 1)\n      {name}[{index}] = {high + 1}'h0;\n  end\n"
         )
 

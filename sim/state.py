@@ -193,7 +193,7 @@ U_SIZE = 12
     V_REST,  # cycles after a vector's last read in which the next vector's first read may not happen
     V_CHAIN,  # the store writes the chain memory, or nothing (ROWS): it has no bursts and needs no room
     V_REPEAT,  # vectors that share an operand: 1, or all of a row
-    V_LIKENESS,  # kind and flags of the last store that has begun: stores of the same ones overlap (section 8)
+    V_STORE_KIND,  # kind and flags of the last store that has begun: stores of the same ones overlap (section 8)
     V_OPEN,  # the youngest instruction allows others to begin before its end: a plain store or a LOAD.PAR
     V_LOAD,  # LOAD.PAR or LOAD.TABLE with steps to do, or BLOCKED; the last such load that has begun
     V_LAST_LOAD,

@@ -84,7 +84,6 @@ from .state import (
     V_LATENCY,
     V_LEFT,
     V_LENGTH,
-    V_LIKENESS,
     V_LOAD,
     V_NEXT,
     V_OPEN,
@@ -99,6 +98,7 @@ from .state import (
     V_ROW_STRIDE,
     V_ROWS,
     V_RUNS,
+    V_STORE_KIND,
     V_STORED,
     V_X_SIZE,
     V_X_STRIDE,
@@ -194,7 +194,7 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
 
 
 @timing_code
-def _likeness(row):  # type: ignore[no-untyped-def]
+def _store_kind(row):  # type: ignore[no-untyped-def]
     """A number that is equal for two stores of the same kind and flags, which may overlap (hw/README.md section 8).
     `row`: a decoded instruction.
     """
@@ -233,7 +233,7 @@ def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-
     follows = False
     if V[V_OPEN]:
         follows = row[KIND] == LOAD_PAR and V[V_LAST_LOAD] != order[U[u, U_BEGUN] - 1]
-        follows |= _plain(row) and _likeness(row) == V[V_LIKENESS]
+        follows |= _plain(row) and _store_kind(row) == V[V_STORE_KIND]
     if not follows:
         return all_ended if all_ended != NEVER else np.int64(BLOCKED)
     ahead = U[u, U_BEGUN] - P[P_STORES_IN_FLIGHT]
@@ -308,7 +308,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
             start_load(P, C, c, row, sizes[row[KIND]], T_PAR, cycle)
             V[V_LOAD] = V[V_LAST_LOAD] = i
         elif _stores(row):
-            V[V_LIKENESS] = _likeness(row)
+            V[V_STORE_KIND] = _store_kind(row)
             _start_store(P, C, V, row, registers, i, cycle)
         else:
             end(U, X, tokens, rows, u, i, cycle + 1)

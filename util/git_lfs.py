@@ -13,6 +13,6 @@ def is_pointer(data: bytes | bytearray | memoryview) -> bool:
     return bytes(data[: len(POINTER)]) == POINTER
 
 
-def pointer_problem(what: str) -> str:
-    """The error message, less its subject, for a pointer found in place of the file that `what` describes."""
-    return f"is a pointer of Git LFS, not {what} itself; fetch the file with `git lfs pull`, or download it"
+def pointer_problem(description: str) -> str:
+    """The error message, less its subject, for a pointer found in place of the file that `description` describes."""
+    return f"is a pointer of Git LFS, not {description} itself; fetch the file with `git lfs pull`, or download it"

@@ -34,15 +34,15 @@ class RecordError(UserError):
     """Raised if a file of records cannot be read or written; the message names the file and the cause."""
 
 
-Made = TypeVar("Made")
+RecordT = TypeVar("RecordT")
 
 
-def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list[Made]:
+def whole_records(path: Path, make: Callable[[Any], RecordT], *, kind: str) -> list[RecordT]:
     """The results of `make` for the parsed JSON of each line of a file; empty if there is no file.
 
     An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the system, and for a
     line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: the message calls it
-    no record of `what`.
+    no record of `kind`.
     """
     try:
         data = read_file(path)
@@ -50,15 +50,15 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
         return []
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
-    found: list[Made] = []
+    records: list[RecordT] = []
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            found.append(make(json.loads(line)))
+            records.append(make(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RecordError(
-                f"{path}:{number}: is no record of {what}; move the file away or name another folder"
+                f"{path}:{number}: is no record of {kind}; move the file away or name another folder"
             ) from None
-    return found
+    return records
 
 
 class LineFile:

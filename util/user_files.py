@@ -20,12 +20,12 @@ class FileError(UserError):
     """Raised for a file that cannot be read, or a path that cannot be written to."""
 
 
-def read_whole(path: Path, what: str) -> bytes:
-    """The bytes of the regular file at `path`; error messages call the file `what`. Raises FileError."""
+def read_whole(path: Path, description: str) -> bytes:
+    """The bytes of the regular file at `path`; error messages call the file `description`. Raises FileError."""
     try:
         return read_file(path)
     except OSError as error:
-        raise FileError(f"{path}: cannot read the {what}: {error.strerror}") from None
+        raise FileError(f"{path}: cannot read the {description}: {error.strerror}") from None
 
 
 def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
@@ -34,7 +34,7 @@ def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -
     for path in paths:
         if path is None:
             continue
-        with _told(path):
+        with _write_errors(path):
             _check_file(path, inputs)
 
 
@@ -56,7 +56,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     """Context that turns an OSError about the output `path`, for example a name that is too long, into FileError."""
     try:
         yield
@@ -75,7 +75,7 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
         yield None
         return
     check_directory(path)
-    with _told(path):
+    with _write_errors(path):
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         try:
             yield temporary
@@ -90,7 +90,7 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
 
 def check_directory(path: Path, *, parents: bool = False) -> None:
     """Raises FileError if no directory is at `path` or can be created there; `parents`: its parents may be missing."""
-    with _told(path):
+    with _write_errors(path):
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")
         if not parents and not path.parent.is_dir():

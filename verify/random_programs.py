@@ -46,9 +46,9 @@ _WIDE = 0.8
 """Share of programs whose fields may take any value of their range."""
 
 _MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
-_MOST_STORES = 3000
-"""Largest number of steps of an instruction: _MOST_STEPS for matrix and ALU instructions, by name, and _MOST_STORES for
-all others. Longer instructions are left out.
+_MOST_OTHER_STEPS = 3000
+"""Largest number of steps of an instruction: _MOST_STEPS for matrix and ALU instructions, by name, and
+_MOST_OTHER_STEPS for all others. Longer instructions are left out.
 """
 
 _IDLE = 0.03
@@ -261,7 +261,7 @@ def random_program(
         found = 0
         for name, values in random_sequence(source):
             insist = _tokens(source, values)
-            if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_STORES):
+            if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_OTHER_STEPS):
                 found += append(build, name, values, insist=insist, placed=placed)
         count += min(found, _SEQUENCE)
     last: dict[str, int] = {}

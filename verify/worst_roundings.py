@@ -87,11 +87,11 @@ def worst_add(
         share = 1 + float(rng.choice((-1, 0, 1)) * np.exp2(rng.uniform(-30, -2)))
         share *= float(rng.choice((1, 1, -1)))
     ratio_a = _limited(threshold * share / (first or 1))
-    inner = np.float32(threshold - first * float(ratio_a) + _trifle(rng, -45, -18))
+    inner = np.float32(threshold - first * float(ratio_a) + _perturbation(rng, -45, -18))
     # The exact inner sum rounds to `inner`, or is between `inner` and a neighbouring float32.
     unit = float(np.spacing(np.abs(inner)))
     sum_ = float(inner) + float(rng.choice((-1, 0, 0, 0, 1))) * unit / 2
-    sum_ += unit * _trifle(rng, -30, -2)
+    sum_ += unit * _perturbation(rng, -30, -2)
     if rng.random() < 0.4:
         # The product is an odd multiple of half a unit, which the offset compensates exactly.
         odd = (int(rng.integers(0, 8)) * 2 + 1) << int(rng.integers(0, 12))
@@ -203,7 +203,7 @@ def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
     return tie + float(np.spacing(np.float32(abs(tie)))) / 2 * int(rng.choice((-1, 1)))
 
 
-def _trifle(rng: np.random.Generator, lowest: float, highest: float) -> float:
+def _perturbation(rng: np.random.Generator, lowest: float, highest: float) -> float:
     """A random small number: zero in four of six calls, else a power of two of either sign whose exponent is in
     `lowest` .. `highest`.
     """

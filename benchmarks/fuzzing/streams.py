@@ -76,7 +76,7 @@ def stream_case(seed: int, index: int, folder: Path) -> Outcome:
         if not lost_reader and not silent:
             return Outcome(outcome.verdict, f"{said}: {outcome.detail}")
     problem = _unexpected(one, json_wanted, where, fault, called, list(values.values()))
-    problem = problem or _left(one, folder)
+    problem = problem or _leftover_files(one, folder)
     return (
         Outcome("wrong", f"{said}: {problem}") if problem else Outcome("refused" if called.code else "right")
     )
@@ -120,7 +120,7 @@ def _unexpected(
     return None if bool(called.out) == prints else f"standard output has {called.out[:200]!r}"
 
 
-def _left(one: Call, folder: Path) -> str | None:
+def _leftover_files(one: Call, folder: Path) -> str | None:
     """The files that a command line has left behind although it must not, as text; None if there are none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]

@@ -173,7 +173,7 @@ def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) ->
     return found
 
 
-def spread_of(found: Sequence[Judged]) -> Spread:
+def spread_of(judged: Sequence[Judged]) -> Spread:
     """The spread of the errors: root mean square of the relative errors of each part, and the half-width of the
     interval that covers the share `COVERAGE`, as a multiple of `Spread.deviation`.
 
@@ -181,22 +181,22 @@ def spread_of(found: Sequence[Judged]) -> Spread:
     machines are the samples: the half-width follows Student's t distribution; its degrees of freedom are the number of
     machines - 1.
     """
-    machines = dict.fromkeys(one.machine for one in found)
-    own = {name: sum(one.machine == name for one in found) for name in machines}
+    machines = dict.fromkeys(one.machine for one in judged)
+    own = {name: sum(one.machine == name for one in judged) for name in machines}
 
     def root_mean_square(values: Iterable[float]) -> float:
-        pairs = zip(found, values, strict=True)
+        pairs = zip(judged, values, strict=True)
         return math.sqrt(sum(value**2 / own[one.machine] for one, value in pairs) / len(own))
 
     def off(name: str) -> float:
-        shares = (getattr(one.replayed, name) / getattr(one.predicted, name) - 1 for one in found)
+        shares = (getattr(one.replayed, name) / getattr(one.predicted, name) - 1 for one in judged)
         return round(root_mean_square(shares), 5)
 
     alone = Spread(data=off("data"), clock=off("clock"), memories=off("memories"), reach=0.0)
     whole = root_mean_square(
         (one.replayed.whole - one.predicted.whole)
         / alone.deviation(one.predicted.data, one.predicted.clock, one.predicted.memories)
-        for one in found
+        for one in judged
     )
     ends = float(t.ppf((1 + COVERAGE) / 2, len(own) - 1)) * math.sqrt(1 + 1 / len(own))
     return replace(alone, reach=round(whole * ends, 4))

@@ -118,8 +118,8 @@ def _of_task(card: GpuTarget, task: dict[str, Any]) -> Measured:
 
 def judge(measured: Measured) -> Judgement:
     """Compares the cost model's estimates with the measured times of one workload."""
-    account = GPU.space(measured.target, measured.workload).account(measured.knobs)
-    estimates = account.quantities[ESTIMATE]
+    found = GPU.space(measured.target, measured.workload).cost(measured.knobs)
+    estimates = found.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)
     best = float(measured.seconds.min())
     return Judgement(

@@ -33,7 +33,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Platform:
     """The platform that runs our kernels: `device` with its `target` or, if `device` is None, an
     emulation of `target`.
     """
@@ -73,11 +73,11 @@ class Ours:
     close: Callable[[], None]
 
 
-def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
-    """A model compiled for `place`, ready to run. Raises UserError if it cannot be compiled."""
+def model_on(platform: Platform, model: onnx.ModelProto, inputs: Arrays) -> Ours:
+    """A model compiled for `platform`, ready to run. Raises UserError if it cannot be compiled."""
     data = model.SerializeToString()
-    if place.device is None:
-        emulated = compile_kernels(data, gpu_emulated(place.target))
+    if platform.device is None:
+        emulated = compile_kernels(data, gpu_emulated(platform.target))
         return Ours(
             operations=sum(launch.operations for launch in emulated.launches),
             inputs=inputs,
@@ -85,11 +85,11 @@ def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
             time=_no_time,
             close=emulated.close,
         )
-    code = compile_kernels(data, gpu_ahead(place.target))
-    return _on_device(CudaNetwork(code, place.device), inputs)
+    code = compile_kernels(data, gpu_ahead(platform.target))
+    return _on_device(CudaNetwork(code, platform.device), inputs)
 
 
-def product_on(place: Place, precision: str, size: int) -> Ours:
+def product_on(platform: Platform, precision: str, size: int) -> Ours:
     """The product `X` `W` of two square matrices of `precision` ("float16", ...) on tensor cores; floats are summed in
     float32.
 
@@ -102,13 +102,13 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
         dtype,
         output=output,
     )
-    template = gemm_wgmma if gemm_wgmma.applies(place.target, program) else gemm_mma
-    schedule = template.schedule(place.target, program)
+    template = gemm_wgmma if gemm_wgmma.applies(platform.target, program) else gemm_mma
+    schedule = template.schedule(platform.target, program)
     inputs = product_inputs(precision, size)
     operations = 2 * size**3
-    if place.device is None:
+    if platform.device is None:
         emulated = compile_kernel(
-            schedule.program, gpu_emulated(place.target), operator="product", operations=operations
+            schedule.program, gpu_emulated(platform.target), operator="product", operations=operations
         )
         return Ours(
             operations=operations,
@@ -118,9 +118,9 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
             close=emulated.close,
         )
     code = compile_kernel(
-        schedule.program, gpu_ahead(place.target), operator="product", operations=operations
+        schedule.program, gpu_ahead(platform.target), operator="product", operations=operations
     )
-    return _on_device(CudaNetwork(code, place.device), inputs)
+    return _on_device(CudaNetwork(code, platform.device), inputs)
 
 
 def output_type(precision: str) -> DType:
@@ -169,13 +169,13 @@ def _no_time() -> float:
     raise RuntimeError("emulated kernels have no times of a GPU")
 
 
-def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
-    """Compiles and runs a model for `place`, and compares its outputs with those computed in float64. `reduced`: the
+def check_model(platform: Platform, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
+    """Compiles and runs a model for `platform`, and compares its outputs with those computed in float64. `reduced`: the
     model in small sizes.
     """
     model = case.make(reduced)
     inputs = inputs_of(model)
-    ours = model_on(place, model, inputs)
+    ours = model_on(platform, model, inputs)
     try:
         return check_outputs(ours.run(), float64_outputs(model, inputs), tolerance)
     finally:
@@ -188,11 +188,11 @@ def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
     return Checked(error=float(np.max(errors)), allowed=tolerance)
 
 
-def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
+def check_product(platform: Platform, precision: str, size: int, *, tolerance: float) -> Checked:
     """Compares sampled rows of a matrix product with the product in float64 of the same factors (already rounded to
     `precision`).
     """
-    ours = product_on(place, precision, size)
+    ours = product_on(platform, precision, size)
     try:
         got = ours.run()["Y"]
     finally:

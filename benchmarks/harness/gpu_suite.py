@@ -22,7 +22,7 @@ from .gpu_run import (
     LOW_PRECISION,
     Checked,
     Ours,
-    Place,
+    Platform,
     check_model,
     check_product,
     model_on,
@@ -162,18 +162,18 @@ def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[G
     return tuple([entry for entry in entries if not wanted or entry.name in wanted or entry.group in wanted])
 
 
-def check_entry(place: Place, entry: GpuEntry, *, reduced: bool) -> Checked:
-    """Compiles and runs an entry of the suite for `place`, and compares its outputs with those computed in float64.
+def check_entry(platform: Platform, entry: GpuEntry, *, reduced: bool) -> Checked:
+    """Compiles and runs an entry of the suite for `platform`, and compares its outputs with those computed in float64.
     `reduced`: in small sizes.
     """
-    place = _in_precision(place, entry)
+    platform = _in_precision(platform, entry)
     if entry.model is None:
-        return check_product(place, entry.precision, entry.size, tolerance=entry.tolerance)
-    return check_model(place, entry.model, reduced=reduced, tolerance=entry.tolerance)
+        return check_product(platform, entry.precision, entry.size, tolerance=entry.tolerance)
+    return check_model(platform, entry.model, reduced=reduced, tolerance=entry.tolerance)
 
 
 def measure_entry(
-    place: Place,
+    platform: Platform,
     torch: ModuleType | None,
     entry: GpuEntry,
     rounds: int,
@@ -185,9 +185,9 @@ def measure_entry(
     `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
     outputs are compared before it is timed; raises PeerError if they differ from ours.
     """
-    place = _in_precision(place, entry)
+    platform = _in_precision(platform, entry)
     with ExitStack() as undo:
-        ours = _ours(place, entry)
+        ours = _ours(platform, entry)
         undo.callback(ours.close)
         ours_once = median([ours.time() for _ in range(3)])
         timers: dict[str, MilliSeconds] = {}
@@ -213,7 +213,7 @@ def measure_entry(
         precision=entry.precision,
         ours_ms=milliseconds,
         gflops=gflops,
-        of_peak=gflops * 1e9 / place.target.peak(entry.precision),  # type: ignore[arg-type]
+        of_peak=gflops * 1e9 / platform.target.peak(entry.precision),  # type: ignore[arg-type]
         peers_ms={name: median(values) for name, values in theirs.items()},
         ratios={
             name: median([peer / own for peer, own in zip(values, times, strict=True)])
@@ -235,8 +235,8 @@ def geometric_means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
     }
 
 
-def _in_precision(place: Place, entry: GpuEntry) -> Place:
-    return replace(place, target=replace(place.target, tensor_float=entry.precision == "tf32"))
+def _in_precision(platform: Platform, entry: GpuEntry) -> Platform:
+    return replace(platform, target=replace(platform.target, tensor_float=entry.precision == "tf32"))
 
 
 def _comparable(array: np.ndarray) -> type[np.generic]:
@@ -244,11 +244,11 @@ def _comparable(array: np.ndarray) -> type[np.generic]:
     return array.dtype.type if np.issubdtype(array.dtype, np.integer) else np.float32
 
 
-def _ours(place: Place, entry: GpuEntry) -> Ours:
+def _ours(platform: Platform, entry: GpuEntry) -> Ours:
     if entry.model is None:
-        return product_on(place, entry.precision, entry.size)
+        return product_on(platform, entry.precision, entry.size)
     model = entry.model.make(False)
-    return model_on(place, model, inputs_of(model))
+    return model_on(platform, model, inputs_of(model))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from vdla.util.errors import UserError
 
 Verdict = Literal["right", "wrong", "refused", "crashed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
-APART = ("training", "strings", "sequences", "optional")
+EXCLUDED_KINDS = ("training", "strings", "sequences", "optional")
 """Kinds of ONNX's node tests that are not run, only counted."""
 BFLOAT16_TOLERANCE = 2.0**-6
 """Relative tolerance of bfloat16 outputs: two units in the last place, as in ONNX's runner."""
@@ -113,12 +113,14 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
             data=case.data_sets,
             rtol=case.rtol,
             atol=case.atol,
-            parameters=tuple(dict.fromkeys((*given[case.name], *_same(case.model, given.get(of, ()))))),
+            parameters=tuple(
+                dict.fromkeys((*given[case.name], *_listed_inputs(case.model, given.get(of, ()))))
+            ),
         )
 
 
 def apart(case: NodeCase) -> str | None:
-    """The kind of `APART` (not run, only counted) that a node test belongs to; None if the test is to be run."""
+    """The kind of `EXCLUDED_KINDS` (not run, only counted) that a node test belongs to; None if it is to be run."""
     if "training" in case.name or any("training" in node.domain for node in case.model.graph.node):
         return "training"
     ends = [info.type for info in (*case.model.graph.input, *case.model.graph.output)]
@@ -169,7 +171,7 @@ def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
+def _listed_inputs(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
     """The inputs of a model whose names are in `names`."""
     return [info.name for info in model.graph.input if info.name in names]
 

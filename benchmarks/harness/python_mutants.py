@@ -102,7 +102,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
             if name in ("annotation", "returns", "decorator_list", "type_comment"):
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if not isinstance(child, ast.AST) or _states_no_more(child):
+                if not isinstance(child, ast.AST) or _is_redundant(child):
                     continue
                 first = child.lineno if isinstance(child, ast.stmt) else statement
                 yield first, child
@@ -111,7 +111,7 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
     return walk(tree, 1)
 
 
-def _states_no_more(node: ast.AST) -> bool:
+def _is_redundant(node: ast.AST) -> bool:
     """Whether the AST node `node` (such as an assertion) can be removed or changed without an effect on a correct
     program.
     """

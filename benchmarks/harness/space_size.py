@@ -53,5 +53,5 @@ def _programs(space: Space, points: np.ndarray) -> np.ndarray:
     """Numbers, uint64, that identify the programs of the legal ones among `points` (candidate schedules): equal numbers
     mean equal programs (`point_features.program_numbers`).
     """
-    account = space.account(space.columns(points))
-    return program_numbers(space, account)[space.allowed(account)]
+    estimates = space.cost(space.columns(points))
+    return program_numbers(space, estimates)[space.allowed(estimates)]

@@ -16,15 +16,17 @@ def search_row(name: str) -> Row:
     runs that never came so close.
     """
 
-    def text(found: Document) -> str:
-        trials = found.get("geometric_means", {}).get(name)
+    def text(document: Document) -> str:
+        trials = document.get("geometric_means", {}).get(name)
         if trials is None:
             return "not run yet"
-        never = found["unfinished"].get(name, 0)
+        never = document["unfinished"].get(name, 0)
         more = (
-            f"; {never} of {len(found['layers']) * found['runs_each']} runs never reached it" if never else ""
+            f"; {never} of {len(document['layers']) * document['runs_each']} runs never reached it"
+            if never
+            else ""
         )
-        ratio = found["fewer_than"].get(name)
+        ratio = document["fewer_than"].get(name)
         return f"{trials:.1f}" + (f", {ratio:.2f} times the full search's" if ratio else "") + more
 
     return Row(SEARCHES[name].label, "{0}", (at("tuning_vdla", "summary", then=text),))

@@ -159,11 +159,11 @@ def load(path: str | Path, target: str = "llvm", *, device: int | str | None = N
 def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: bool) -> Executable:
     backend = backend_of(options.target)
     if cache and options.dump_passes is None and isinstance(backend, KernelBackend):
-        return _kept(backend, source, options)
+        return _from_cache(backend, source, options)
     return backend.compile(source, options)
 
 
-def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
+def _from_cache(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
     """The network compiled by `backend`, from the user's cache; compiled in this process if the cache is unusable."""
     from ..network_cache import cached_network
 

@@ -209,13 +209,13 @@ def _whole(made: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> Quanti
     return QuantizedNetwork(content=content, account=describe(made, recipe, samples))
 
 
-def _samples(network: FloatModel, given: Samples | Sequence[Any], what: str) -> list[Arrays]:
-    if not isinstance(given, str | Path | Mapping):
-        given = stacked([info.name for info in network.inputs], given, what)
-    if isinstance(given, Mapping):
-        return list(split_samples(network, given, what))
-    return list(load_calibration(network, Path(given)))
+def _samples(network: FloatModel, samples: Samples | Sequence[Any], name: str) -> list[Arrays]:
+    if not isinstance(samples, str | Path | Mapping):
+        samples = stacked([info.name for info in network.inputs], samples, name)
+    if isinstance(samples, Mapping):
+        return list(split_samples(network, samples, name))
+    return list(load_calibration(network, Path(samples)))
 
 
-def _where(given: Samples | Sequence[Any], what: str) -> str:
-    return str(given) if isinstance(given, str | Path) else what
+def _where(samples: Samples | Sequence[Any], name: str) -> str:
+    return str(samples) if isinstance(samples, str | Path) else name

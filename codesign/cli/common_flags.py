@@ -66,8 +66,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     more = {"quiet": QuietOption, "verbose": VerboseOption}
 
-    def run(**given: Any) -> None:
-        command(**{name: value for name, value in given.items() if name not in more})
+    def run(**arguments: Any) -> None:
+        command(**{name: value for name, value in arguments.items() if name not in more})
 
     parameters = [
         *(item.replace(annotation=hints[name]) for name, item in signature(command).parameters.items()),

@@ -40,9 +40,9 @@ def compile_for_lengths(
     from vdla.compiler.backends.registry import backend_of
     from vdla.compiler.runtime.lengths_archive import save_lengths
 
-    from ..network_run import ways_out
+    from ..network_run import advice_on_errors
 
-    with steps() as progress, ways_out(model) if options.target == "vdla" else nullcontext():
+    with steps() as progress, advice_on_errors(model) if options.target == "vdla" else nullcontext():
         progress.begin(f"compiling {model.name} for {lengths}")
         found = compile_lengths(
             model,

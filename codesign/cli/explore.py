@@ -153,12 +153,14 @@ def explore(
     with steps() as progress:
         progress.begin("exploring")
 
-        def told(found: Exploration) -> None:
+        def told(exploration: Exploration) -> None:
             nonlocal shown_at
-            progress.reach(len(found.designs), found.study.budget)
-            progress.rename(f"exploring: {len(found.designs):,} designs, {len(found.front):,} on the front")
+            progress.reach(len(exploration.designs), exploration.study.budget)
+            progress.rename(
+                f"exploring: {len(exploration.designs):,} designs, {len(exploration.front):,} on the front"
+            )
             if time.monotonic() - shown_at > PAGE_SECONDS:
-                write_page(found, output)
+                write_page(exploration, output)
                 shown_at = time.monotonic()
 
         def tuning(done: int, count: int) -> None:

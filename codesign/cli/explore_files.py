@@ -45,18 +45,18 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of writing an exploration's report. `found`: the exploration with its latest measurements; `wrong`: a
-    line for each design whose RTL differs from the simulator; `interrupted`: a text about the work that Ctrl-C left
-    undone ("" if none).
+    """The result of writing an exploration's report. `exploration`: the exploration with its latest measurements;
+    `wrong`: a line for each design whose RTL differs from the simulator; `interrupted`: a text about the work that
+    Ctrl-C left undone ("" if none).
     """
 
-    found: Exploration
+    exploration: Exploration
     wrong: Sequence[str]
     interrupted: str = ""
 
 
 def write_files(
-    found: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
+    exploration: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
 ) -> Written:
     """Writes the report into the exploration's folder and prints its path.
 
@@ -67,18 +67,18 @@ def write_files(
     from ..explore.report.verified import known_verified
     from ..explore.report.write import write_page
 
-    left, paths = _write(found, folder, layers, pictures)
+    left, paths = _write(exploration, folder, layers, pictures)
     note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
     interrupted = f"the report lacks the layers of {left} designs" if left else ""
     if synthesize and not interrupted:
-        found, interrupted = _synthesize(found, folder, synthesize)
-        left, _ = _write(found, folder, layers, pictures)
-    verified = known_verified(found.study, found.front, folder)
+        exploration, interrupted = _synthesize(exploration, folder, synthesize)
+        left, _ = _write(exploration, folder, layers, pictures)
+    verified = known_verified(exploration.study, exploration.front, folder)
     if verify and not interrupted:
-        designs = spread(found, verify)
-        done = _verify(found, designs, folder)
+        designs = spread(exploration, verify)
+        done = _verify(exploration, designs, folder)
         verified |= done
-        write_page(found, folder, verified)
+        write_page(exploration, folder, verified)
         if len(done) < len(designs):
             interrupted = f"{len(designs) - len(done)} of {len(designs)} designs were not co-simulated"
     wrong = [
@@ -86,7 +86,7 @@ def write_files(
         for number, item in verified.items()
         if item.mismatches
     ]
-    return Written(found=found, wrong=wrong, interrupted=interrupted)
+    return Written(exploration=exploration, wrong=wrong, interrupted=interrupted)
 
 
 def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
@@ -177,9 +177,9 @@ def print_written(written: Written, json: bool) -> None:
     from ..explore.tables import document
 
     if json:
-        print_json(document(written.found))
+        print_json(document(written.exploration))
     else:
-        print_exploration(written.found)
+        print_exploration(written.exploration)
 
 
 def end_written(written: Written) -> None:
@@ -194,15 +194,15 @@ def end_written(written: Written) -> None:
         raise typer.Exit(130)
 
 
-def print_exploration(found: Exploration) -> None:
+def print_exploration(exploration: Exploration) -> None:
     """Prints the designs of the Pareto front as a table, and the sources of their figures."""
     from ..explore.metrics import METRICS, rungs_of
     from ..explore.space import shown as text_of
     from ..technology.area import described
 
-    study = found.study
-    failed = [design for design in found.designs if design.objectives is None]
-    table = Table(title=f"{len(found.front)} designs that no other one beats", title_justify="left")
+    study = exploration.study
+    failed = [design for design in exploration.designs if design.objectives is None]
+    table = Table(title=f"{len(exploration.front)} designs that no other one beats", title_justify="left")
     table.add_column("design", justify="right")
     names = [*(axis.name for axis in study.space.axes), *study.space.derived]
     for name in names:
@@ -212,7 +212,7 @@ def print_exploration(found: Exploration) -> None:
         shown.append(METRICS["utilization"])
     for metric in shown:
         table.add_column(metric.heading, justify="right")
-    for design in found.front:
+    for design in exploration.front:
         values = [study.value(metric, design.machine, design.figures) for metric in shown]
         fields = [text_of(design.fields[name]) for name in names]
         table.add_row(
@@ -223,11 +223,13 @@ def print_exploration(found: Exploration) -> None:
     console = text_console()
     console.print(table)
     console.print(
-        f"{len(found.designs):,} of {study.space.size:,} designs, {found.evaluated:,} evaluated now, "
-        f"{len(failed):,} failed, {sum(d.feasible for d in found.designs):,} feasible",
+        f"{len(exploration.designs):,} of {study.space.size:,} designs, {exploration.evaluated:,} evaluated now, "
+        f"{len(failed):,} failed, {sum(d.feasible for d in exploration.designs):,} feasible",
         soft_wrap=True,
     )
-    if not found.front and (ran := [design for design in found.designs if design.objectives is not None]):
+    if not exploration.front and (
+        ran := [design for design in exploration.designs if design.objectives is not None]
+    ):
         near = min(ran, key=lambda design: design.excess)
         limits = ", ".join(
             f"{limit.metric.heading} is {figure(value)}"
@@ -241,7 +243,7 @@ def print_exploration(found: Exploration) -> None:
         )
     if failed:
         console.print(printable(f"the first design that failed: {failed[0].figures.failed}"), soft_wrap=True)
-    rungs = rungs_of(shown, (design.figures for design in found.designs))
+    rungs = rungs_of(shown, (design.figures for design in exploration.designs))
     console.print("; ".join(f"{name}: {rung}" for name, rung in rungs.items()), soft_wrap=True)
     for line in described(study.components):
         console.print(line, soft_wrap=True)

@@ -42,8 +42,8 @@ def quantize_by_search(
     with steps() as progress:
         progress.begin(f"calibrating {model.name}")
 
-        def told(found: Found) -> None:
-            if len(found.members) == 1:
+        def told(result: Found) -> None:
+            if len(result.members) == 1:
                 progress.begin("deciding layer by layer", total=budget)
             progress.advance()
 

@@ -38,13 +38,13 @@ def network_inputs(
             return load_arrays(path, lambda headers: check_inputs(network.name, network.inputs, headers))
         except KernelArgumentError as error:
             # The network's errors name arrays, but not the file.
-            raise UserError(f"{path}: {error}{_of_weights(path, model)}") from None
+            raise UserError(f"{path}: {error}{_advice_on_weights(path, model)}") from None
     from ..samples import index_limits, sample_inputs
 
     return sample_inputs(network, {} if model is None else index_limits(model))
 
 
-def _of_weights(path: Path, model: Path | None) -> str:
+def _advice_on_weights(path: Path, model: Path | None) -> str:
     """A sentence of advice if the file `path` has arrays that are both weights and inputs of the model; else ""."""
     if model is None:
         return ""

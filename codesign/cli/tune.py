@@ -192,7 +192,7 @@ def tune(
         raise UserError(f"--strategy {options.strategy} learns nothing; leave out {told}, or take evolution")
     learned: list[Record] = []
     for file in transfer or ():
-        learned += _told(read_records(file))
+        learned += _noting_skipped(read_records(file))
     if not resume and output.exists() and output.stat().st_size > 0:
         raise UserError(f"{output} holds records already; add --resume to go on, or name another file")
     started = time.perf_counter()
@@ -203,7 +203,7 @@ def tune(
         RecordWriter(output) as writer,
         _interruptible(output),
     ):
-        known = _told(read_records(output)) if resume else []
+        known = _noting_skipped(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,
             tunable.workers(count=workers, scheduler=scheduler, timeout=timeout, notify=note) as backend,
@@ -250,7 +250,7 @@ def _print(document: Mapping[str, Any]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _told(read: tuple[list[Record], Any]) -> list[Record]:
+def _noting_skipped(read: tuple[list[Record], Any]) -> list[Record]:
     """The records of `read`, a pair of records and a description of skipped lines; prints a note on skipped lines."""
     records, skipped = read
     if skipped.warning is not None:

@@ -28,7 +28,7 @@ from .evaluate import Figures, figures_of_machine
 from .front import pareto
 from .improvement import expected_growth, free_boxes
 from .metrics import Metric
-from .problem import FIRST, Problem, Told
+from .problem import FIRST, Observation, Problem
 from .quantities import Layers, layers_of_networks, quantities
 from .space import Point
 from .surrogate import FEWEST, NORMAL, fit
@@ -97,7 +97,7 @@ class ModelSearch:
         self._candidates: dict[Point, Candidate | None] = {}
         self._beyond: dict[Point, float] = {}
         self._named: set[Point] = set()
-        self._told: list[Told] = []
+        self._observations: list[Observation] = []
         self._asked: list[tuple[Point, list[tuple[float, float]]]] = []
         self.guesses: list[Guess] = []
         """Predictions of the evaluated designs, made before their evaluation."""
@@ -106,27 +106,27 @@ class ModelSearch:
         """At most `count` points of the space to evaluate, none twice in a search: at first random points, later the
         points that are expected to enlarge the Pareto front's hypervolume most.
         """
-        trained = [told for told in self._told if told.objectives is not None]
+        trained = [seen for seen in self._observations if seen.objectives is not None]
         self._asked = []
-        if len(self._told) < FIRST or len(trained) < FEWEST:
+        if len(self._observations) < FIRST or len(trained) < FEWEST:
             points = list(islice(self._fresh(), min(count, FIRST))) or self._nearest(min(count, FIRST))
         else:
             points = self._chosen(count)
         self._named.update(points)
         return points
 
-    def tell(self, results: Sequence[Told]) -> None:
+    def tell(self, results: Sequence[Observation]) -> None:
         """Takes the results of the points (machines) that `ask` returned last, and records the errors of their
         predictions.
         """
         # A point that breaks a limit known in advance is no candidate, and no model is trained on it.
-        self._told += [told for told in results if self._candidate(told.point) is not None]
+        self._observations += [seen for seen in results if self._candidate(seen.point) is not None]
         guessed = dict(self._asked)
-        for told in results:
-            if told.objectives is None or told.point not in guessed:
+        for seen in results:
+            if seen.objectives is None or seen.point not in guessed:
                 continue
             for metric, value, (predicted, half) in zip(
-                self._problem.objectives, told.objectives, guessed[told.point], strict=True
+                self._problem.objectives, seen.objectives, guessed[seen.point], strict=True
             ):
                 if not metric.from_machine:
                     found = float(_logarithm(np.array([value]), metric)[0])
@@ -209,12 +209,12 @@ class ModelSearch:
         in seeded random order.
         """
         space, found = self._problem.space, list[Point]()
-        told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
-        if not told:
+        seen = [item for item in self._observations if item.objectives is not None and item.excess <= 0]
+        if not seen:
             return found
-        best = pareto(np.array([item.objectives for item in told]))
+        best = pareto(np.array([item.objectives for item in seen]))
         sizes = [len(axis.values) for axis in space.axes]
-        for item in (told[i] for i in np.flatnonzero(best)):
+        for item in (seen[i] for i in np.flatnonzero(best)):
             for axis, size in enumerate(sizes):
                 for step in (-1, 1):
                     if 0 <= item.point[axis] + step < size:
@@ -232,16 +232,16 @@ class ModelSearch:
         if len(pool) <= count:
             return [candidate.point for candidate in pool]
         problem = self._problem
-        ran = [told for told in self._told if told.objectives is not None]
+        ran = [seen for seen in self._observations if seen.objectives is not None]
         predicted = [self._predict(pool, place, metric) for place, metric in enumerate(problem.objectives)]
         means = np.stack([mean for mean, _ in predicted], axis=1)
         deviations = np.stack([deviation for _, deviation in predicted], axis=1)
         chance = self._chance(pool)
-        signed = np.array([told.objectives for told in ran])
+        signed = np.array([seen.objectives for seen in ran])
         values = np.stack(
             [_logarithm(signed[:, place], m) for place, m in enumerate(problem.objectives)], axis=1
         )
-        feasible = values[[told.excess <= 0 for told in ran]]
+        feasible = values[[seen.excess <= 0 for seen in ran]]
         worst, best = values.max(axis=0), values.min(axis=0)
         reference = worst + _MARGIN * np.maximum(worst - best, 0.01)
         front = feasible[pareto(feasible)] if len(feasible) else feasible
@@ -297,8 +297,8 @@ class ModelSearch:
         if metric.from_machine:
             values = [metric.value(item.machine, item.known, problem.weights) for item in pool]
             return _logarithm(metric.sign * np.array(values), metric), np.zeros(len(pool))
-        ran = [told for told in self._told if told.objectives is not None]
-        values = np.array([told.objectives[place] for told in ran if told.objectives is not None])
+        ran = [seen for seen in self._observations if seen.objectives is not None]
+        values = np.array([seen.objectives[place] for seen in ran if seen.objectives is not None])
         model = fit(self._features(ran), _logarithm(values, metric), problem.seed)
         return model.predict(np.stack([item.features for item in pool]))
 
@@ -307,23 +307,23 @@ class ModelSearch:
         that need a run.
         """
         problem, chance = self._problem, np.ones(len(pool))
-        tried = [told for told in self._told if self._candidate(told.point) is not None]
-        ran = [told for told in tried if told.objectives is not None]
+        tried = [seen for seen in self._observations if self._candidate(seen.point) is not None]
+        ran = [seen for seen in tried if seen.objectives is not None]
         features = np.stack([item.features for item in pool])
         if len(tried) - len(ran) >= 2:
-            success = np.array([float(told.objectives is not None) for told in tried])
+            success = np.array([float(seen.objectives is not None) for seen in tried])
             mean, _ = fit(self._features(tried), success, problem.seed).predict(features)
             chance *= np.clip(mean, 0.02, 1.0)
         for number, limit in enumerate(problem.constraints):
             if not limit.metric.from_machine:
-                values = np.log2(np.maximum([told.limited[number] for told in ran], _FLOOR))
+                values = np.log2(np.maximum([seen.limited[number] for seen in ran], _FLOOR))
                 mean, deviation = fit(self._features(ran), values, problem.seed).predict(features)
                 distance = (np.log2(max(limit.limit, _FLOOR)) - mean) / np.maximum(deviation, 1e-9)
                 chance *= ndtr(distance if limit.upper else -distance)
         return chance
 
-    def _features(self, told: Sequence[Told]) -> Floats:
-        found = [self._candidate(item.point) for item in told]
+    def _features(self, seen: Sequence[Observation]) -> Floats:
+        found = [self._candidate(item.point) for item in seen]
         return np.stack([item.features for item in found if item is not None])
 
 

@@ -25,7 +25,7 @@ MOST_WEIGHT = 1e9
 class Network:
     """A network on which an exploration evaluates machines: its fused graph, the bytes of its model (for other
     processes), and its weight in sums over all networks. `file` is the path of the model, empty if it was no file.
-    `kept` caches kernels that were lowered for one machine, for use on other machines.
+    `schedule_cache` caches kernels that were lowered for one machine, for use on other machines.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Network:
     content: bytes
     weight: float = 1.0
     file: str = ""
-    kept: ScheduleCache = field(default_factory=ScheduleCache)
+    schedule_cache: ScheduleCache = field(default_factory=ScheduleCache)
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:

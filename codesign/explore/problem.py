@@ -64,7 +64,7 @@ def _machines(problem: Problem) -> Iterator[Point]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Observation:
     """Result of evaluating a point of the space. `objectives`: values to minimize (None: the point is no valid machine,
     or a network does not run); `excess`: how far the value of the constraint that is broken most lies beyond its limit;
     `limited`: the values of the metrics in constraints.

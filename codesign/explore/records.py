@@ -29,7 +29,7 @@ def read_records(path: Path) -> Known:
     if there is no file.
     """
     known: Known = {}
-    for key, figures in whole_records(path, _record, what="a study"):
+    for key, figures in whole_records(path, _record, kind="a study"):
         known.setdefault(key, figures)
     return known
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from vdla.util.errors import UserError
 
-from .problem import Problem, Told, first_points
+from .problem import Observation, Problem, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
@@ -32,7 +32,7 @@ class Strategy(Protocol):
         """At most `count` points of the space to evaluate, none twice in a search; empty if the space has no more."""
         ...
 
-    def tell(self, results: Sequence[Told]) -> None:
+    def tell(self, results: Sequence[Observation]) -> None:
         """Takes the results of the points (machines) that `ask` returned last, in the order of these points."""
         ...
 
@@ -49,7 +49,7 @@ class Exhaustive:
         """The next points, at most `count`, in the space's order."""
         return [point for _, point in zip(range(count), self._points, strict=False)]
 
-    def tell(self, results: Sequence[Told]) -> None:
+    def tell(self, results: Sequence[Observation]) -> None:
         """Ignores the results, because the points do not depend on them."""
 
 
@@ -71,7 +71,7 @@ class RandomSearch:
                 found.append(point)
         return found
 
-    def tell(self, results: Sequence[Told]) -> None:
+    def tell(self, results: Sequence[Observation]) -> None:
         """Ignores the results, because the points do not depend on them."""
 
 
@@ -102,8 +102,8 @@ class OptunaSearch:
             sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
         )
         for point in first_points(problem):
-            self._name(point)
-        self._known: dict[Point, Told] = {}
+            self._enqueue(point)
+        self._known: dict[Point, Observation] = {}
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
@@ -115,7 +115,7 @@ class OptunaSearch:
         while len(found) < count and len(self._seen) < self._space.size:
             tries += 1
             if tries > self._tries * count:
-                self._name(self._fresh())
+                self._enqueue(self._fresh())
             trial = self._study.ask()
             point = tuple(trial.suggest_int(axis.name, 0, len(axis.values) - 1) for axis in self._space.axes)
             if point not in self._seen:
@@ -128,7 +128,7 @@ class OptunaSearch:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         return found
 
-    def _name(self, point: Point) -> None:
+    def _enqueue(self, point: Point) -> None:
         """Makes Optuna's sampler propose `point` next."""
         self._study.enqueue_trial({a.name: i for a, i in zip(self._space.axes, point, strict=True)})
 
@@ -138,14 +138,14 @@ class OptunaSearch:
             if point not in self._seen:
                 return point
 
-    def tell(self, results: Sequence[Told]) -> None:
+    def tell(self, results: Sequence[Observation]) -> None:
         """Passes the results of the points that `ask` returned last to Optuna's sampler."""
         for trial, result in zip(self._open, results, strict=True):
             self._known[result.point] = result
             self._answer(trial, result)
         self._open.clear()
 
-    def _answer(self, trial: Any, result: Told) -> None:
+    def _answer(self, trial: Any, result: Observation) -> None:
         if result.objectives is None:
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
             return

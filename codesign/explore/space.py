@@ -111,16 +111,16 @@ class Space:
                 known |= self._fifo_sizes(chosen)
             if not condition.value(known):
                 raise SpaceError(f"the condition {condition.text} does not hold")
-        return self._made(chosen)
+        return self._config_with(chosen)
 
     def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
         """Bytes of every FIFO of the machine with the fields in `chosen`. Raises UserError if the fields contradict
         each other.
         """
-        machine = self._made(chosen)
+        machine = self._config_with(chosen)
         return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
 
-    def _made(self, chosen: Mapping[str, Value]) -> Config:
+    def _config_with(self, chosen: Mapping[str, Value]) -> Config:
         """The base configuration with the fields in `chosen`. Raises UserError if the fields contradict each other."""
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}

@@ -26,7 +26,7 @@ from .front import pareto
 from .metrics import Constraint, Metric, intervals_of
 from .networks import Network
 from .places import HERE, Evaluator, Place, evaluator
-from .problem import Problem, Told
+from .problem import Observation, Problem
 from .records import Known, RecordsFile, read_records
 from .schedules.choose import NO_TRIALS, Effort
 from .search import strategy_of
@@ -169,12 +169,12 @@ class Study:
             seed=self.seed,
         )
 
-    def told(self, point: Point, design: Design) -> Told:
-        """The result of a design in the form (`Told`) that the search strategy gets: objectives, and the excess over
-        constraints.
+    def observation(self, point: Point, design: Design) -> Observation:
+        """The result of a design in the form (`Observation`) that the search strategy gets: objectives, and the excess
+        over constraints.
         """
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
-        return Told(
+        return Observation(
             point=point,
             objectives=self.minimized(design),
             excess=design.excess,
@@ -265,7 +265,7 @@ def explore(
                     if told is not None and (done % study.batch == 0 or done == len(points)):
                         told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
                 named = zip(points, designs[-len(points) :], strict=True)
-                strategy.tell([study.told(point, design) for point, design in named])
+                strategy.tell([study.observation(point, design) for point, design in named])
             front = Exploration(study=study, designs=tuple(designs)).front if study.tunes_front else ()
             chosen = [design.machine for design in front if design.machine is not None]
             of_front = _evaluated(study.front_key, chosen, study.front_effort, records, run)

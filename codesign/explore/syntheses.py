@@ -129,24 +129,25 @@ def _measured(exploration: Exploration, design: Design, known: Syntheses) -> Des
     return exploration.study.judged(design.number, design.fields, design.machine, figures)
 
 
-def measured_figures(figures: Figures, found: Synthesis) -> Figures:
+def measured_figures(figures: Figures, synthesis: Synthesis) -> Figures:
     """The figures of a machine with the results of its synthesis in place of predictions."""
     intervals, rungs = {**figures.intervals}, {**figures.rungs}
     intervals.pop("area", None)
-    rungs["area"] = f"synthesis ({found.node})"
-    if found.clock_mhz is None:
-        return replace(figures, area=found.area, intervals=intervals, rungs=rungs)
+    rungs["area"] = f"synthesis ({synthesis.node})"
+    if synthesis.clock_mhz is None:
+        return replace(figures, area=synthesis.area, intervals=intervals, rungs=rungs)
     intervals.pop("latency", None)
-    rungs["clock"] = f"synthesis ({found.node})"
+    rungs["clock"] = f"synthesis ({synthesis.node})"
     rungs["latency"] = f"{EXACT}, clock by synthesis"
     return replace(
         figures,
-        area=found.area,
-        clock_mhz=found.clock_mhz,
+        area=synthesis.area,
+        clock_mhz=synthesis.clock_mhz,
         # Leakage is proportional to the program's duration.
         networks={
             name: replace(
-                run, energy=_leaking(run.energy, (figures.clock_mhz or found.clock_mhz) / found.clock_mhz)
+                run,
+                energy=_leaking(run.energy, (figures.clock_mhz or synthesis.clock_mhz) / synthesis.clock_mhz),
             )
             for name, run in figures.networks.items()
         },

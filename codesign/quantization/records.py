@@ -26,7 +26,7 @@ def read_records(path: Path) -> Known:
     first counts. Empty if there is no file. Raises RecordError.
     """
     known: Known = {}
-    for key, figures in whole_records(path, _record, what="a quantization"):
+    for key, figures in whole_records(path, _record, kind="a quantization"):
         known.setdefault(key, figures)
     return known
 

@@ -81,14 +81,14 @@ class _Effect:
 @dataclass(kw_only=True, eq=False)
 class Search:
     """State of a search for quantization decisions. `starts` are decisions that are equal for all layers; `moves` are
-    changes of one decision. `settled` removes decisions that have no effect, and returns None if no layer stays
+    changes of one decision. `canonical` removes decisions that have no effect, and returns None if no layer stays
     quantized. At most `budget` sets of decisions are yielded; `known` has the figures of all evaluated sets, `effects`
     the measured effect of each move alone.
     """
 
     starts: Sequence[Decisions]
     moves: Sequence[Move]
-    settled: Callable[[Decisions], Decisions | None]
+    canonical: Callable[[Decisions], Decisions | None]
     cost: Cost
     budget: int
     seed: int
@@ -117,7 +117,7 @@ class Search:
         """The figures of `decisions`, which are evaluated if they are new. None if they give no network that runs, or
         if `budget` evaluations were made.
         """
-        made = self.settled(decisions)
+        made = self.canonical(decisions)
         if made is None:
             return None
         if made not in self.known:
@@ -131,7 +131,7 @@ class Search:
         """Starts of the search (decisions that are equal for all layers) that were evaluated and give a network that
         runs.
         """
-        made = [start for start in map(self.settled, self.starts) if start is not None]
+        made = [start for start in map(self.canonical, self.starts) if start is not None]
         return [start for start in made if start in self.known and self.known[start].failed is None]
 
     def _singles(self, base: Decisions) -> Asking:
@@ -200,7 +200,7 @@ class Search:
                     effect = self.expected(move, changed)
                     noise, cost = noise + effect.noise, cost + effect.cost
                     changed = move.on(changed)
-                made = self.settled(changed)
+                made = self.canonical(changed)
                 if made is not None and made not in self.known:
                     drawn[made] = self._promise(noise, cost, front)
             tries += 1

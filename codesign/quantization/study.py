@@ -83,14 +83,14 @@ class Study:
         """The layers of the network for which quantization decisions are made."""
         return self.evaluator.calibrated.layers
 
-    def settled(self, decisions: Decisions) -> Decisions | None:
+    def canonical(self, decisions: Decisions) -> Decisions | None:
         """`decisions` overridden by the user's decisions, without decisions that have no effect. None if no convolution
         or product stays quantized.
         """
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
             return None
-        return calibrated.settled(whole)
+        return calibrated.canonical(whole)
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
@@ -99,7 +99,7 @@ class Study:
         """
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
-            made = self.settled(
+            made = self.canonical(
                 uniform(self.layers, "uint8" if activations == "uint8" else "int8", per_channel=per_channel)
             )
             if made is not None and made not in found.values():
@@ -219,7 +219,7 @@ def search(
     asking = Search(
         starts=list(study.starts.values()),
         moves=study.moves(),
-        settled=study.settled,
+        canonical=study.canonical,
         cost=study.value,
         budget=study.settings.budget,
         seed=study.settings.seed,

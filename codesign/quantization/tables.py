@@ -27,9 +27,9 @@ MODEL = "quantized.onnx"
 SIMULATED = "the written file, simulated in float32 on held-out samples"
 
 
-def rungs(found: Found) -> dict[str, str]:
+def rungs(result: Found) -> dict[str, str]:
     """The source of each figure ("sqnr", "cycles", "border_ms" ...), by name of the figure."""
-    target = found.study.evaluator.target
+    target = result.study.evaluator.target
     processor = target.processor.rung
     of_machine = rungs_of_machine(target.config, target.components)
     return {
@@ -43,13 +43,13 @@ def rungs(found: Found) -> dict[str, str]:
     }
 
 
-def rows(found: Found) -> list[dict[str, Any]]:
+def rows(result: Found) -> list[dict[str, Any]]:
     """One dictionary for each evaluated set of decisions: its number, its name if its decisions are uniform, its
     figures, and the numbers of float layers, of tensor groups with symmetric int8, and of layers with one scale.
     """
-    front = {member.number for member in found.front}
+    front = {member.number for member in result.front}
     table: list[dict[str, Any]] = []
-    for member in found.members:
+    for member in result.members:
         table.append(
             {
                 "member": member.number,
@@ -90,7 +90,7 @@ def figures(member: Member) -> dict[str, Any]:
     return values | sizes
 
 
-def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
+def layer_choices(result: Found, member: Member) -> list[dict[str, Any]]:
     """The decisions of one evaluated set, one dictionary for each layer."""
     return [
         {
@@ -98,7 +98,7 @@ def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
             "operator": layer.operator,
             "choice": ",".join(member.decisions.choice(layer)),
         }
-        for layer in found.study.layers
+        for layer in result.study.layers
     ]
 
 
@@ -154,7 +154,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def front_figure(found: Found, chosen: Member | None = None) -> Figure:
+def front_figure(result: Found, chosen: Member | None = None) -> Figure:
     """A picture: SQNR against the cost of every evaluated set of decisions. The Pareto front is a line; decisions that
     are equal for all layers have their names.
     """
@@ -162,7 +162,7 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
 
     from ..report.canvas import GRID, INK, MUTED, new_figure, style, words
 
-    study = found.study
+    study = result.study
     unit = COSTS[study.settings.cost][0]
     figure = new_figure(8, 4.8)
     axes = figure.subplots()
@@ -171,8 +171,8 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
     def place(member: Member) -> tuple[float, float]:
         return study.value(member.figures), member.figures.sqnr
 
-    running = [m for m in found.members if m.figures.failed is None and m.figures.sqnr != inf]
-    front = [member for member in found.front if member in running]
+    running = [m for m in result.members if m.figures.failed is None and m.figures.sqnr != inf]
+    front = [member for member in result.front if member in running]
     axes.set_xscale("log")
     if running:
         axes.scatter(*zip(*map(place, running), strict=True), s=14, color="#b8bec7", label="evaluated")
@@ -214,7 +214,7 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
     )
     figure.supxlabel(
         f"cycles: exact simulation; border and processor ({processor.name}): {processor.rung}; "
-        f"energy: {rungs(found)['accelerator_uj']}",
+        f"energy: {rungs(result)['accelerator_uj']}",
         fontsize=7,
         color=MUTED,
     )

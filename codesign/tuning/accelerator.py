@@ -105,7 +105,7 @@ class AcceleratorTunable(Tunable[Workload]):
             "outputs_equal": outputs_equal(path, self.target, book_of(run.records)),
         }
 
-    def read(self, workload: Workload) -> Read:
+    def feature_reader(self, workload: Workload) -> Read:
         """The function that computes the features of a workload's scheduled programs, from which the cost
         model learns.
         """

@@ -25,7 +25,7 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.program_features.reading import read_vdla
-from vdla.compiler.tune.runs.in_place import Place, Placed, Told, Tried, refine
+from vdla.compiler.tune.runs.in_place import Callbacks, Tried, TunedNode, TuningResult, refine
 from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.point_features import examine, point_features
@@ -50,17 +50,18 @@ TaskOf = Callable[[Workload], AcceleratorTask]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
     """State of an interrupted tuning run inside a network. `start`: the settings (schedule of each node) with which the
-    run began; `trials`: its trials by number; `settled`: by number of a trial, the better settings that it had found.
+    run began; `trials`: its trials by number; `improvements`: by number of a trial, the better settings that it had
+    found.
     """
 
     start: Settings | None
     trials: Mapping[int, Tried]
-    settled: Mapping[int, tuple[Values, float]]
+    improvements: Mapping[int, tuple[Values, float]]
 
 
 def tune_in_place(
     network: NetworkTrials, layers: Sequence[Layer[Workload]], task_of: TaskOf, config: Config, run: Run
-) -> Placed:
+) -> TuningResult:
     """Chooses the schedule of every node by the network's total cycles; `layers`: the nodes' workloads with the
     histories of their trials alone (outside of the network).
 
@@ -93,20 +94,20 @@ def tune_in_place(
     def write(number: int, tried: Tried) -> None:
         record(Task(workload=network.place(tried.node), target=target), tried.values, number, tried.result)
 
-    def settle(number: int, settings: Settings, cycles: float) -> None:
+    def improve(number: int, settings: Settings, cycles: float) -> None:
         knobs = knobs_of(settings)
-        if before.settled.get(number) != (knobs, cycles):
+        if before.improvements.get(number) != (knobs, cycles):
             result = Result(cost=cycles, seconds=0.0)
             record(network_task(network.key, target), knobs, number, result)
 
     return refine(
         network,
-        [place for layer in layers for place in _places(layer, task_of, start, run.options)],
+        [node for layer in layers for node in _tuned_nodes(layer, task_of, start, run.options)],
         {node: start.get(node, {}) for layer in layers for node in layer.subject.nodes},
         trials=run.options.in_place,
         seed=run.options.seed,
         known=before.trials,
-        told=Told(write=write, settle=settle, watch=run.watchers.move),
+        callbacks=Callbacks(write=write, improve=improve, watch=run.watchers.move),
     )
 
 
@@ -170,15 +171,17 @@ def _resumed(config: Config, network: NetworkTrials, layers: Sequence[Layer[Work
     start = legal_settings(config, network.workloads, states[0].knobs) if 0 in states else None
     if start is None:
         # Without the settings that they began with, trials are useless.
-        return Before(start=None, trials={}, settled={})
-    settled = {
+        return Before(start=None, trials={}, improvements={})
+    improvements = {
         number: (record.knobs, inf if record.cost is None else record.cost)
         for number, record in states.items()
     }
-    return Before(start=start, trials=trials, settled=settled)
+    return Before(start=start, trials=trials, improvements=improvements)
 
 
-def _places(layer: Layer[Workload], task_of: TaskOf, start: Settings, options: Options) -> list[Place]:
+def _tuned_nodes(
+    layer: Layer[Workload], task_of: TaskOf, start: Settings, options: Options
+) -> list[TunedNode]:
     task, history = task_of(layer.subject.workload), layer.history
     order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < inf]
     candidates = [task.space.values(history.points[k]) for k in order]
@@ -187,12 +190,14 @@ def _places(layer: Layer[Workload], task_of: TaskOf, start: Settings, options: O
     short_list = None
     if options.reads_programs(task.space):
         short_list = ShortList(read=read_vdla(task))
-        lessons = short_list.lessons(task.space, examine(task.space, history.points), history.costs)
-        short_list = replace(short_list, prior=lessons)
+        training_samples = short_list.training_samples(
+            task.space, examine(task.space, history.points), history.costs
+        )
+        short_list = replace(short_list, prior=training_samples)
     prior = (learned,) if len(history) > 1 else ()
     strategy = strategy_of(options.strategy, prior, short_list, options.model(task.space))
     return [
-        Place(
+        TunedNode(
             node=node,
             space=task.space,
             candidates=candidates,

@@ -83,7 +83,7 @@ class KernelTunable(Tunable[KernelT], Generic[TargetT, KernelT, NetworkT]):
             raise UserError(f"{path}: has no layer that can be tuned; layers with knobs on {self.tunable}")
         return TunableNetwork(workloads=workloads, conclude=lambda _, run: self.compare(path, run))
 
-    def read(self, workload: KernelT) -> Read:
+    def feature_reader(self, workload: KernelT) -> Read:
         """The function that computes the features of a workload's scheduled programs, from which the cost
         model learns.
         """

@@ -16,7 +16,7 @@ from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.runs.resumed import trials_of
 from vdla.compiler.tune.runs.session import Job, Plan
 from vdla.compiler.tune.runs.session import tune as spend_trials
-from vdla.compiler.tune.runs.task_scheduler import BEHIND
+from vdla.compiler.tune.runs.task_scheduler import RIVAL_MARGIN
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
@@ -79,7 +79,7 @@ def tune_subjects(
 
 def jobs_of(target: Tunable[WorkloadT], subjects: Sequence[Subject[WorkloadT]], run: Run) -> list[Job]:
     """Jobs of the tuner, one for each workload, each with the earlier trials of that workload."""
-    read_of = cache(target.read)
+    read_of = cache(target.feature_reader)
     return [_job(target, subject, run, read_of) for subject in subjects]
 
 
@@ -147,7 +147,7 @@ def _outcome(target: Tunable[WorkloadT], layer: Layer[WorkloadT], best: float, r
     over all methods to compute the same layer.
     """
     history = layer.history
-    if layer.job.first is not None and BEHIND * best < history.best < inf:
+    if layer.job.first is not None and RIVAL_MARGIN * best < history.best < inf:
         # Far slower than another method: its trials suffice, without further measurements.
         return Outcome(default=float(history.costs[0]), best=history.best, knobs=layer.knobs, right=True)
     return target.finish(layer, run)

@@ -151,7 +151,7 @@ class Tunable(ABC, Generic[WorkloadT]):
         """The network in the file `path`. Raises UserError, also if no node can be tuned."""
 
     @abstractmethod
-    def read(self, workload: WorkloadT) -> Read:
+    def feature_reader(self, workload: WorkloadT) -> Read:
         """The function that computes the features of a workload's scheduled programs, from which the cost
         model learns.
         """

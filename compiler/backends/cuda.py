@@ -75,7 +75,7 @@ class CudaCompiler:
         """The target's architecture, and whether its products may round their inputs to tf32."""
         return {"arch": target.arch, "tf32": target.tensor_float}
 
-    def decided(self) -> Mapping[str, Any]:
+    def archive_settings(self) -> Mapping[str, Any]:
         """The settings that determine an archive's bytes: the GPU's description and the version of NVIDIA's
         compiler.
         """
@@ -222,7 +222,7 @@ class EmulatedCudaDevice(CudaCompiler):
         """The name of the GPU's architecture, and the word "emulated"."""
         return f"{self.target.arch}, {EMULATED}"
 
-    def decided(self) -> Mapping[str, Any]:
+    def archive_settings(self) -> Mapping[str, Any]:
         """The settings that determine an archive's bytes: the descriptions of the GPU and of the processor that
         emulates it.
         """

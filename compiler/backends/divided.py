@@ -27,7 +27,7 @@ from ..runtime.executable import Arrays, Executable, Port
 from ..runtime.heterogeneous_network import run_region
 from ..runtime.lengths import Rung
 from ..runtime.readable import Readable, Texts, texts_of_parts
-from ..runtime.shared_arrays import SharedArrays, ends_of, share_constants, share_launches
+from ..runtime.shared_arrays import SharedArrays, run_time_graph, share_constants, share_launches
 from ..schedule import Schedule
 from . import llvm, vdla
 from .backend import CompileOptions
@@ -124,7 +124,7 @@ class DividedBackend:
         for region in division.network.regions:
             if isinstance(region.code, CpuNetwork):
                 region.code.launches = share_launches(region.code.launches, shared)
-                region.code.graph = ends_of(region.code.graph)
+                region.code.graph = run_time_graph(region.code.graph)
         division.network.regions = tuple(
             [
                 replace(

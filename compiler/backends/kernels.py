@@ -99,7 +99,7 @@ class KernelCompiler(Protocol):
         """The description of the target in JSON documents."""
         ...
 
-    def decided(self) -> Mapping[str, Any]:
+    def archive_settings(self) -> Mapping[str, Any]:
         """The settings, besides model, batch and tuning records, that determine an archive's bytes, as JSON values."""
         ...
 

@@ -63,7 +63,7 @@ class LlvmCompiler:
         target = self.target
         return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
 
-    def decided(self) -> Mapping[str, Any]:
+    def archive_settings(self) -> Mapping[str, Any]:
         """The settings that determine an archive's bytes: the processor's description for LLVM."""
         return {"device": "cpu", "target": asdict(self.target)}
 

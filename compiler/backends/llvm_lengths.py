@@ -16,7 +16,7 @@ from ..runtime.archive import ArchiveError
 from ..runtime.lengths import Rung
 from ..runtime.network_archive import NAME, describe_code, network_of, read_network, run_once
 from ..runtime.network_description import named_array
-from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
+from ..runtime.shared_arrays import SharedArrays, run_time_graph, share_launches
 from ..runtime.trial_run import run_in_trial
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.cpu.panel_widths import PanelWidths
@@ -39,7 +39,7 @@ def compile_rung(
     if knobs is None:
         knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)
     code = compile_kernels(model, cpu_ahead(device.target, library=NAME), batch=options.batch, knobs=knobs)
-    code = replace(code, graph=ends_of(code.graph), launches=share_launches(code.launches, shared))
+    code = replace(code, graph=run_time_graph(code.graph), launches=share_launches(code.launches, shared))
     return Rung(length=length, executable=network_of(code), describe=lambda pool: describe_code(code, pool))
 
 

@@ -36,7 +36,7 @@ class OpenClCompiler(CudaCompiler):
         """The limits for kernels: threads in a group and bytes of local memory."""
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
-    def decided(self) -> Mapping[str, Any]:
+    def archive_settings(self) -> Mapping[str, Any]:
         """The settings that determine an archive's bytes: the limits and estimates in the target's description."""
         return {"device": NAME, "target": asdict(self.target)}
 

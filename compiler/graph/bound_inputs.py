@@ -45,24 +45,24 @@ def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
         ) from None
 
 
-def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndarray:
+def _fitting(label: str, info: onnx.ValueInfoProto, value: ArrayLike) -> np.ndarray:
     tensor = info.type.tensor_type
     try:
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        array = np.asarray(given)
+        array = np.asarray(value)
         if array.size == 0:
             array = array.astype(dtype)
         with np.errstate(all="ignore"):
             typed = array.astype(dtype)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ModelError(
-            f"{label}: input '{info.name}' cannot have the value {given}; give numbers"
+            f"{label}: input '{info.name}' cannot have the value {value}; give numbers"
         ) from None
     # Decimal numbers from a user are float64, and most are inexact in float32: rounding them is allowed.
     exact = array.dtype == dtype or array.dtype.kind == "f" or bool((typed == array).all())
     if not exact or (array.dtype.kind == "f" and np.dtype(dtype).kind in "iub" and (typed != array).any()):
         raise ModelError(
-            f"{label}: input '{info.name}' is {np.dtype(dtype)} and cannot have the value {given}; "
+            f"{label}: input '{info.name}' is {np.dtype(dtype)} and cannot have the value {value}; "
             "give a value of this type"
         )
     if not tensor.HasField("shape"):

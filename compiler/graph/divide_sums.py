@@ -75,7 +75,7 @@ def _joined(
         return None
     if any(graph.tensors[name].nchw != shape for name in node.inputs) or shape[0] > 1:
         return None
-    places = _places(graph, joined)
+    places = _part_positions(graph, joined)
     if places is None:
         return None
     largest = max(range(len(places)), key=lambda part: len(places[part]))
@@ -86,7 +86,7 @@ def _joined(
     return (joined, side, places) if free and 2 * len(places[largest]) > shape[2] * shape[3] else None
 
 
-def _places(graph: Graph, node: Node) -> list[np.ndarray] | None:
+def _part_positions(graph: Graph, node: Node) -> list[np.ndarray] | None:
     """For each input of a node that concatenates along positions (rows and columns): the output positions to which the
     input's positions go, in the input's order. None for other nodes.
     """

@@ -202,7 +202,7 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
         _, _, rows, columns = graph.tensors[first.inputs[0]].nchw
         if swap.channels is not None or swap.positions != height * width or rows * columns % block:
             return None
-        if not _of_positions(operator):
+        if not _is_plain_pointwise(operator):
             return None
         if operator.post.has_operand and not (broadcast and _is_plane_constant(graph, first.inputs[1])):
             return None
@@ -211,7 +211,7 @@ def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
     return _merge_pairs(graph, merge)
 
 
-def _of_positions(operator: Int8Convolution) -> bool:
+def _is_plain_pointwise(operator: Int8Convolution) -> bool:
     """Whether a convolution has a 1x1 window and one group, and neither a pool, nor phases of a transposed convolution,
     gaps in its output or a look-up table.
     """

@@ -25,8 +25,8 @@ from .int8_operators import Group, Products
 from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_operations import Waiting
-from .onnx_strided_views import elements_of, moved_positions, rows_of, seen_as, swapped
+from .onnx_operations import Opaque
+from .onnx_strided_views import elements_of, moved_positions, rows_of, swapped, with_view
 from .onnx_values import Real
 
 
@@ -44,7 +44,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
         context.fail(node, *needs("zero_points"))
     *lead, rows, depth = a.shape
     columns, count = b.shape[-1], prod(lead)
-    transposed = seen_as(context, b, np.swapaxes(elements_of(context, b), -1, -2))
+    transposed = with_view(context, b, np.swapaxes(elements_of(context, b), -1, -2))
     (a, of_a), (b, of_b) = matrices(context, node, a, transposed)
     images = max(image for image, _, _ in of_a) + 1
     heads = count // images
@@ -68,7 +68,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     channel, position = head % across * columns + j, head // across * rows + i
     view = ((n * natural[1] + channel) * plane + position).reshape(*lead, rows, columns)
     sizes = rows, columns, depth
-    operation = Waiting(round=partial(round_multiplied, factors=(a, b), groups=groups, sizes=sizes))
+    operation = Opaque(round=partial(round_multiplied, factors=(a, b), groups=groups, sizes=sizes))
     context.bind(node, pending_result(node, operation, natural, view=view))
     return True
 
@@ -98,39 +98,39 @@ def round_multiplied(
     return to.append(context, operator, (factors[0].tensor, factors[1].tensor))
 
 
-Places = list[tuple[int, int, int]]
+Origins = list[tuple[int, int, int]]
 """For each matrix of a stack, where its first element is in a tensor: (image, channel, row-major index of the
 pixel).
 """
 
-Laid = tuple[Real, Places]
+MatrixStack = tuple[Real, Origins]
 """A tensor, and for each matrix of a stack where its first element is in that tensor."""
 
 
-def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Laid, Laid]:
+def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
     """Two stacks of equal numbers of matrices (..., rows, columns) in the layout that a product needs: both matrices of
     a pair in one image, images in ascending order, positions (pixels) of `b` at multiples of a block. Nodes that move
     them are added if necessary. Raises ModelError if no moves produce this layout.
     """
     block = context.abilities.block
-    sides = [(a, _places(context, a, 1)), (b, _places(context, b, block))]
-    images = next((own for _, places in sides if (own := _images(places)) is not None), _leading(a.shape))
+    sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
+    images = next((own for _, origins in sides if (own := _images(origins)) is not None), _leading(a.shape))
     first, second = (
-        (_tensor(context, value), places)
-        if places is not None and [image for image, _, _ in places] == images
-        else _laid(context, node, value, images)
-        for value, places in sides
+        (_tensor(context, value), origins)
+        if origins is not None and [image for image, _, _ in origins] == images
+        else _moved_to_images(context, node, value, images)
+        for value, origins in sides
     )
     return first, second
 
 
-def _images(places: Places | None) -> list[int] | None:
+def _images(origins: Origins | None) -> list[int] | None:
     """The image in which each matrix is, if all images have equally many matrices and matrices are in the order of
     images; else None.
     """
-    if places is None:
+    if origins is None:
         return None
-    found = [image for image, _, _ in places]
+    found = [image for image, _, _ in origins]
     count = max(found) + 1
     return found if found == np.repeat(np.arange(count), len(found) // count).tolist() else None
 
@@ -148,7 +148,7 @@ def _tensor(context: ImportContext, value: Real) -> Real:
     return replace(value, shape=context.tensors[value.tensor].shape, view=None)
 
 
-def _places(context: ImportContext, value: Real, step: int) -> Places | None:
+def _origins(context: ImportContext, value: Real, step: int) -> Origins | None:
     """(image, first channel, first position) of each matrix of `value`. None unless rows are positions (pixels),
     columns are channels, and matrices begin at whole blocks of channels and at positions that are multiples of `step`.
     """
@@ -167,16 +167,18 @@ def _places(context: ImportContext, value: Real, step: int) -> Places | None:
     return list(zip((first // (channels * plane)).tolist(), channel.tolist(), position.tolist(), strict=True))
 
 
-def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
+def _moved_to_images(
+    context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
+) -> MatrixStack:
     """The matrices of `value`, moved to the given images by additional nodes. Tried in this order: a move of positions
     (pixels); moves of positions and an exchange of positions with channels; a move element by element.
     """
     found = _by_positions(context, node, value, images) or _by_transposition(context, node, value, images)
     if found is None:
         value = rows_of(context, node, value).data
-        places = _places(context, value, context.abilities.block)
-        if places is not None and [image for image, _, _ in places] == images:
-            return _tensor(context, value), places
+        origins = _origins(context, value, context.abilities.block)
+        if origins is not None and [image for image, _, _ in origins] == images:
+            return _tensor(context, value), origins
         found = _by_positions(context, node, value, images)
     if found is None:
         context.fail(
@@ -187,7 +189,9 @@ def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[
     return found
 
 
-def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
+def _by_positions(
+    context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
+) -> MatrixStack | None:
     """The matrices of `value` after a move of positions (pixels) only, for matrices whose columns are adjacent
     channels; matrices with the same positions are moved once. None for other layouts.
     """
@@ -206,37 +210,37 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
     for image, of in zip(images, place[..., 0], strict=True):
         slots[image].setdefault(of.tobytes(), len(slots[image]))
     index = np.full((len(slots), max(map(len, slots)), step), -1, np.int64)
-    places: Places = []
+    origins: Origins = []
     for image, of, begin in zip(images, place[..., 0], first.tolist(), strict=True):
         slot = slots[image][of.tobytes()]
         index[image, slot, :rows] = of
-        places.append((image, begin - int(first.min()), slot * step))
+        origins.append((image, begin - int(first.min()), slot * step))
     taken = int(first.min()), int(first.max() - first.min()) + columns
     tensor = moved_positions(context, node, value, index.reshape(len(slots), -1, 1), taken, filled=False)
-    return _tensor(context, replace(value, tensor=tensor)), places
+    return _tensor(context, replace(value, tensor=tensor)), origins
 
 
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
-) -> Laid | None:
+) -> MatrixStack | None:
     """The matrices of `value` after an exchange of channels and positions (pixels), for matrices whose rows are
     adjacent channels. None for other layouts.
     """
     *_, rows, columns = value.shape
-    transposed = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
-    places = _places(context, transposed, context.abilities.block)
-    if places is not None and [image for image, _, _ in places] == images:
+    transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))
+    origins = _origins(context, transposed, context.abilities.block)
+    if origins is not None and [image for image, _, _ in origins] == images:
         data = _tensor(context, transposed)
     else:
         found = _by_positions(context, node, transposed, images)
         if found is None:
             return None
-        data, places = found
-    low = min(channel for _, channel, _ in places)
-    count = max(channel for _, channel, _ in places) + rows - low
-    positions = max(position for _, _, position in places) + columns
+        data, origins = found
+    low = min(channel for _, channel, _ in origins)
+    count = max(channel for _, channel, _ in origins) + rows - low
+    positions = max(position for _, _, position in origins) + columns
     tensor = swapped(context, node, data, positions, (count, 1), (low, count))
     return (
         _tensor(context, replace(data, tensor=tensor)),
-        [(image, position, channel - low) for image, channel, position in places],
+        [(image, position, channel - low) for image, channel, position in origins],
     )

@@ -42,8 +42,8 @@ class Parameters(Protocol):
         """Raises an InvalidNodeError: the node contradicts itself or the model."""
         ...
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out; fails if the input is not constant. `what`: the
+    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
+        """The value of a constant input, None if it is left out; fails if the input is not constant. `description`: the
         input's name in messages.
         """
         ...

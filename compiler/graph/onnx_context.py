@@ -36,10 +36,11 @@ HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 class GraphContext(NodeErrors):
     """Collects a float graph; used by one call of `import_float_model` and then dropped.
 
-    `given`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations. `renamed`: maps
-    the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each float32 tensor that
-    holds integers; `integers`: for such a tensor that a node reads as integers, the name of the tensor of that dtype
-    with the same values. `recurrent`: operators all of whose steps the target computes in one kernel.
+    `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
+    `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
+    float32 tensor that holds integers; `integers`: for such a tensor that a node reads as integers, the name of the
+    tensor of that dtype with the same values. `recurrent`: operators all of whose steps the target computes in one
+    kernel.
     """
 
     integer_biases: ClassVar[bool] = False
@@ -54,7 +55,7 @@ class GraphContext(NodeErrors):
     integers: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
-    given: set[str] = field(default_factory=set)
+    input_names: set[str] = field(default_factory=set)
     body_nodes: int = 0
 
     def expand(self, node: OnnxNode) -> bool:
@@ -85,9 +86,9 @@ class GraphContext(NodeErrors):
         """
         return self.renamed.get(name, name)
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """Value of a constant input, None if the input is left out; raises an error if it is not constant. `what`: the
-        input's name in the message.
+    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
+        """Value of a constant input, None if the input is left out; raises an error if it is not constant.
+        `description`: the input's name in the message.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
@@ -96,7 +97,7 @@ class GraphContext(NodeErrors):
             return self.constants[name]
         from .onnx_parameters import fail_parameters
 
-        return fail_parameters(self, node, index, what)
+        return fail_parameters(self, node, index, description)
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """Number of dimensions of an input; fails where it is missing."""
@@ -120,15 +121,15 @@ class GraphContext(NodeErrors):
         """Binds the node's first output to a constant."""
         self.constants[node.outputs[0]] = array
 
-    def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
-        """Value of a constant input of one element, or `default` where it is left out; fails for other sizes. `what`:
-        the input's name in messages.
+    def number(self, node: OnnxNode, index: int, description: str, default: float) -> float:
+        """Value of a constant input of one element, or `default` where it is left out; fails for other sizes.
+        `description`: the input's name in messages.
         """
-        array = self.array(node, index, what)
+        array = self.array(node, index, description)
         if array is None:
             return default
         if array.size != 1:
-            self.fail(node, f"its {what} has {array.size} elements", "give one number")
+            self.fail(node, f"its {description} has {array.size} elements", "give one number")
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
@@ -271,10 +272,10 @@ class GraphContext(NodeErrors):
             return node.outputs[0]
         return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
-    def temporary(self, node: OnnxNode, what: str) -> str:
+    def temporary(self, node: OnnxNode, description: str) -> str:
         """An unused name for an intermediate tensor of the nodes that replace one ONNX node."""
         stem = next(name for name in node.outputs if name)
-        return self._unused(f"{stem}.{what}")
+        return self._unused(f"{stem}.{description}")
 
     def _unused(self, name: str) -> str:
         """`name`, with a number appended if the model or the graph has a tensor of that name."""

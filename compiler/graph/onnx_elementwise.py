@@ -18,9 +18,9 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, on_input_grid, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, Known, QuantizedConstant
-from .onnx_operations import Maximum, Product, Same, Waiting
+from .onnx_operations import Identity, Maximum, Opaque, Product
 from .onnx_quantization import activation_type
-from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
+from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, with_view, without_pads
 from .onnx_values import Integer, Pending, Real, Value
 from .rescaling import rescale
 
@@ -112,7 +112,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
-    operation = Waiting(round=partial(round_pairwise, kind=kind, operands=(a, b)))
+    operation = Opaque(round=partial(round_pairwise, kind=kind, operands=(a, b)))
     whole, natural = (a, first) if first.size >= second.size else (b, second)
     return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
@@ -146,7 +146,7 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
     except ValueError:
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
-    return whole, seen_as(context, few, elements)
+    return whole, with_view(context, few, elements)
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
@@ -220,7 +220,7 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
     elif isinstance(value, Real):
         if not low <= 0 <= high:
             value = without_pads(context, node, value)
-        members, operation = (), Same(data=value)
+        members, operation = (), Identity(data=value)
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
         context.fail(
@@ -271,8 +271,8 @@ def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands:
     return to.append_elementwise(context, (a.name, b.name), combination)
 
 
-def round_same(context: ImportContext, same: Same, to: Rounding) -> str:
-    """Adds the node that rescales or clamps the tensor of `same` to the result's quantization, given by `to`; returns
-    the result's name.
+def round_identity(context: ImportContext, identity: Identity, to: Rounding) -> str:
+    """Adds the node that rescales or clamps the tensor of `identity` to the result's quantization, given by `to`;
+    returns the result's name.
     """
-    return rescale(context, same.data, to)
+    return rescale(context, identity.data, to)

@@ -21,7 +21,7 @@ from .int8_operators import Int8Elementwise, Int8Operator
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_known_values import Bias, Constant
-from .onnx_operations import Maximum, Same, Waiting
+from .onnx_operations import Identity, Maximum, Opaque
 from .onnx_values import Pending, Real
 from .operator_rows import Located
 
@@ -29,14 +29,14 @@ ROUNDED: Mapping[str, Located] = MappingProxyType(
     {
         "Product": Located("onnx_products:round_product"),
         "Maximum": Located("onnx_pools:round_maximum"),
-        "Same": Located("onnx_elementwise:round_same"),
+        "Identity": Located("onnx_elementwise:round_identity"),
         "Function": Located("onnx_tables:round_function"),
         "Shared": Located("onnx_rows:round_shared"),
     }
 )
 """Functions that turn a pending operation (it waits for its QuantizeLinear) into an integer operator, by the name of
 the operation's class: (context, operation, rounding) -> name of the result's tensor. Classes are listed only if
-importers of other operators inspect them; any other pending operation is a `Waiting`, which holds its function itself.
+importers of other operators inspect them; any other pending operation is an `Opaque`, which holds its function itself.
 """
 
 REALIZED: Mapping[str, Located] = MappingProxyType(
@@ -177,7 +177,7 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
     try:
         low, high = clamp_of(pending, result)
         to = Rounding(pending=pending, output=output, grid=result, low=low, high=high)
-        if isinstance(operation, Waiting):
+        if isinstance(operation, Opaque):
             tensor = operation.round(context, to)
         else:
             tensor = ROUNDED[type(operation).__name__](context, operation, to)
@@ -195,7 +195,7 @@ def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> R
     if that needs no rounding (maxima and ReLUs of one tensor); else None.
     """
     operation = pending.operation
-    if not isinstance(operation, Maximum | Same):
+    if not isinstance(operation, Maximum | Identity):
         return None
     if {pending.low, pending.high} - {-np.inf, 0.0, np.inf}:
         return None
@@ -225,11 +225,11 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
             value = context.values[node.inputs[index]] = real
     if not isinstance(value, Real):
         return context.refuse_float(node, index, value)
-    if viewed or context.lies_in_order(value):
+    if viewed or context.is_contiguous(value):
         return value
-    from .onnx_strided_views import settled
+    from .onnx_strided_views import contiguous
 
-    return settled(context, node, value)
+    return contiguous(context, node, value)
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:

@@ -187,7 +187,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     for row in rows:
         if row.behind and row.behind.isdisjoint(kinds):
             continue
-        if not row.behind and "Statistic" in kinds:
+        if not row.behind and "RowStatistic" in kinds:
             from .onnx_refusals import refuse_statistic
 
             refuse_statistic(context, node)

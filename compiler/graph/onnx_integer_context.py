@@ -18,7 +18,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import TYPES, GraphContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Operation
-from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value, reshaped
+from .onnx_values import FloatInput, Integer, Pending, Real, RowStatistic, Value, reshaped
 from .operators import Operator
 
 GRIDS = ("QuantizeLinear", "DequantizeLinear")
@@ -278,10 +278,10 @@ class ImportContext(GraphContext):
                 self.bind(node, reshaped(replace(value, members=(*members, node.name)), shape))
             case FloatInput() | Integer() | Real():
                 self.bind(node, reshaped(value, shape))
-            case Statistic():
+            case RowStatistic():
                 self.refuse_float(node, 0, value)
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
         """A constant input as an array (None where left out); fails where it depends on the model's input."""
         value = self.value(node, index)
         match value:
@@ -291,7 +291,9 @@ class ImportContext(GraphContext):
                 return value.real()
             case _:
                 return self.fail(
-                    node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+                    node,
+                    f"its {description} '{node.inputs[index]}' is not a constant",
+                    "make it an initializer",
                 )
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
@@ -306,7 +308,7 @@ class ImportContext(GraphContext):
         self.node_names.add(unique)
         return unique
 
-    def seen_as(self, value: Integer, quantization: Quantization) -> Real:
+    def as_real(self, value: Integer, quantization: Quantization) -> Real:
         """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. If it is a model
         input of integers, which has no scale of its own, the first quantization asked for becomes that of the input.
         """
@@ -316,7 +318,7 @@ class ImportContext(GraphContext):
             self.tensors[value.tensor] = replace(tensor, quantization=quantization)
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
-    def lies_in_order(self, data: Real) -> bool:
+    def is_contiguous(self, data: Real) -> bool:
         """Whether a value consists of all elements of its tensor in the tensor's order and shape; the shape (N, C, L)
         matches (N, C, L, 1).
         """

@@ -21,17 +21,17 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_known_values import QuantizedConstant
-from .onnx_operations import Waiting
+from .onnx_operations import Opaque
 from .onnx_quantization import activation_type
 from .onnx_strided_views import (
     arranged,
     check_size,
+    contiguous,
     elements_of,
     is_line,
     natural_of,
     rows_of,
-    seen_as,
-    settled,
+    with_view,
 )
 from .onnx_values import FloatInput, Integer, Pending, Real, Value
 from .operators import Concatenate, Gather, Permute, Remap
@@ -65,7 +65,7 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
                     node, value, sources, stored, (batch, inside, groups, *plane), edges.output
                 )
     movable = _movable(context, node, edges.inputs[0])
-    return seen_as(context, movable, elements_of(context, movable).transpose(axes))
+    return with_view(context, movable, elements_of(context, movable).transpose(axes))
 
 
 def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
         sources = tuple([(0, channel) for channel in positions[1].tolist()])
         return _of_channels(node, data, sources, edges.shape, edges.shape, edges.output)
     check_size(context, node, edges.shape)
-    return seen_as(context, data, elements_of(context, data)[np.ix_(*positions)])
+    return with_view(context, data, elements_of(context, data)[np.ix_(*positions)])
 
 
 def _positions(runs: Runs) -> np.ndarray:
@@ -134,12 +134,12 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
     rows = (len(shape) == 3 and not is_line(context, data)) or (
         not plain and data.shape[-1] == context.tensors[data.tensor].nchw[1]
     )
-    data = seen_as(context, data, elements)
+    data = with_view(context, data, elements)
     # Processors store the padded tensor: their operators read no views.
     if plain and not rows:
-        return settled(context, node, data)
+        return contiguous(context, node, data)
     if context.abilities.processor and zeros:
-        return rows_of(context, node, data).data if rows else settled(context, node, data)
+        return rows_of(context, node, data).data if rows else contiguous(context, node, data)
     return data
 
 
@@ -148,7 +148,7 @@ def gathered(context: ImportContext, node: OnnxNode, operator: Gather, edges: Ed
     data, axis = _movable(context, node, edges.inputs[0]), operator.axis
     indices = np.array(operator.indices, np.int64)
     elements = np.take(elements_of(context, data), indices, axis)
-    return seen_as(context, data, elements.reshape(edges.shape))
+    return with_view(context, data, elements.reshape(edges.shape))
 
 
 def import_cast(context: ImportContext, node: OnnxNode) -> bool:
@@ -202,7 +202,7 @@ def concatenated(
         return pending_result(node, joined(parts, tuple(sources)), edges.shape)
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
         elements = np.concatenate([elements_of(context, part) for part in parts], axis)
-        return seen_as(context, first, elements)
+        return with_view(context, first, elements)
     return _joined(context, node, parts, axis, edges.shape)
 
 
@@ -320,7 +320,7 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
     return Real(tensor=tensor, shape=value.shape, quantization=grid, view=view)
 
 
-def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
+def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
     """The pending operation (it waits for its QuantizeLinear) that joins channels of tensors: output channel c is
     `sources`[c] = (part, channel). The parts are first rescaled to the quantization of the result.
     """
@@ -328,10 +328,10 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Waiting:
     def added(context: ImportContext, to: Rounding) -> str:
         return to.append(context, Channels(sources=sources), rescale_all(context, parts, to))
 
-    return Waiting(round=added)
+    return Opaque(round=added)
 
 
-def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
+def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
     """The pending operation (it waits for its QuantizeLinear) that moves positions (pixels) of tensors as
     `int8_operators.Positions` does; `index`: for each output position its input position, -1 for zero. The parts are
     first rescaled to the quantization of the result, since they have fewer elements than the result.
@@ -341,4 +341,4 @@ def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Waiting:
         operator = Positions(index=index, fill=to.grid.stored_zero_point)
         return to.append(context, operator, rescale_all(context, parts, to))
 
-    return Waiting(round=added)
+    return Opaque(round=added)

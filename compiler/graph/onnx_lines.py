@@ -17,7 +17,7 @@ from .onnx_context import GraphContext
 from .onnx_emit import real_operand
 from .onnx_integer_context import ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
-from .onnx_strided_views import line_of, settled
+from .onnx_strided_views import contiguous, line_of
 from .onnx_values import Integer, Pending, Real, Value
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
@@ -130,6 +130,6 @@ def _as_image(context: ImportContext, node: OnnxNode) -> Real | Integer:
     if isinstance(value, Integer):
         grid = context.tensors[value.tensor].grid
         real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
-        there = line_of(context, node, settled(context, node, real))
+        there = line_of(context, node, contiguous(context, node, real))
         return replace(value, tensor=there.tensor, shape=there.shape, view=None)
     return line_of(context, node, real_operand(context, node, 0))

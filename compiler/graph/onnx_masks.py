@@ -34,7 +34,7 @@ from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_row_values import Masked, Shared
 from .onnx_rows import data_of, shared_rows, step_of
-from .onnx_strided_views import rows_of, seen_as
+from .onnx_strided_views import rows_of, with_view
 from .onnx_values import FloatInput, Pending, Real
 
 HIDDEN = 1e4
@@ -140,7 +140,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     longer = _with_greatest(context, node, scores)
     pending = shared_rows(context, node, Shared(data=longer, entries=_between(float(scale))), longer)
     assert pending.view is not None
-    context.bind(node, seen_as(context, pending, pending.view[..., : value.shape[-1]]))
+    context.bind(node, with_view(context, pending, pending.view[..., : value.shape[-1]]))
     return True
 
 
@@ -160,7 +160,7 @@ def _masked_scores(
             context.masks[mask] = quantized_input(context, node, mask, f"{mask.name}.quantized", MASK)
         # A mask of -1 or less must hide a score even if all steps of scores span more than 1.
         step = np.float32(min(1.0, 256 * float(scale)))
-        added = context.seen_as(context.masks[mask], replace(MASK, scale=step))
+        added = context.as_real(context.masks[mask], replace(MASK, scale=step))
     else:
         steps = np.rint((mask - mask.max()) / np.float64(scale))
         constant = QuantizedConstant(

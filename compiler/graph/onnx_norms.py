@@ -1,6 +1,6 @@
 """Normalizations that exporters write node by node: the mean of a row's squares, the inverse of its root, a product.
 
-A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `Statistic` of the row's
+A number for each row (its mean, or the mean of its squares) is never a tensor here. It is a `RowStatistic` of the row's
 tensor until an operator combines the statistic with this tensor; then the two become one normalization. Roundings of a
 statistic to 8 bits by the model's quantizers are left out.
 """
@@ -23,7 +23,7 @@ from .onnx_row_values import Centred, Shared, Squared
 from .onnx_rows import shared_rows
 from .onnx_strided_views import is_line, same_view
 from .onnx_tables import real_values
-from .onnx_values import Pending, Real, Statistic, Value
+from .onnx_values import Pending, Real, RowStatistic, Value
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
@@ -33,7 +33,7 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     values = [context.value(node, index) for index in range(min(2, len(node.inputs)))]
     if node.op_type == "ReduceMean":
         found = _reduced(context, node, values[0])
-    elif any(isinstance(value, Statistic) for value in values):
+    elif any(isinstance(value, RowStatistic) for value in values):
         found = _of_statistic(context, node, values)
     elif any(
         isinstance(value, Pending) and isinstance(value.operation, Centred | Shared) for value in values
@@ -47,7 +47,7 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Statistic | None:
+def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
     """The statistic of a ReduceMean: the mean of rows, of their squares, or of the squares of rows minus their mean."""
     data: Real | None = None
     moment, centre = "square", False
@@ -67,13 +67,13 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Sta
         return None
     if not context.abilities.rows:
         context.fail(node, *needs("rows"))
-    return Statistic(data=data, moment=moment, centre=centre)
+    return RowStatistic(data=data, moment=moment, centre=centre)
 
 
 def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | None]) -> Value | None:
-    index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
+    index = next(i for i, value in enumerate(values) if isinstance(value, RowStatistic))
     statistic = values[index]
-    assert isinstance(statistic, Statistic)
+    assert isinstance(statistic, RowStatistic)
     other = values[1 - index] if len(values) > 1 else None
     number = _number(other)
     match node.op_type:

@@ -29,7 +29,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Waiting(Operation):
+class Opaque(Operation):
     """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
     and returns the name of the result's tensor.
     """
@@ -58,7 +58,7 @@ class Maximum(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same(Operation):
+class Identity(Operation):
     """A pending operation (it waits for its QuantizeLinear) without arithmetic: the input itself, which is only clamped
     or rescaled.
     """

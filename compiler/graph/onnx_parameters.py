@@ -14,14 +14,14 @@ MOST_PARAMETERS = 64
 """Largest size, in elements, of an input that `--constant` may replace by values at compilation."""
 
 
-def fail_parameters(context: GraphContext, node: OnnxNode, index: int, what: str) -> NoReturn:
+def fail_parameters(context: GraphContext, node: OnnxNode, index: int, description: str) -> NoReturn:
     """Fails on an input that is not constant. If the input would be constant once the values of some of the model's
     inputs were known, the error is a ParameterError that names these model inputs.
 
-    `what` names the input.
+    `description` names the input.
     """
     name = context.resolve(node.inputs[index])
-    problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+    problem, way_out = f"its {description} '{node.inputs[index]}' is not a constant", "make it an initializer"
     parameters = _parameters(context, name)
     if not parameters:
         context.fail(node, problem, way_out)
@@ -41,7 +41,7 @@ def _parameters(context: GraphContext, name: str) -> tuple[str, ...]:
     waiting, seen = [name], {name}
     while waiting:
         tensor = waiting.pop()
-        if tensor in context.given:
+        if tensor in context.input_names:
             found[tensor] = None
         elif tensor in makers:
             waiting.extend(given for given in makers[tensor].inputs if given not in seen)

@@ -21,8 +21,8 @@ from .onnx_axes import reduced_axes
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
-from .onnx_operations import Maximum, Waiting
-from .onnx_strided_views import elements_of, rows_of, seen_as, settled
+from .onnx_operations import Maximum, Opaque
+from .onnx_strided_views import contiguous, elements_of, rows_of, with_view
 from .onnx_values import Integer, Pending, Real
 from .onnx_window_attributes import PerDimension, on_plane, read_windows
 from .operators import AveragePool, MaxPool
@@ -93,7 +93,7 @@ def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Ed
         return pending_result(node, Maximum(data=data, window=operator.window), edges.shape)
     grid = context.tensors[value.tensor].grid
     data = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
-    data = settled(context, node, data)
+    data = contiguous(context, node, data)
     _check_pool(context, node, data, operator.window)
     pool = pending_result(node, Maximum(data=data, window=operator.window), edges.shape)
     real = emit(context, node, pool, edges.output, grid)
@@ -106,7 +106,7 @@ def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edge
     """The average over windows of a dequantized tensor, which waits for its QuantizeLinear."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    return pending_result(node, Waiting(round=partial(round_average, data=data, pool=operator)), edges.shape)
+    return pending_result(node, Opaque(round=partial(round_average, data=data, pool=operator)), edges.shape)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -161,12 +161,12 @@ def _image_average(
     if rank == 4 and 1 in reduced and 0 not in reduced and len(reduced) < 3:
         stay = [axis for axis in (0, 1, 2, 3) if axis not in reduced]
         order = [*stay[:2], *sorted(reduced), *stay[2:]]
-        moved = seen_as(context, data, elements_of(context, data).transpose(order))
+        moved = with_view(context, data, elements_of(context, data).transpose(order))
         sizes = tuple(1 if order[axis] in reduced else moved.shape[axis] for axis in range(rank))
         pending = _image_average(context, node, moved, {order.index(axis) for axis in reduced}, sizes)
         elements = elements_of(context, pending).transpose(np.argsort(order)).reshape(shape)
-        return seen_as(context, pending, elements)
-    data = settled(context, node, data)
+        return with_view(context, pending, elements)
+    data = contiguous(context, node, data)
     batch, channels, height, width = context.tensors[data.tensor].nchw
     if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
         kernel = (height if 2 in reduced else 1, width if 3 in reduced else 1)
@@ -194,7 +194,7 @@ def _plane_average(
     OW), reshaped to `shape`.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
-    operation = Waiting(round=partial(round_average, data=data, pool=pool))
+    operation = Opaque(round=partial(round_average, data=data, pool=pool))
     return pending_result(node, operation, natural, shape=shape)
 
 

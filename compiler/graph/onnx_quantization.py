@@ -15,7 +15,7 @@ from .onnx_emit import emit
 from .onnx_inputs import quantized_input
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, QuantizedConstant
-from .onnx_operations import Same
+from .onnx_operations import Identity
 from .onnx_values import FloatInput, Integer, Pending, Real
 
 NARROW = ("int4", "uint4", "int2", "uint2")
@@ -41,7 +41,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
             return
         case Real(tensor=stored, shape=shape, view=view):
             natural = context.tensors[stored].shape
-            same = pending_result(node, Same(data=value), natural, shape=shape, view=view)
+            same = pending_result(node, Identity(data=value), natural, shape=shape, view=view)
             tensor = emit(context, node, same, output, quantization).tensor
         case Pending(shape=shape, view=view):
             tensor = emit(context, node, value, output, quantization).tensor
@@ -106,7 +106,7 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             own = Quantization(
                 scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
             )
-            context.bind(node, context.seen_as(value, own))
+            context.bind(node, context.as_real(value, own))
         case Constant(array=array):
             scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
             narrow = array.dtype.name in NARROW

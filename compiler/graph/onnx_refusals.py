@@ -12,7 +12,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_table import Rows
-from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value
+from .onnx_values import FloatInput, Integer, Pending, Real, RowStatistic, Value
 
 _CONSTANT = "is a constant", "fold the operation when exporting the model"
 _PROBLEMS: dict[type, tuple[str, str]] = {
@@ -20,7 +20,10 @@ _PROBLEMS: dict[type, tuple[str, str]] = {
     Constant: _CONSTANT,
     QuantizedConstant: _CONSTANT,
     Integer: ("is integer", "dequantize the tensor first (DequantizeLinear)"),
-    Statistic: ("is a number for each row, which only normalizations use", "leave the node to the processor"),
+    RowStatistic: (
+        "is a number for each row, which only normalizations use",
+        "leave the node to the processor",
+    ),
 }
 """Problem and way out of an operand that is not quantized, by kind of value."""
 
@@ -42,7 +45,7 @@ def refuse_float(context: ImportContext, node: OnnxNode, index: int, value: Valu
 def refuse_statistic(context: ImportContext, node: OnnxNode) -> NoReturn:
     """Fails on a node that reads a statistic (a number for each row) and is no step of a normalization."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
-    index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
+    index = next(i for i, value in enumerate(values) if isinstance(value, RowStatistic))
     context.refuse_float(node, index, values[index])
 
 

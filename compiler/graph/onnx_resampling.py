@@ -16,8 +16,8 @@ from .onnx_attributes import OnnxNode
 from .onnx_emit import Rounding, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_integer_moves import moved_to
-from .onnx_operations import Waiting
-from .onnx_strided_views import check_size, settled
+from .onnx_operations import Opaque
+from .onnx_strided_views import check_size, contiguous
 from .onnx_values import Integer, Pending, Real
 from .operators import Resize
 from .rescaling import rescale
@@ -45,7 +45,7 @@ def resized(context: ImportContext, node: OnnxNode, operator: Resize, edges: Edg
 def _resized(
     context: ImportContext, node: OnnxNode, data: Real, resize: Resize, shape: tuple[int, ...]
 ) -> Pending:
-    data = settled(context, node, data)
+    data = contiguous(context, node, data)
     plane = plane_operand(context, node, data)
     check_size(context, node, (shape[0], *shape[2:]))
     rows, columns = (
@@ -60,7 +60,7 @@ def _resized(
         for size, outputs, scale in zip(plane, shape[2:], resize.scales, strict=True)
     )
     if rows.weight.any() or columns.weight.any():
-        operation = Waiting(round=partial(round_resampled, data=data, rows=rows, columns=columns))
+        operation = Opaque(round=partial(round_resampled, data=data, rows=rows, columns=columns))
     else:
         images = np.arange(shape[0])[:, None, None] * (plane[0] * plane[1])
         operation = moved_to((data,), images + rows.first[:, None] * plane[1] + columns.first)

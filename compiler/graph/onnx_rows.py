@@ -18,9 +18,9 @@ from .onnx_axes import one_axis, softmax_axis
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
-from .onnx_operations import Function, Same
+from .onnx_operations import Function, Identity
 from .onnx_row_values import Shared
-from .onnx_strided_views import rows_of, settled
+from .onnx_strided_views import contiguous, rows_of
 from .onnx_values import Pending, Real, Value
 
 LARGEST_BIAS = 1 << 30
@@ -80,7 +80,7 @@ def shared_rows(
         data, natural = rows.data, context.tensors[rows.data.tensor].nchw
         view = rows.view(natural)
     else:
-        data = settled(context, node, data)
+        data = contiguous(context, node, data)
         natural, view = context.tensors[data.tensor].shape, None
     return Pending(
         name=node.outputs[0],
@@ -110,7 +110,7 @@ def step_of(scores: Real | Pending) -> float | None:
     match scores:
         case Real(quantization=quantization):
             return float(quantization.scale)
-        case Pending(operation=Same(data=data), low=low, high=high) if (low, high) == (-np.inf, np.inf):
+        case Pending(operation=Identity(data=data), low=low, high=high) if (low, high) == (-np.inf, np.inf):
             return float(data.quantization.scale)
         case Pending(operation=Function(values=values), low=low, high=high) if (low, high) == (
             -np.inf,
@@ -128,7 +128,7 @@ def data_of(scores: Pending) -> Real:
     the shape and view of the scores; only for scores whose stored values are a constant difference apart (`step_of` is
     not None).
     """
-    assert isinstance(scores.operation, Same | Function)
+    assert isinstance(scores.operation, Identity | Function)
     return replace(scores.operation.data, shape=scores.shape, view=scores.view)
 
 

@@ -127,17 +127,17 @@ class Steps(Nodes[Storing]):
 class FloatSteps(Steps[GraphContext]):
     """The ONNX nodes, under construction, that replace one node of a float model."""
 
-    def array(self, index: int, what: str) -> np.ndarray | None:
+    def array(self, index: int, description: str) -> np.ndarray | None:
         """The value of a constant input of the replaced node, None if it is left out; raises an error if it is not
-        constant. `what`: the input's name in the message.
+        constant. `description`: the input's name in the message.
         """
-        return self.context.array(self.node, index, what)
+        return self.context.array(self.node, index, description)
 
-    def number(self, index: int, what: str, default: float) -> float:
+    def number(self, index: int, description: str, default: float) -> float:
         """The value of a constant input, of one element, of the replaced node, or `default` where it is left out; fails
-        for other sizes. `what`: the input's name in messages.
+        for other sizes. `description`: the input's name in messages.
         """
-        return self.context.number(self.node, index, what, default)
+        return self.context.number(self.node, index, description, default)
 
     def half_type(self) -> DType | None:
         """The first 16-bit float among the dtypes of the replaced node's inputs; None if there is none."""

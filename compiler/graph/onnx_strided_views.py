@@ -3,7 +3,7 @@ no elements.
 
 A view is an int64 array in the value's shape, of row-major indices into the tensor's (N, C, H, W); -1 is a zero. A
 value without view has the tensor's elements in their order. Elements move only for an operator that cannot read a
-tensor through a view: `settled`, or `rows_of` for operators along the last axis, which becomes the channels.
+tensor through a view: `contiguous`, or `rows_of` for operators along the last axis, which becomes the channels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> 
         context.fail(node, f"reorders {size:,} elements, more than {most:,}", SMALLER)
 
 
-Seen = TypeVar("Seen", bound=Real | Integer | Pending)
+ValueT = TypeVar("ValueT", bound=Real | Integer | Pending)
 
 
 def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.ndarray:
@@ -62,7 +62,7 @@ def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.n
     return np.arange(size).reshape(value.shape)
 
 
-def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
+def with_view(context: ImportContext, value: ValueT, elements: np.ndarray) -> ValueT:
     """The value with another view of its tensor: `elements`, the row-major index in the tensor of each element of the
     value.
     """
@@ -146,11 +146,11 @@ def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     return rows_of(context, node, data).data
 
 
-def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """The value without a view: if it has a view, a new tensor is made that stores its elements in their order. A line
     (N, C, L) is stored as (N, C, L, 1).
     """
-    if context.lies_in_order(data):
+    if context.is_contiguous(data):
         return data
     if len(data.shape) not in (2, 3, 4):
         context.fail(
@@ -221,9 +221,9 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
     whole = view is None or (view.size == size and permutation_of(view) is not None)
     if whole or not context.abilities.processor:
         return value
-    real = value if isinstance(value, Real) else context.seen_as(value, context.tensors[value.tensor].grid)
+    real = value if isinstance(value, Real) else context.as_real(value, context.tensors[value.tensor].grid)
     images = len(value.shape) in (2, 4)
-    moved = settled(context, node, real) if images else rows_of(context, node, real).data
+    moved = contiguous(context, node, real) if images else rows_of(context, node, real).data
     if moved.view is not None and permutation_of(moved.view) is None:
         # An axis spans images and positions: the rows of one image follow those of another.
         moved = _moved_rows(context, node, real).data

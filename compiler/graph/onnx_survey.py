@@ -26,7 +26,7 @@ from .onnx_integer_context import ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_load import initializer_array, static_shapes
 from .onnx_table import import_node
-from .onnx_values import FloatInput, Integer, Pending, Real, Statistic, Value
+from .onnx_values import FloatInput, Integer, Pending, Real, RowStatistic, Value
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
 
@@ -109,7 +109,7 @@ def survey_model(
         | {
             name: _type_of(value)
             for name, value in context.values.items()
-            if not isinstance(value, Statistic)
+            if not isinstance(value, RowStatistic)
         },
     )
 
@@ -162,7 +162,7 @@ def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str])
             return NodeSurvey(kind="result")
         case Real(quantization=quantization):
             return NodeSurvey(kind="result", quantization=quantization)
-        case Pending() | Statistic():
+        case Pending() | RowStatistic():
             return NodeSurvey(kind="pending")
         case None:
             return NodeSurvey(kind="refused", refusal="has no output")

@@ -36,7 +36,7 @@ _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
 """Names of Resize attributes that only modes without a kernel template use (cubic and crop); `onnx_resize_steps`
 computes these modes.
 """
-_NORMALIZED = "Centred Shared Statistic"
+_NORMALIZED = "Centred Shared RowStatistic"
 """Names of the kinds of values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."
 _FOLDERS: Mapping[Kind, str] = MappingProxyType(
@@ -134,7 +134,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         **_alike(
             "GlobalAveragePool GlobalMaxPool",
             _shared("pools:import_global_pool", images=True),
-            _steps("plain_windows:global_pool_steps", when="is_no_image"),
+            _steps("plain_windows:global_pool_steps", when="is_neither_image_nor_line"),
         ),
         "GridSample": (_float("plain_windows:import_grid_sample", "align_corners mode padding_mode"),),
         "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
@@ -146,7 +146,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "MaxUnpool": (_steps("plain_windows:max_unpool_steps", "kernel_shape pads strides"),),
         "Resize": (
             _shared("resize:import_resize", _RESIZE, idle=_CROPS, images=True),
-            _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}", when="in_taps"),
+            _steps("resize_steps:resize_steps", f"{_RESIZE} {_CROPS}", when="has_no_template"),
         ),
         # Element by element.
         **_alike(
@@ -256,7 +256,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
             _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
-            _steps("normalizations:layer_normalization_steps", "axis epsilon stash_type", when="is_more"),
+            _steps(
+                "normalizations:layer_normalization_steps", "axis epsilon stash_type", when="has_no_template"
+            ),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
@@ -368,7 +370,9 @@ FUNCTIONS = frozenset(
     if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
 )
 """Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
-CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
+MERGED_INTO_FUNCTIONS = frozenset(
+    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
+)
 """Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
 function of one tensor that waits for its QuantizeLinear) if an input is such a function.
 """

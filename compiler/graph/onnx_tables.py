@@ -13,7 +13,7 @@ from .onnx_constants import evaluate_node
 from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, QuantizedConstant
-from .onnx_operations import Function, Same
+from .onnx_operations import Function, Identity
 from .onnx_strided_views import same_view, without_pads
 from .onnx_values import Pending, Real
 
@@ -45,7 +45,7 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
                 # The function of a padding zero need not be zero: store the padded tensor.
                 value = without_pads(context, node, value)
                 read, values = value, real_values(value)
-            case Pending(operation=Same(data=read), low=low, high=high):
+            case Pending(operation=Identity(data=read), low=low, high=high):
                 values = np.clip(real_values(read), low, high)
             case Pending(operation=Function(data=read, values=values), low=low, high=high):
                 values = np.clip(values, low, high)

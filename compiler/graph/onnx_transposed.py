@@ -20,7 +20,7 @@ from .onnx_attributes import OnnxNode
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
-from .onnx_operations import Product, Waiting
+from .onnx_operations import Opaque, Product
 from .onnx_products import bias_operand, fitted_bias, weight_operand
 from .onnx_values import Pending
 from .onnx_window_attributes import (
@@ -136,7 +136,7 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
         bias=bias_operand(context, node, 2),
         window=replace(window, kernel=(weight.shape[2], weight.shape[3]), dilations=(1, 1)),
     )
-    return pending_result(node, Waiting(round=partial(round_transposed, product=product)), shape)
+    return pending_result(node, Opaque(round=partial(round_transposed, product=product)), shape)
 
 
 def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:

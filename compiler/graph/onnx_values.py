@@ -71,7 +71,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Statistic:
+class RowStatistic:
     """A number for each row (last axis) of `data`, which is never computed by itself: (m + `epsilon`) ** `power`.
     `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is subtracted
     first.
@@ -89,12 +89,12 @@ class Statistic:
         return (*self.data.shape[:-1], 1)
 
 
-Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | Statistic
+Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | RowStatistic
 
-Seen = TypeVar("Seen", bound="FloatInput | Integer | Real | Pending")
+ValueT = TypeVar("ValueT", bound="FloatInput | Integer | Real | Pending")
 
 
-def reshaped(value: Seen, shape: tuple[int, ...]) -> Seen:
+def reshaped(value: ValueT, shape: tuple[int, ...]) -> ValueT:
     """The value's elements in their order in another shape."""
     if isinstance(value, FloatInput) or value.view is None:
         return replace(value, shape=shape)

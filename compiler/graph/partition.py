@@ -122,12 +122,13 @@ def partition_model(
     )
 
 
-def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> None:
-    """Raises RegionOrderError if a region reads a tensor that is neither `given` nor an output of an earlier region.
+def check_order(label: str, inputs: Iterable[str], regions: Sequence[Region]) -> None:
+    """Raises RegionOrderError if a region reads a tensor that is neither in `inputs` nor an output of an earlier
+    region.
 
     Such an error is a bug of the partitioner: regions depend on each other cyclically, or a tensor was lost.
     """
-    made = set(given)
+    made = set(inputs)
     for region in regions:
         for name in region.inputs:
             if name not in made:

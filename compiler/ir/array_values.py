@@ -14,7 +14,7 @@ from vdla.util.errors import CodeError
 from .affine import LinearForm, linear_form
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
 from .interp import Functions
-from .iteration_axes import Place
+from .iteration_axes import Iterations
 
 
 class EvaluateError(CodeError):
@@ -40,30 +40,31 @@ class Memory:
     functions: Functions
     cells: dict[str, Cell] = field(default_factory=dict)
 
-    def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
-        """Index arrays into a buffer's contents for `indices` in all iterations of `place`; indices outside of the
+    def positions(self, buffer: Buffer, indices: tuple[Expr, ...], iterations: Iterations) -> tuple[Any, ...]:
+        """Index arrays into a buffer's contents for `indices` in all iterations of `iterations`; indices outside of the
         buffer, which occur only under guards, are clipped.
         """
-        around = [place.variable(name) for name in self.cells[buffer.name].axes]
+        around = [iterations.variable(name) for name in self.cells[buffer.name].axes]
         own = [
-            np.clip(self.value(i, place), 0, size - 1) for i, size in zip(indices, buffer.shape, strict=True)
+            np.clip(self.value(i, iterations), 0, size - 1)
+            for i, size in zip(indices, buffer.shape, strict=True)
         ]
         return (*around, *own)
 
-    def view(self, e: Expr, place: Place, dtype: type = np.float32) -> np.ndarray | None:
+    def view(self, e: Expr, iterations: Iterations, dtype: type = np.float32) -> np.ndarray | None:
         """The values of a Load in all iterations as a strided view; None unless its indices are affine and in range."""
         if not isinstance(e, Load):
             return None
         cell = self.cells[e.buffer.name]
         forms = [LinearForm({Var(name): 1}, 0) for name in cell.axes] + [linear_form(i) for i in e.indices]
         data = cell.data if dtype is np.float32 else cell.data.astype(dtype)
-        steps, offset = dict.fromkeys(place.axes, 0), 0
+        steps, offset = dict.fromkeys(iterations.axes, 0), 0
         for form, size, stride in zip(forms, data.shape, data.strides, strict=True):
             low = high = form.constant
             for atom, c in form.terms.items():
                 if not isinstance(atom, Var):
                     return None
-                first, count = place.axes.get(atom.name, (place.values.get(atom.name, 0), 1))
+                first, count = iterations.axes.get(atom.name, (iterations.values.get(atom.name, 0), 1))
                 ends = (c * first, c * (first + count - 1))
                 low, high = low + min(ends), high + max(ends)
                 offset += stride * c * first
@@ -73,9 +74,9 @@ class Memory:
                 return None
             offset += stride * form.constant
         begin = data.reshape(-1)[offset // data.itemsize :]
-        return as_strided(begin, place.shape, list(steps.values()), writeable=False)
+        return as_strided(begin, iterations.shape, list(steps.values()), writeable=False)
 
-    def value(self, e: Expr, place: Place) -> Any:
+    def value(self, e: Expr, iterations: Iterations) -> Any:
         """An expression's values in all iterations: an array with one axis for each loop, of size 1 if the value is
         constant.
         """
@@ -83,22 +84,22 @@ class Memory:
             case Const(value=value, dtype=dtype):
                 return dtype.numpy.type(value)
             case Var(name=name):
-                return place.variable(name)
+                return iterations.variable(name)
             case Binary(op=op, a=a, b=b):
-                return _BINARY[op](self.value(a, place), self.value(b, place))
+                return _BINARY[op](self.value(a, iterations), self.value(b, iterations))
             case Select(condition=condition, then=then, otherwise=otherwise):
-                return np.where(*[self.value(part, place) for part in (condition, then, otherwise)])
+                return np.where(*[self.value(part, iterations) for part in (condition, then, otherwise)])
             case Load(buffer=buffer, indices=indices):
-                found = self.view(e, place)
+                found = self.view(e, iterations)
                 return (
-                    self.cells[buffer.name].data[self.positions(buffer, indices, place)]
+                    self.cells[buffer.name].data[self.positions(buffer, indices, iterations)]
                     if found is None
                     else found
                 )
             case Cast(value=value, dtype=dtype):
-                return np.asarray(self.value(value, place)).astype(dtype.numpy)
+                return np.asarray(self.value(value, iterations)).astype(dtype.numpy)
             case Call(arguments=arguments):
-                return self.call(e, [self.value(a, place) for a in arguments])
+                return self.call(e, [self.value(a, iterations) for a in arguments])
 
     def call(self, e: Call, arguments: list[Any]) -> np.ndarray:
         """The values of the function that `e` calls, given arrays of its `arguments`; converted to the type of `e`."""

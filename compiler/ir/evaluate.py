@@ -18,7 +18,7 @@ from .array_values import Cell, EvaluateError, Memory
 from .expr import Buffer, Const, Var
 from .independence import is_independent
 from .interp import Functions
-from .iteration_axes import Place
+from .iteration_axes import Iterations
 from .stmt import Alloc, Assign, Copy, For, Program, Reduce, Region, Seq, Stmt
 from .sums_of_products import Factor, factors_of, sum_of_products
 from .types import DType
@@ -40,7 +40,7 @@ def evaluate(
         data = np.zeros(parameter.shape, np.float32) if given is None else np.array(given, np.float32)
         memory.cells[parameter.name] = Cell(data=data.reshape(parameter.shape), axes=())
     with np.errstate(all="ignore"):
-        _Machine(memory=memory).run(program.body, Place())
+        _Machine(memory=memory).run(program.body, Iterations())
     return {p.name: memory.cells[p.name].data for p in program.parameters}
 
 
@@ -49,36 +49,40 @@ class _Machine:
     memory: Memory
     loops: dict[int, bool] = field(default_factory=dict)
 
-    def run(self, node: Stmt, place: Place) -> None:
+    def run(self, node: Stmt, iterations: Iterations) -> None:
         match node:
             case Seq(statements=statements):
                 for statement in statements:
-                    self.run(statement, place)
+                    self.run(statement, iterations)
             case Alloc(buffer=buffer, body=body):
                 _float32(buffer)
-                data = np.zeros((*place.shape, *buffer.shape), np.float32)
-                self.memory.cells[buffer.name] = Cell(data=data, axes=tuple(place.axes))
-                self.run(body, place)
+                data = np.zeros((*iterations.shape, *buffer.shape), np.float32)
+                self.memory.cells[buffer.name] = Cell(data=data, axes=tuple(iterations.axes))
+                self.run(body, iterations)
                 del self.memory.cells[buffer.name]
             case For(var=Var(name=name), extent=extent, body=body):
-                count = int(np.max(self.memory.value(extent, place)))
-                guards = place.guards if isinstance(extent, Const) else (*place.guards, (name, extent))
+                count = int(np.max(self.memory.value(extent, iterations)))
+                guards = (
+                    iterations.guards if isinstance(extent, Const) else (*iterations.guards, (name, extent))
+                )
                 if count <= 0:
                     return
                 if self.independent(node):
-                    self.run(body, replace(place, axes={**place.axes, name: (0, count)}, guards=guards))
+                    self.run(
+                        body, replace(iterations, axes={**iterations.axes, name: (0, count)}, guards=guards)
+                    )
                     return
                 for i in range(count):
-                    self.run(body, replace(place, values={**place.values, name: i}, guards=guards))
+                    self.run(body, replace(iterations, values={**iterations.values, name: i}, guards=guards))
             case Assign() | Reduce():
-                kept = [name for name in place.axes if name in self.kept(node)]
-                factors = factors_of(self.memory, node, place) if isinstance(node, Reduce) else None
-                for piece in place.pieces(kept) if factors is None else [place]:
-                    self.store(node, piece, kept, factors)
-            case Copy(asynchronous=False) if not place.axes:
-                self.copy(node, place)
-            case Copy(asynchronous=False) if not place.guards:
-                for piece in place.pieces(list(place.axes)):
+                kept_loops = [name for name in iterations.axes if name in self.kept_loops(node)]
+                factors = factors_of(self.memory, node, iterations) if isinstance(node, Reduce) else None
+                for piece in iterations.pieces(kept_loops) if factors is None else [iterations]:
+                    self.store(node, piece, kept_loops, factors)
+            case Copy(asynchronous=False) if not iterations.axes:
+                self.copy(node, iterations)
+            case Copy(asynchronous=False) if not iterations.guards:
+                for piece in iterations.pieces(list(iterations.axes)):
                     self.gather(node, piece)
             case _:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
@@ -91,9 +95,9 @@ class _Machine:
             self.loops[id(loop)] = is_independent(loop)
         return self.loops[id(loop)]
 
-    def copy(self, node: Copy, place: Place) -> None:
+    def copy(self, node: Copy, iterations: Iterations) -> None:
         (to, sizes), (of, counts) = (
-            [[int(self.memory.value(e, place)) for e in ends] for ends in (box.starts, box.extents)]
+            [[int(self.memory.value(e, iterations)) for e in ends] for ends in (box.starts, box.extents)]
             for box in (node.destination, node.source)
         )
         source = self.memory.cells[node.source.buffer.name].data
@@ -106,14 +110,14 @@ class _Machine:
         box = tuple([slice(s, s + n) for s, n in zip(to, sizes, strict=True)])
         self.memory.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
 
-    def gather(self, node: Copy, place: Place) -> None:
+    def gather(self, node: Copy, iterations: Iterations) -> None:
         """Runs a copy in all iterations at once. The arrays have an axis for each loop, then an axis for each dimension
         of the copied regions.
         """
-        count = len(place.axes)
-        read, written = self.box(node.source, place), self.box(node.destination, place)
+        count = len(iterations.axes)
+        read, written = self.box(node.source, iterations), self.box(node.destination, iterations)
         cell = self.memory.cells[node.source.buffer.name]
-        around = [place.variable(name)[(..., *[None] * len(read))] for name in cell.axes]
+        around = [iterations.variable(name)[(..., *[None] * len(read))] for name in cell.axes]
         inside = np.ones((), bool)
         for index, size in zip(read, node.source.buffer.shape, strict=True):
             inside = inside & (index >= 0) & (index < size)
@@ -122,58 +126,69 @@ class _Machine:
         pad = np.float32(0 if node.pad is None else node.pad.value)
         values = np.where(inside, cell.data[(*around, *clipped)], pad)
         sizes = [index.shape[count + d] for d, index in enumerate(written)]
-        values = np.broadcast_to(values, (*place.shape, *shape[count:])).reshape(*place.shape, *sizes)
+        values = np.broadcast_to(values, (*iterations.shape, *shape[count:])).reshape(
+            *iterations.shape, *sizes
+        )
         to = self.memory.cells[node.destination.buffer.name]
-        around = [place.variable(name)[(..., *[None] * len(written))] for name in to.axes]
+        around = [iterations.variable(name)[(..., *[None] * len(written))] for name in to.axes]
         # An index for each iteration, so that the last one wins, as in `write`.
         first, *others = [*around, *written]
         to.data[(np.broadcast_to(first, values.shape), *others)] = values
 
-    def box(self, region: Region, place: Place) -> list[np.ndarray]:
+    def box(self, region: Region, iterations: Iterations) -> list[np.ndarray]:
         """The indices of a region in each of its dimensions: arrays with one axis for each loop, then one axis for each
         dimension.
         """
         found: list[np.ndarray] = []
         for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
-            count = np.asarray(self.memory.value(extent, place))
+            count = np.asarray(self.memory.value(extent, iterations))
             if count.min() != count.max():
                 raise EvaluateError(f"the extents of a box of {region.buffer.name} differ between iterations")
-            begin = np.asarray(self.memory.value(start, place))
-            begin = begin.reshape((1,) * (len(place.axes) - begin.ndim) + begin.shape)
+            begin = np.asarray(self.memory.value(start, iterations))
+            begin = begin.reshape((1,) * (len(iterations.axes) - begin.ndim) + begin.shape)
             steps = np.arange(int(count.max()), dtype=np.int64)
             own = [1] * len(region.starts)
             own[d] = len(steps)
             found.append(begin[(..., *[None] * len(own))] + steps.reshape(own))
         return found
 
-    def kept(self, node: Assign | Reduce) -> set[str]:
+    def kept_loops(self, node: Assign | Reduce) -> set[str]:
         """Names of the loops whose iterations write different elements: loops around the buffer's allocation, and loops
-        whose variables occur in the written indices.
+        self,
+        node: Assign | Reduce,
+        iterations: Iterations,
+        kept_loops: list[str],
+        factors: tuple[Factor, Factor] | None,
         """
         names = set(self.memory.cells[node.buffer.name].axes)
         return names.union(*map(free_vars, node.indices))
 
     def store(
-        self, node: Assign | Reduce, place: Place, kept: list[str], factors: tuple[Factor, Factor] | None
+        self,
+        node: Assign | Reduce,
+        iterations: Iterations,
+        kept_loops: list[str],
+        factors: tuple[Factor, Factor] | None,
     ) -> None:
-        """Runs a statement in all iterations at once. `kept`: the loops whose iterations write different elements; a
-        Reduce sums over all others. `factors`: the two factors of a sum of products, if known.
+        """Runs a statement in all iterations at once. `kept_loops`: the loops whose iterations write different
+        elements; a Reduce sums over all others. `factors`: the two factors of a sum of products, if known.
         """
         mask: np.ndarray | None = None
-        for name, extent in place.guards:
-            here = np.asarray(place.variable(name) < self.memory.value(extent, place))
+        for name, extent in iterations.guards:
+            here = np.asarray(iterations.variable(name) < self.memory.value(extent, iterations))
             mask = here if mask is None else np.logical_and(mask, here)
         if isinstance(node, Assign):
-            self.write(node, place, np.asarray(self.memory.value(node.value, place)), mask)
+            self.write(node, iterations, np.asarray(self.memory.value(node.value, iterations)), mask)
             return
-        gone = tuple([k for k, name in enumerate(place.axes) if name not in kept])
-        begins = self.begins(node, place, gone)
+        gone = tuple([k for k, name in enumerate(iterations.axes) if name not in kept_loops])
+        begins = self.begins(node, iterations, gone)
         small = replace(
-            place, axes={name: span if name in kept else (0, 1) for name, span in place.axes.items()}
+            iterations,
+            axes={name: span if name in kept_loops else (0, 1) for name, span in iterations.axes.items()},
         )
-        total = self.total(node, place, kept, gone, mask, factors)
+        total = self.total(node, iterations, kept_loops, gone, mask, factors)
         if mask is not None:
-            mask = np.any(np.broadcast_to(mask, place.shape), axis=gone, keepdims=True)
+            mask = np.any(np.broadcast_to(mask, iterations.shape), axis=gone, keepdims=True)
         if not begins:
             before = self.memory.cells[node.buffer.name].data[
                 self.memory.positions(node.buffer, node.indices, small)
@@ -181,18 +196,18 @@ class _Machine:
             total = before + total if node.op == "add" else np.maximum(before, total)
         self.write(node, small, total, mask)
 
-    def begins(self, node: Reduce, place: Place, gone: tuple[int, ...]) -> bool:
+    def begins(self, node: Reduce, iterations: Iterations, gone: tuple[int, ...]) -> bool:
         """Whether a Reduce overwrites its target in the first iteration of the reduced loops, instead of adding to
         earlier sums. Raises EvaluateError if it overwrites the target in another iteration.
         """
         if node.first is None:
             return False
-        first = np.asarray(self.memory.value(node.first, place))
+        first = np.asarray(self.memory.value(node.first, iterations))
         if not first.any():
             return False
-        whole = first.reshape((1,) * (len(place.axes) - first.ndim) + first.shape)
+        whole = first.reshape((1,) * (len(iterations.axes) - first.ndim) + first.shape)
         outside = [size for k, size in enumerate(whole.shape) if k not in gone]
-        reduced = prod([place.shape[k] for k in gone if whole.shape[k] == 1])
+        reduced = prod([iterations.shape[k] for k in gone if whole.shape[k] == 1])
         if max(outside, default=1) > 1 or reduced > 1 or first.sum() > 1 or not first.flat[0]:
             raise EvaluateError(f"{node.name} does not begin in the first iteration of its loops")
         return True
@@ -200,38 +215,40 @@ class _Machine:
     def total(
         self,
         node: Reduce,
-        place: Place,
-        kept: list[str],
+        iterations: Iterations,
+        kept_loops: list[str],
         gone: tuple[int, ...],
         mask: np.ndarray | None,
         factors: tuple[Factor, Factor] | None,
     ) -> np.ndarray:
-        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept`: the loops that are not
-        reduced; `mask`: bool array, False for iterations that do not exist; `factors`: the two factors of a sum of
+        """The sum, or maximum, of a Reduce over the axes `gone`, which keep size 1. `kept_loops`: the loops that are
+        not reduced; `mask`: bool array, False for iterations that do not exist; `factors`: the two factors of a sum of
         products, if known.
         """
-        factors = factors or factors_of(self.memory, node, place)
+        factors = factors or factors_of(self.memory, node, iterations)
         if factors is not None:
-            kept_axes = [k for k in range(len(place.axes)) if k not in gone]
-            total = sum_of_products(*factors, kept_axes, [place.shape[k] for k in kept_axes])
+            kept_axes = [k for k in range(len(iterations.axes)) if k not in gone]
+            total = sum_of_products(*factors, kept_axes, [iterations.shape[k] for k in kept_axes])
             return np.expand_dims(total, gone).astype(np.float32)
-        found = np.broadcast_to(self.memory.value(node.value, place), place.shape)
+        found = np.broadcast_to(self.memory.value(node.value, iterations), iterations.shape)
         if mask is not None:
             found = np.where(mask, found, np.float32(0 if node.op == "add" else -np.inf))
         if node.op == "max":
             return found.max(axis=gone, keepdims=True)
         return found.sum(axis=gone, keepdims=True, dtype=np.float64).astype(np.float32)
 
-    def write(self, node: Assign | Reduce, place: Place, value: np.ndarray, mask: np.ndarray | None) -> None:
+    def write(
+        self, node: Assign | Reduce, iterations: Iterations, value: np.ndarray, mask: np.ndarray | None
+    ) -> None:
         data = self.memory.cells[node.buffer.name].data
-        at = self.memory.positions(node.buffer, node.indices, place)
+        at = self.memory.positions(node.buffer, node.indices, iterations)
         if mask is None:
             # If several iterations write an element, the last one wins: there is an index for each iteration.
-            data[(np.broadcast_to(at[0], place.shape), *at[1:])] = value
+            data[(np.broadcast_to(at[0], iterations.shape), *at[1:])] = value
             return
-        where = np.broadcast_to(mask, place.shape)
-        data[tuple([np.broadcast_to(i, place.shape)[where] for i in at])] = np.broadcast_to(
-            value, place.shape
+        where = np.broadcast_to(mask, iterations.shape)
+        data[tuple([np.broadcast_to(i, iterations.shape)[where] for i in at])] = np.broadcast_to(
+            value, iterations.shape
         )[where]
 
 

@@ -16,7 +16,7 @@ MOST_ELEMENTS = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Iterations:
     """The iterations in which a statement is evaluated at once: the loops that are axes of arrays, each as (first
     iteration, count), and the values of the other loops' variables.
 
@@ -42,20 +42,20 @@ class Place:
         shape[position] = count
         return np.arange(first, first + count, dtype=np.int64).reshape(shape)
 
-    def pieces(self, names: list[str]) -> list[Place]:
+    def pieces(self, names: list[str]) -> list[Iterations]:
         """The iterations split along the loops `names` into pieces whose arrays have at most `MOST_ELEMENTS` elements,
         if possible.
         """
-        places: list[Place] = [self]
+        pieces: list[Iterations] = [self]
         for name in names:
             first, count = self.axes[name]
-            size = prod(places[0].shape)
+            size = prod(pieces[0].shape)
             if size <= MOST_ELEMENTS:
                 break
             step = max(1, count * MOST_ELEMENTS // size)
-            places = [
+            pieces = [
                 replace(p, axes={**p.axes, name: (start, min(step, first + count - start))})
-                for p in places
+                for p in pieces
                 for start in range(first, first + count, step)
             ]
-        return places
+        return pieces

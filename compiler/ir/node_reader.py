@@ -95,11 +95,11 @@ class _Reader:
             raise self.wrong(f"{short(value)} is no buffer, must be 0 to {len(self.buffers) - 1}")
         return self.buffers[value]
 
-    def child(self, value: Any, kinds: tuple[type, ...], what: str) -> Any:
+    def child(self, value: Any, kinds: tuple[type, ...], description: str) -> Any:
         if type(value) is not int or not 0 <= value < len(self.nodes):
             raise self.wrong(f"{short(value)} is no earlier node")
         if not isinstance(self.nodes[value], kinds):
-            raise self.wrong(f"node {value} must be {what}")
+            raise self.wrong(f"node {value} must be {description}")
         self.used.append(value)
         return self.nodes[value]
 

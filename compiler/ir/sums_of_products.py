@@ -10,7 +10,7 @@ import numpy as np
 
 from .array_values import Memory
 from .expr import Binary, Call
-from .iteration_axes import Place
+from .iteration_axes import Iterations
 from .stmt import Reduce
 
 MOST_FACTOR = 1 << 27
@@ -24,7 +24,7 @@ space) that runs along it.
 """
 
 
-def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Factor] | None:
+def factors_of(memory: Memory, node: Reduce, iterations: Iterations) -> tuple[Factor, Factor] | None:
     """Both factors of a sum of products in float64, each with the axes that it depends on.
 
     Factors are loads, or functions of a load (for example rounding). None for other sums, for sums under guards, and if
@@ -32,12 +32,12 @@ def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Fact
     factor.
     """
     value = node.value
-    if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
+    if node.op != "add" or iterations.guards or not isinstance(value, Binary) or value.op != "*":
         return None
     found: list[Factor] = []
     for e in (value.a, value.b):
         load = e.arguments[0] if isinstance(e, Call) and len(e.arguments) == 1 else e
-        view = memory.view(load, place, np.float64 if load is e else np.float32)
+        view = memory.view(load, iterations, np.float64 if load is e else np.float32)
         if view is None:
             return None
         others = found[0][1] if found else []
@@ -54,17 +54,17 @@ def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Fact
 def sum_of_products(
     first: Factor,
     second: Factor,
-    kept: list[int],
+    kept_axes: list[int],
     shape: list[int],
 ) -> np.ndarray:
-    """The sums over all axes except those in `kept`, as an array of `shape`: computed by one einsum, or for a small
-    batch by one matrix product for each matrix.
+    """The sums over all axes except those in `kept_axes`, as an array of `shape`: computed by one einsum, or for a
+    small batch by one matrix product for each matrix.
     """
     (a, of_a), (b, of_b) = first, second
-    each = [k for k in of_a if k in of_b and k in kept]
-    sizes = [shape[kept.index(k)] for k in each]
+    each = [k for k in of_a if k in of_b and k in kept_axes]
+    sizes = [shape[kept_axes.index(k)] for k in each]
     if not 1 < prod(sizes) <= MOST_MATRICES:
-        return np.einsum(a, of_a, b, of_b, kept, optimize=True)
+        return np.einsum(a, of_a, b, of_b, kept_axes, optimize=True)
     total = np.empty(shape)
     for place in np.ndindex(*sizes):
         here = dict(zip(each, place, strict=True))
@@ -72,12 +72,12 @@ def sum_of_products(
         def of(axes: list[int], here: Mapping[int, int] = here) -> tuple[int | slice, ...]:
             return tuple([here.get(k, slice(None)) for k in axes])
 
-        total[of(kept)] = np.einsum(
+        total[of(kept_axes)] = np.einsum(
             a[of(of_a)],
             [k for k in of_a if k not in here],
             b[of(of_b)],
             [k for k in of_b if k not in here],
-            [k for k in kept if k not in here],
+            [k for k in kept_axes if k not in here],
             optimize=True,
         )
     return total

@@ -212,7 +212,7 @@ class _Verifier:
         ranges: Ranges,
         facts: Facts,
         size: int,
-        what: Region | Expr,
+        source: Region | Expr,
         buffer: Buffer,
     ) -> None:
         """Fails unless start .. stop - 1 is provably within a dimension of `size`."""
@@ -221,7 +221,7 @@ class _Verifier:
         room = lower_bound(stop.times(-1).offset(size), ranges, known)
         end = None if room is None else size - room
         if low is None or low < 0 or end is None or end > size:
-            text = format_region(what) if isinstance(what, Region) else f"index {format_expr(what)}"
+            text = format_region(source) if isinstance(source, Region) else f"index {format_expr(source)}"
             reach = f"{'-inf' if low is None else low} .. {'inf' if end is None else end - 1}"
             raise self.fail(f"{text} may reach {reach}, outside 0 .. {size - 1} of {format_buffer(buffer)}")
 
@@ -233,13 +233,13 @@ class _Verifier:
         self,
         expr: Expr,
         dtype: DType,
-        what: str,
+        description: str,
         ranges: Ranges,
         scalars: frozenset[str],
         facts: Facts = (),
     ) -> None:
         if dtype_of(expr) is not dtype:
-            raise self.fail(f"{what} {format_expr(expr)} is {dtype_of(expr)}, must be {dtype}")
+            raise self.fail(f"{description} {format_expr(expr)} is {dtype_of(expr)}, must be {dtype}")
         self.expr(expr, ranges, facts, scalars)
 
     def expr(self, expr: Expr, ranges: Ranges, facts: Facts, scalars: frozenset[str]) -> None:

@@ -114,7 +114,7 @@ def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[St
     """A loop of at most `count` iterations around `sums`, cut into blocks if it adds too many terms."""
     outside = [
         replace(s, lanes=(loop, *s.lanes))
-        if _says_where(loop, s.reduce)
+        if _target_depends_on(loop, s.reduce)
         else replace(s, terms=s.terms * count)
         for s in sums
     ]
@@ -151,7 +151,7 @@ def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
     local = {s.buffer.name for s in inside if isinstance(s, Alloc)}
     return (
         len(known) == len(sums)
-        and all(not _says_where(loop, s.reduce) for s in sums)
+        and all(not _target_depends_on(loop, s.reduce) for s in sums)
         and all(s.shape is not None and prod(s.shape) <= REGISTERS for s in sums)
         and all(isinstance(s, For | Seq | Alloc | Assign | Reduce) for s in inside)
         and all(s.buffer.name in local or s.name in known for s in inside if isinstance(s, Assign | Reduce))
@@ -161,7 +161,7 @@ def _may_be_cut(loop: For, sums: Sequence[_Sum]) -> bool:
     )
 
 
-def _says_where(loop: For, reduce: Reduce) -> bool:
+def _target_depends_on(loop: For, reduce: Reduce) -> bool:
     """Whether the indices of the element that a Reduce adds to depend on the variable of `loop`."""
     return any(loop.name in free_vars(i) for i in reduce.indices)
 

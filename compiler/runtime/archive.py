@@ -116,12 +116,14 @@ def first_member(path: Path, names: Collection[str]) -> str | None:
         return None
 
 
-def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool = False) -> dict[str, bytes]:
+def read_archive(
+    path: Path, names: tuple[str, ...], *, description: str, trusted: bool = False
+) -> dict[str, bytes]:
     """The contents of the description and of the members `names` of an archive. Raises ArchiveError for other files.
 
-    `what` names the expected kind of file in messages. All headers are checked before a member is read: members must be
-    plain files with different names and lie inside of the archive. A `trusted` archive (sealed, from this user's cache)
-    is read without its checksum.
+    `description` names the expected kind of file in messages. All headers are checked before a member is read: members
+    must be plain files with different names and lie inside of the archive. A `trusted` archive (sealed, from this
+    user's cache) is read without its checksum.
     """
     names = (DESCRIPTION, *names)
     files: dict[str, bytes] = {}
@@ -140,7 +142,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
                 if entry.size < 0 or entry.offset_data + entry.size > size:
                     raise ArchiveError(f"{path}: ends in the middle of {entry.name}; it is incomplete")
                 entries[entry.name] = entry
-            _check_sizes(path, entries, what, names)
+            _check_sizes(path, entries, description, names)
             for name, entry in entries.items():
                 file.seek(entry.offset_data)
                 files[name] = file.read(entry.size)
@@ -148,7 +150,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
     except _UNREADABLE:
         # tarfile does not wrap all exceptions that invalid files cause.
-        raise ArchiveError(f"{path}: is no {what} (no uncompressed tar file)") from None
+        raise ArchiveError(f"{path}: is no {description} (no uncompressed tar file)") from None
     if not trusted and files[CHECKSUM] != checksum({name: files[name] for name in names}):
         raise ArchiveError(
             f"{path}: was changed after it was written (its checksum differs); compile the model again"
@@ -282,12 +284,12 @@ def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 
 
 def _check_sizes(
-    path: Path, entries: Mapping[str, tarfile.TarInfo], what: str, names: tuple[str, ...]
+    path: Path, entries: Mapping[str, tarfile.TarInfo], description: str, names: tuple[str, ...]
 ) -> None:
     """Raises ArchiveError for members that are missing, or larger than a file of their kind can be."""
     for name in (*names, CHECKSUM):
         if name not in entries:
-            raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {what}")
+            raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {description}")
     for name, most in ((DESCRIPTION, MOST_DESCRIPTION_BYTES), (CHECKSUM, _CHECKSUM_BYTES)):
         if entries[name].size > most:
             raise ArchiveError(f"{path}: its {name} has {entries[name].size:,} bytes, more than {most:,}")

@@ -101,10 +101,10 @@ class Field:
             raise self.fail(f"is {self._shown()}, which is no name of a function")
         return text
 
-    def matching(self, form: re.Pattern[str], what: str) -> str:
-        """This field's value, a text that matches the pattern `form`; `what` is the form's name in messages."""
+    def matching(self, form: re.Pattern[str], description: str) -> str:
+        """This field's value, a text that matches the pattern `form`; `description` is the form's name in messages."""
         if not form.fullmatch(text := self.text()):
-            raise self.fail(f"is {self._shown()} and no {what}")
+            raise self.fail(f"is {self._shown()} and no {description}")
         return text
 
     def one_of(self, known: Sequence[str]) -> str:

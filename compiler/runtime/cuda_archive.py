@@ -54,13 +54,14 @@ class ArchiveKind:
     """A format of archives for one kind of GPU.
 
     `code`: name of the member with the modules' code. `text`: name of the member with their text (None: the code is
-    text). `target`: function that reads a target from the description. `what`: description of such a file in messages.
+    text). `target`: function that reads a target from the description. `description`: description of such a file in
+    messages.
     """
 
     code: str
     text: str | None
     target: Callable[[Field], GpuTarget]
-    what: str = "network compiled for a GPU"
+    description: str = "network compiled for a GPU"
 
 
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
@@ -136,7 +137,7 @@ def _network(
 
 def _read(path: Path, kind: ArchiveKind, *, trusted: bool = False) -> dict[str, bytes]:
     text = () if kind.text is None else (kind.text,)
-    return read_archive(path, (*text, kind.code, CONSTANTS), what=kind.what, trusted=trusted)
+    return read_archive(path, (*text, kind.code, CONSTANTS), description=kind.description, trusted=trusted)
 
 
 CudaTargetT = TypeVar("CudaTargetT", bound=GpuTarget)

@@ -187,7 +187,7 @@ def run_region(
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
-            return network.run(_as_taken(network, feeds), threads=threads), None
+            return network.run(_as_input_types(network, feeds), threads=threads), None
         case Compiled() as compiled:
             try:
                 result = execute(compiled, feeds, data=data)
@@ -212,7 +212,7 @@ def time_region(
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
-            taken = _as_taken(network, feeds)
+            taken = _as_input_types(network, feeds)
             _, seconds = timed(lambda: network.run(taken, threads=threads), threads, repeat)
             return RegionTime(name=region.name, accelerated=False, seconds=seconds)
         case Compiled() as compiled:
@@ -244,7 +244,7 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
     return result, median(times)
 
 
-def _as_taken(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
+def _as_input_types(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
     """`feeds` converted to the types of the network's inputs: integers of the accelerator become float32, token ids
     stay integers.
     """

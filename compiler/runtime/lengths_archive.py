@@ -73,7 +73,7 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
 
     Raises ArchiveError.
     """
-    files = read_archive(path, (MEMBER,), what="network for a range of lengths")
+    files = read_archive(path, (MEMBER,), description="network for a range of lengths")
     document = read_description(path, files[DESCRIPTION], FORMAT)
     arrays = read_constants(document, files[MEMBER], member=MEMBER)
     target = document.at("target_text").text()

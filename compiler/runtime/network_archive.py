@@ -56,7 +56,7 @@ from .network_description import (
 )
 from .trial_run import run_in_trial
 
-WHAT = "compiled network"
+FILE_KIND = "compiled network"
 NAME = "network"
 """Name of the library and of its header."""
 
@@ -147,7 +147,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     able to run or that crashes in a first run. A `trusted` archive (sealed, from this user's cache) is loaded without
     checksum and trial run.
     """
-    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
+    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), description=FILE_KIND, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], NETWORK_FORMAT)
     constants = read_constants(document, files[CONSTANTS])
     network, operations = read_network(path, document, constants, lambda: files[LIBRARY])

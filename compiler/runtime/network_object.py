@@ -28,7 +28,7 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
     C, TargetError if the processor lacks instructions for a kernel.
     """
     graph = network.graph
-    ends = _Ends(graph)
+    interface = _Interface(graph)
     modules = {module.function: module for module in network.modules}
     constants: dict[str, np.ndarray] = {}
     calls: list[Call] = []
@@ -38,19 +38,19 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
             places[parameter] = Constant(f"launch{number}.{parameter}")
             constants[f"launch{number}.{parameter}"] = array
         for parameter, tensor in launch.tensors.items():
-            places[parameter] = ends.place(tensor, network.plan.offsets)
+            places[parameter] = interface.place(tensor, network.plan.offsets)
         calls.append(Call(module=modules[launch.kernel], places=places))
-    for output, tensor in ends.copies.items():
+    for output, tensor in interface.copies.items():
         copy = _copy(graph.tensors[tensor], network.target, modules)
         if tensor in graph.constants:
             source: Place = Constant(f"output.{output}")
             constants[source.name] = graph.constants[tensor].reshape(copy.parameters[0].shape)
         else:
-            source = ends.place(tensor, network.plan.offsets)
+            source = interface.place(tensor, network.plan.offsets)
         calls.append(Call(module=copy, places={"X": source, "Y": Argument(output)}))
     whole = sequence(
         calls,
-        parameters=ends.parameters,
+        parameters=interface.parameters,
         arena_bytes=network.plan.bytes,
         constants=constants,
         target=network.target,
@@ -59,7 +59,7 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
     return emit_object([*modules.values(), whole], network.target, name=name, exported=[name])
 
 
-class _Ends:
+class _Interface:
     """The network's inputs and outputs, as arrays that the caller passes, and the tensors stored in them. `copies`:
     outputs that a copy kernel must fill.
     """

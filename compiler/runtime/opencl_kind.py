@@ -16,7 +16,7 @@ TEXTS = ArchiveKind(
     target=lambda fields: read_target(
         fields, OpenClTarget, [NAME], work_items=fields.at("work_items").integer(1)
     ),
-    what="network compiled for OpenCL devices",
+    description="network compiled for OpenCL devices",
 )
 
 

@@ -162,12 +162,12 @@ def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str
         else 0
         for axis, size in enumerate(view.shape)
     ]
-    if min((start, *steps)) >= 0 and np.array_equal(_places(start, steps, view.shape), view):
+    if min((start, *steps)) >= 0 and np.array_equal(_strided_indices(start, steps, view.shape), view):
         return {"start": start, "steps": steps}
     return {"places": pool.add(name, view)}
 
 
-def _places(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
+def _strided_indices(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
     places = np.full(shape, start, np.int64)
     for axis, (step, size) in enumerate(zip(steps, shape, strict=True)):
         along = np.arange(size, dtype=np.int64) * step
@@ -189,7 +189,7 @@ def _read_view(
             raise entry.at("steps").fail("are not those of the shape")
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)
-        view = _places(entry.at("start").integer(), steps, shape)
+        view = _strided_indices(entry.at("start").integer(), steps, shape)
     if (
         view.dtype != np.int64
         or view.shape != shape

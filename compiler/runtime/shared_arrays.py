@@ -53,7 +53,7 @@ class SharedArrays:
         return self._known[key]
 
 
-def ends_of(graph: Graph) -> Graph:
+def run_time_graph(graph: Graph) -> Graph:
     """The parts of a graph that a run needs: no nodes, and no constants except outputs that are constants."""
     outputs = {output.tensor for output in graph.outputs}
     held = {name: array for name, array in graph.constants.items() if name in outputs}
@@ -84,5 +84,8 @@ def share_constants(compiled: Compiled, shared: SharedArrays) -> Compiled:
         elif held.any():
             image[segment.address : segment.address + segment.size] = held
     return replace(
-        compiled, graph=ends_of(compiled.graph), program=replace(program, image=image), apart=tuple(apart)
+        compiled,
+        graph=run_time_graph(compiled.graph),
+        program=replace(program, image=image),
+        apart=tuple(apart),
     )

@@ -49,9 +49,9 @@ def reverse_compute_at(program: Program, name: str, loop: str) -> Program:
     chain, leaf = _chain(program, consumer, name)
     outer = loop_ranges(n for n in path[: path.index(nest)] if isinstance(n, For))
     ranges = loop_ranges(n for n in path if isinstance(n, For))
-    made = _made(program, parent, nest, consumer, name)
+    intermediates = _intermediate_buffers(program, parent, nest, consumer, name)
     own = [n for n in path[path.index(nest) :] if isinstance(n, For)]
-    wanted = {n: uses for n, uses in touches(consumer).items() if n in made}
+    wanted = {n: uses for n, uses in touches(consumer).items() if n in intermediates}
     shrunken: dict[str, tuple[Expr, Expr]] = {}
     for buffer, uses in wanted.items():
         box = _box(program, nest, at, own, buffer, outer, ranges, name)
@@ -114,7 +114,7 @@ def _chain(program: Program, consumer: Stmt, name: str) -> tuple[list[For], Assi
     return chain, node
 
 
-def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
+def _intermediate_buffers(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) -> set[str]:
     """The buffers that the producer `nest` writes and the `consumer` reads. Raises LegalityError if the consumer may
     not move past a statement in between.
     """
@@ -122,7 +122,7 @@ def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) 
     writes = {n for n, uses in mine.items() if any(u.write for u in uses)}
     start = next(i for i, s in enumerate(parent.statements) if s is nest)
     end = next(i for i, s in enumerate(parent.statements) if s is consumer)
-    made: set[str] = set()
+    buffers: set[str] = set()
     for s in parent.statements[start:end]:
         theirs = touches(s)
         written = {n for n, uses in theirs.items() if any(u.write for u in uses)}
@@ -130,15 +130,15 @@ def _made(program: Program, parent: Seq, nest: Stmt, consumer: Stmt, name: str) 
             who = theirs[clash[0]][0].by.name
             raise LegalityError(f"cannot move {name}: {who} uses {clash[0]}, which it writes", program, who)
         if s is nest:
-            made = written & mine.keys()
+            buffers = written & mine.keys()
         elif clash := sorted(written & mine.keys()):
             who = theirs[clash[0]][0].by.name
             raise LegalityError(f"cannot move {name}: {who} writes {clash[0]}, which it reads", program, who)
-    if not made:
+    if not buffers:
         raise LegalityError(
             f"cannot move {name}: nothing that it reads is computed in the nest", program, name
         )
-    return made
+    return buffers
 
 
 def _box(

@@ -50,7 +50,7 @@ def skip_pads(program: Program, loop: str) -> Program:
     for factor in factors(reduce.value):
         if isinstance(factor, Load):
             for position, size in _positions(program, factor, {n.name for n in around} | inner):
-                conditions |= dict.fromkeys(_holds(position, size, loop, inner, ranges))
+                conditions |= dict.fromkeys(_in_range_conditions(position, size, loop, inner, ranges))
     if not conditions:
         return program
     inside = Var(f"{loop}.in")
@@ -94,7 +94,9 @@ def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[
         yield position, of.buffer.shape[e]
 
 
-def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
+def _in_range_conditions(
+    position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges
+) -> Iterator[Expr]:
     """Yields expressions. `position` can be in 0 .. size - 1 only if all of them are at least 1; expressions that do
     not depend on `loop` are left out.
     """

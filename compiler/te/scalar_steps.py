@@ -81,7 +81,7 @@ def expression(steps: Steps) -> Expr:
     nodes: list[int] = []
     for number, step in enumerate(steps):
         try:
-            e, dtype = _made(step, made, types)
+            e, dtype = _step_expression(step, made, types)
             nodes.append(_nodes(step, nodes))
         except ValueError as error:
             raise ValueError(f"step {number} {error}") from None
@@ -116,7 +116,7 @@ def _nodes(step: Step, nodes: list[int]) -> int:
     return count
 
 
-def _made(step: Step, made: list[Expr], types: list[DType]) -> tuple[Expr, DType]:
+def _step_expression(step: Step, made: list[Expr], types: list[DType]) -> tuple[Expr, DType]:
     match step:
         case ("argument", int(position)) if not isinstance(position, bool) and 0 <= position < 1000:
             return argument(position), DType.FLOAT32

@@ -16,7 +16,7 @@ from .columns import Values
 from .space import Space, knobs_obstacle
 
 Workload = TypeVar("Workload")
-Made = TypeVar("Made")
+ResultT = TypeVar("ResultT")
 
 UNUSABLE = (
     LegalityError,
@@ -48,9 +48,9 @@ class ChosenKnobs(Generic[Workload]):
     applied: list[Workload] = field(default_factory=list)
     ignored: list[tuple[Workload, str]] = field(default_factory=list)
 
-    def made(
-        self, workload: Workload, space: Callable[[Workload], Space], make: Callable[[Values], Made]
-    ) -> Made | None:
+    def build(
+        self, workload: Workload, space: Callable[[Workload], Space], make: Callable[[Values], ResultT]
+    ) -> ResultT | None:
         """The result of `make` with the knobs chosen for a workload; None if there are none, or if they are ignored.
 
         Knobs are ignored if they are no legal point of the `space`, or if the kernel fails to compile with them. The

@@ -1,8 +1,8 @@
 """The search space of a template: every setting of its knobs for one shape, as data; legality is computed in numpy.
 
-A point is a vector of indices, one for each axis; many points are an int64 array [points, axes]. An `Account` describes
-many points at once, without lowering any of them: legality limits, a lower bound on the cost, and quantities from which
-a learned cost model can predict the cost.
+A point is a vector of indices, one for each axis; many points are an int64 array [points, axes]. A `CostEstimates`
+describes many points at once, without lowering any of them: legality limits, a lower bound on the cost, and quantities
+from which a learned cost model can predict the cost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Account:
+class CostEstimates:
     """The cost model's results for n points (settings of the knobs); every array has length n.
 
     `limits`: bool by name, true for points within the limit. `bound`: lower bound on the cost of any program of the
@@ -68,17 +68,17 @@ class Account:
 class Space:
     """All settings of a template's knobs for one shape.
 
-    `account`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
+    `cost`: the template's cost model. `floor`: lower bound on the cost of any program for this shape; points whose
     bound exceeds `slack * floor` count as illegal. `capacities`: names of monotonic limits (memory sizes): if the point
     of first values, which needs the least memory, violates one of them, every point does. `candidates`: groups of
     points among which a default is chosen (`template.cheapest`): values by axis; a missing axis stands for all its
-    values. `open_grids`: the account also accepts columns that broadcast against each other (`numpy.ix_`), which is
+    values. `open_grids`: `cost` also accepts columns that broadcast against each other (`numpy.ix_`), which is
     faster; only limits and estimate are then used.
     """
 
     template: str
     axes: tuple[Axis, ...]
-    account: Callable[[Columns], Account]
+    cost: Callable[[Columns], CostEstimates]
     floor: float
     slack: float
     capacities: frozenset[str] = frozenset()
@@ -116,25 +116,25 @@ class Space:
             indices.append(axis.values.index(values[axis.name]))
         return np.array(indices, dtype=np.int64)
 
-    def limits(self, account: Account) -> Mapping[str, np.ndarray]:
-        """All limits on an account's points (settings of the knobs): its legality limits, its search limits, and the
-        limit of `slack` on the bound.
+    def limits(self, estimates: CostEstimates) -> Mapping[str, np.ndarray]:
+        """All limits on the points (settings of the knobs) of `estimates`: its legality limits, its search limits, and
+        the limit of `slack` on the bound.
         """
         return {
-            **account.limits,
-            **account.search_limits,
-            "the bound on its cost": account.bound <= self.slack * self.floor,
+            **estimates.limits,
+            **estimates.search_limits,
+            "the bound on its cost": estimates.bound <= self.slack * self.floor,
         }
 
     def legal(self, points: np.ndarray) -> np.ndarray:
         """For each of `points` [n, axes] (settings of the knobs, as indices), whether it satisfies all limits: bool
         [n].
         """
-        return self.allowed(self.account(self.columns(points)))
+        return self.allowed(self.cost(self.columns(points)))
 
-    def allowed(self, account: Account) -> np.ndarray:
-        """For each point (setting of the knobs) of an account, whether it satisfies all limits: bool [n]."""
-        return np.logical_and.reduce(list(self.limits(account).values()))
+    def allowed(self, estimates: CostEstimates) -> np.ndarray:
+        """For each point (setting of the knobs) of `estimates`, whether it satisfies all limits: bool [n]."""
+        return np.logical_and.reduce(list(self.limits(estimates).values()))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draws `count` points (settings of the knobs) uniformly, legal or not: int64 [count, axes]."""
@@ -193,7 +193,7 @@ class Space:
         """The limits among `capacities` that no point (setting of the knobs) satisfies, because the point whose axes
         all have their first value violates them.
         """
-        least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
+        least = self.cost(self.columns(np.zeros((1, len(self.axes)), np.int64)))
         return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
     def numbered(self, numbers: np.ndarray) -> np.ndarray:
@@ -204,9 +204,9 @@ class Space:
 
     def obstacle(self, points: np.ndarray) -> str:
         """The name of the limit that excludes the last of `points` (settings of the knobs), none of which is legal."""
-        account = self.account(self.columns(points))
+        estimates = self.cost(self.columns(points))
         allowed = np.ones(len(points), dtype=bool)
-        for reason, mask in self.limits(account).items():
+        for reason, mask in self.limits(estimates).items():
             allowed &= mask
             if not allowed.any():
                 return reason
@@ -221,34 +221,32 @@ def knobs_obstacle(space: Space, values: Values) -> str | None:
         point = space.point(values)
     except ValueError as error:
         return str(error)
-    account = space.account(space.columns(point[None]))
-    broken = [name for name, kept in space.limits(account).items() if not kept[0]]
+    estimates = space.cost(space.columns(point[None]))
+    broken = [name for name, kept in space.limits(estimates).items() if not kept[0]]
     return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None
 
 
 def space_of_axes(
     template: str,
     axes: tuple[Axis, ...],
-    account: Callable[[Columns], Account],
+    cost: Callable[[Columns], CostEstimates],
     slack: float,
-    held: Mapping[str, int],
+    floor_values: Mapping[str, int],
 ) -> Space:
-    """The space of `axes`. Its floor is the least bound over the points whose axes in `held` have the given values; the
-    caller chooses values with which the bound is smallest.
+    """The space of `axes`. Its floor is the least bound over the points whose axes in `floor_values` have the given
+    values; the caller chooses values with which the bound is smallest.
 
     Raises ValueError if none of these points is legal.
     """
-    free = [axis for axis in axes if axis.name not in held]
+    free = [axis for axis in axes if axis.name not in floor_values]
     grid = combined(*[[(value,) for value in axis.values] for axis in free])
     columns = {axis.name: values for axis, values in zip(free, grid, strict=True)}
-    columns |= {name: np.full(grid.shape[1], value, np.int64) for name, value in held.items()}
-    found = account(columns)
+    columns |= {name: np.full(grid.shape[1], value, np.int64) for name, value in floor_values.items()}
+    found = cost(columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     if not legal.any():
         raise ValueError(f"{template}: no point is legal")
-    return Space(
-        template=template, axes=axes, account=account, floor=float(found.bound[legal].min()), slack=slack
-    )
+    return Space(template=template, axes=axes, cost=cost, floor=float(found.bound[legal].min()), slack=slack)
 
 
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:

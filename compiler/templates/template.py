@@ -173,10 +173,10 @@ def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:
     """Costs of points (settings of the knobs), infinite for points that violate a limit. If all points are excluded,
     the second result names the limit that excluded the last of them, else it is empty.
     """
-    account = space.account(columns)
+    estimates = space.cost(columns)
     legal, violated = np.ones((), dtype=bool), ""
-    for name, kept in account.limits.items():
+    for name, kept in estimates.limits.items():
         before, legal = legal, legal & kept
         if before.any() and not legal.any():
             violated = name
-    return np.where(legal, account.quantities[ESTIMATE], np.inf), violated
+    return np.where(legal, estimates.quantities[ESTIMATE], np.inf), violated

@@ -25,9 +25,9 @@ def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: 
     name matches `gated`, these registers keep their values while the expression `enable` is 0.
     """
 
-    def module(found: re.Match[str]) -> str:
-        name = found[0][len("module ") :].split("(", 1)[0].strip()
-        return _merge_module(found[0], enable if gated is not None and gated.fullmatch(name) else "")
+    def module(match: re.Match[str]) -> str:
+        name = match[0][len("module ") :].split("(", 1)[0].strip()
+        return _merge_module(match[0], enable if gated is not None and gated.fullmatch(name) else "")
 
     return MODULE.sub(module, verilog)
 
@@ -37,16 +37,16 @@ def _merge_module(text: str, enable: str) -> str:
     registers = {found[2]: found[1] for found in _UPDATE.finditer(text)}
     merged: set[str] = set()
 
-    def process(found: re.Match[str]) -> str:
-        body = _TRIGGER.sub("", found[1])
+    def process(match: re.Match[str]) -> str:
+        body = _TRIGGER.sub("", match[1])
         targets = {name.strip() for name in _ASSIGNED.findall(body)}
         if len(targets) != 1:
-            return found[0]
+            return match[0]
         (target,) = targets
         assignments = len(_ASSIGNED.findall(body))
         # The variable has two uses besides its assignments: its declaration, and the register that takes it.
         if target not in registers or uses[target] != assignments + 2:
-            return found[0]
+            return match[0]
         merged.add(target)
         name = registers[target]
 

@@ -121,19 +121,19 @@ def limit(m: Module, amount: Value, bits: int, name: str) -> Signal:
     return result
 
 
-def round_up(kept: Value, guard: Value, sticky: Value) -> Value:
-    """1 if rounding to nearest, ties to even, adds 1 to `kept`; `guard` is the bit below `kept`, `sticky` are all bits
-    below `guard`.
+def round_up(mantissa: Value, guard: Value, sticky: Value) -> Value:
+    """1 if rounding to nearest, ties to even, adds 1 to `mantissa`; `guard` is the bit below `mantissa`, `sticky` are
+    all bits below `guard`.
     """
-    return guard & (sticky.any() | kept[0])
+    return guard & (sticky.any() | mantissa[0])
 
 
-def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
-    """(Mantissa, carry): the normalized (or zero) `kept` rounded to nearest, ties to even; if `carry` is 1, the
+def round_mantissa(m: Module, mantissa: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
+    """(Mantissa, carry): the normalized (or zero) `mantissa` rounded to nearest, ties to even; if `carry` is 1, the
     exponent is one larger.
     """
     total = Signal(MANTISSA_BITS + 1, name=name)
-    m.d.comb += total.eq(kept + round_up(kept, guard, sticky))
+    m.d.comb += total.eq(mantissa + round_up(mantissa, guard, sticky))
     # Only 0b1111... carries out, and the result is then a single one.
     return Cat(total[: MANTISSA_BITS - 1], total[MANTISSA_BITS - 1 :].any()), total[MANTISSA_BITS]
 

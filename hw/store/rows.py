@@ -96,8 +96,8 @@ class Rows(wiring.Component):
         ends = row_last & delay(m, self.pass_last, late, "pass_last_a")
         # Write enables have a reset: no write from before a reset happens after it.
         valid = _steady(m, self.pass_valid, late, "valid_a")
-        narrow = delay(m, self._narrow(m), ROW_VALUE_CYCLES - 1, "narrow_a")
-        wide = self._wide(m)
+        narrow = delay(m, self._reduce_differences(m), ROW_VALUE_CYCLES - 1, "narrow_a")
+        wide = self._sum_elements(m)
 
         keeps_value = Signal()
         m.d.comb += keeps_value.eq(flags.counts & (flags.maximum | ~look_up))
@@ -179,7 +179,7 @@ class Rows(wiring.Component):
         ]
         return m
 
-    def _narrow(self, m: Module) -> Value:
+    def _reduce_differences(self, m: Module) -> Value:
         """Maximum or sum of the differences of a pass; each level of the tree takes a cycle."""
         parts: list[Value] = [
             self.differences.word_select(lane, DIFFERENCE_BITS).as_signed() for lane in range(self._lanes)
@@ -194,7 +194,7 @@ class Rows(wiring.Component):
             parts, level = following, level + 1
         return parts[0]
 
-    def _wide(self, m: Module) -> Value:
+    def _sum_elements(self, m: Module) -> Value:
         """Sum of the elements of a pass, as unsigned numbers: table entries and squares are not negative."""
         parts: list[Value] = [
             self.elements.word_select(lane, ELEMENT_BITS)[:ENTRY_BITS] for lane in range(self._lanes)

@@ -120,8 +120,8 @@ def _keep_counters(verilog: str) -> str:
     of a mutated register to the mutated signal, but the harness sets these registers by name.
     """
 
-    def module(found: re.Match[str]) -> str:
-        text = found[0]
+    def module(match: re.Match[str]) -> str:
+        text = match[0]
         for name, register in [(match[1], match[2].strip()) for match in _COUNTED.finditer(text)]:
             text = re.sub(rf"\b{name}\b", f"{name}_mutated", text)
             text = text.replace(f"{register} ", f"{name} ") if register.startswith("\\") else text

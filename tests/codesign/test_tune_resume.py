@@ -29,7 +29,7 @@ from vdla.compiler.records.record import Record, Task
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
-from vdla.compiler.tune.runs.in_place import Placed
+from vdla.compiler.tune.runs.in_place import TuningResult
 from vdla.isa.config import load_config
 
 CONFIG = load_config("edge8")
@@ -137,7 +137,7 @@ def in_place(
     known: list[Record],
     options: Options = OPTIONS,
     resumed: Callable[[int], None] = lambda _: None,
-) -> tuple[Placed, list[Record]]:
+) -> tuple[TuningResult, list[Record]]:
     """Tunes layers in the whole network; returns the chosen settings and the written records. `resumed` is called with
     the number of trials taken from `known`.
     """

@@ -312,14 +312,14 @@ def in_words(config: Config, workload: Workload, values: Values) -> str:
 def account_lines(space: Space) -> Iterator[str]:
     """Lines on a space's axes, and the sums of its cost model's results over POINTS random points."""
     points = space.draw(np.random.default_rng(0), POINTS)
-    account = space.account(space.columns(points))
+    estimates = space.cost(space.columns(points))
     axes = {axis.name: f"{axis.values[0]}..{axis.values[-1]} ({len(axis.values)})" for axis in space.axes}
     yield f"    axes {pairs(axes)}; floor {number(space.floor)}, slack {number(space.slack)}"
-    kept = {**account.limits, **account.search_limits}
+    kept = {**estimates.limits, **estimates.search_limits}
     yield f"    of {POINTS} points keep to: {pairs({name: int(mask.sum()) for name, mask in kept.items()})}"
-    sums = {"bound": account.bound, **account.quantities}
+    sums = {"bound": estimates.bound, **estimates.quantities}
     yield f"    sums: {pairs({name: number(float(column.sum())) for name, column in sums.items()})}"
-    effective = {name: int(account.effective[name].sum()) for name in (axis.name for axis in space.axes)}
+    effective = {name: int(estimates.effective[name].sum()) for name in (axis.name for axis in space.axes)}
     yield f"    sums of what has an effect: {pairs(effective)}"
 
 

@@ -13,8 +13,8 @@ from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.graph.layout import Constant, pack_weight
 from vdla.compiler.graph.special_weights import pack_spread_weight, pack_taps_weight
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.templates.vdla.folded_dense_weights import folded_dense_weights
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
-from vdla.compiler.templates.vdla.ones_weights import weights_alone
 from vdla.compiler.templates.vdla.rolling_pool import RollingShape
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, program_alone
@@ -170,7 +170,7 @@ def test_zeros_of_a_network_are_weights_and_those_between_groups_are_not():
 
 def test_kernels_alone_multiply_what_they_multiply_in_networks():
     workload = windowed("conv2d", (1, 4, 16, 16), 48, Window(kernel=(1, 1)))
-    weights = weights_alone(QUARTER, workload)
+    weights = folded_dense_weights(QUARTER, workload)
     assert weights is not None and (weights.shape, int(weights.used.sum())) == (2, 3)
     task = AcceleratorTask.of(QUARTER, workload)
     alone = program_alone(task, None)

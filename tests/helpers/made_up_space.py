@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from vdla.compiler.templates.columns import Columns
-from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.templates.space import Axis, CostEstimates, Space
 
 ORDERS = tuple(permutations(range(3)))
 
@@ -35,17 +35,17 @@ def matrix_space(rows: int = 48, columns: int = 48, depth: int = 96, capacity: i
     )
     floor = max(rows * columns * depth / 16, (rows * depth + depth * columns + rows * columns) / 4)
 
-    def account(columns: Columns) -> Account:
-        return _account(extents, capacity, floor, axes, columns)
+    def cost(columns: Columns) -> CostEstimates:
+        return _cost(extents, capacity, floor, axes, columns)
 
-    return Space(template="matrix", axes=axes, account=account, floor=floor, slack=3.0)
+    return Space(template="matrix", axes=axes, cost=cost, floor=floor, slack=3.0)
 
 
 def cost(space: Space, points: np.ndarray) -> np.ndarray:
     """Cost in made-up cycles of each of `points` [n, axes]: float64 [n]."""
     columns = space.columns(points)
-    account = space.account(columns)
-    q, effective = account.quantities, account.effective
+    estimates = space.cost(columns)
+    q, effective = estimates.quantities, estimates.effective
     # Unrolling saves steps, but code that is too long misses; the best length depends on the tile.
     body = effective["unroll"] * np.minimum(columns["depth"], 16)
     steps = q["compute"] * (1 + 0.6 / effective["unroll"]) * np.where(body > 64, 1.15, 1.0)
@@ -57,9 +57,9 @@ def cost(space: Space, points: np.ndarray) -> np.ndarray:
     return total * (1 + 0.03 * ((noise * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) / (1 << 24))
 
 
-def _account(
+def _cost(
     extents: dict[str, int], capacity: int, floor: float, axes: tuple[Axis, ...], columns: Columns
-) -> Account:
+) -> CostEstimates:
     tile = {name: columns[name] for name in extents}
     count = {name: -(-extents[name] // tile[name]) for name in extents}
     a, b, c = tile["rows"] * tile["depth"], tile["depth"] * tile["columns"], tile["rows"] * tile["columns"]
@@ -84,7 +84,7 @@ def _account(
     # What is unrolled beyond the tile's depth is not there.
     effective["unroll"] = np.minimum(columns["unroll"], 1 << np.log2(tile["depth"]).astype(np.int64))
     effective["order"] = np.where(several, order, 0)
-    return Account(
+    return CostEstimates(
         limits={"the buffer": held <= capacity},
         bound=bound,
         quantities={

@@ -96,7 +96,7 @@ def _tiles(
 
 
 def shapes(
-    registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
+    registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], touched: Touched
 ) -> Iterator[tuple[str, str]]:
     """The coverage bins that a GEMM hits by its number of row groups (register FOLD) and its field `overwrite`."""
     if name != "GEMM" or values["reset"]:
@@ -105,7 +105,7 @@ def shapes(
     if not values["overwrite"]:
         yield GROUP, _shape_bin(groups, _MODES[2])
         return
-    for adds in np.unique(found.adds).tolist():
+    for adds in np.unique(touched.adds).tolist():
         yield GROUP, _shape_bin(groups, _MODES[adds])
 
 

@@ -300,7 +300,7 @@ def _barrier_inside(phase: For) -> Stmt:
     return result
 
 
-def _meeting_late(loop: Stmt) -> Stmt:
+def _barrier_after_copies(loop: Stmt) -> Stmt:
     """Moves the barrier that precedes an iteration's copies to after the copies."""
     return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
 
@@ -337,7 +337,7 @@ FAULTS: Final = (
     _fault(
         "missing barrier before copies",
         2,
-        lambda program: _edit(program, _along_depth, _meeting_late),
+        lambda program: _edit(program, _along_depth, _barrier_after_copies),
         "copies into a slot are issued while others still use it",
     ),
     _fault(

@@ -12,7 +12,7 @@ from ..syntheses import Synthesis
 from .layers import rounded
 
 
-def beside_predicted(machine: Config, found: Synthesis, components: Components) -> dict[str, Any]:
+def beside_predicted(machine: Config, synthesis: Synthesis, components: Components) -> dict[str, Any]:
     """Predicted and measured values, in this order: total area, area of each unit, and the clock (None: not measured).
     Intervals are those of the predictions.
     """
@@ -20,15 +20,15 @@ def beside_predicted(machine: Config, found: Synthesis, components: Components) 
     clock = predicted.clock_mhz
     assert clock is not None
     return {
-        "library": f"{found.library} ({found.node})",
-        "seconds": round(found.seconds, 1),
-        "area": [rounded(predicted.square_millimetres), rounded(sum(found.area.values()))],
+        "library": f"{synthesis.library} ({synthesis.node})",
+        "seconds": round(synthesis.seconds, 1),
+        "area": [rounded(predicted.square_millimetres), rounded(sum(synthesis.area.values()))],
         "area_interval": [rounded(predicted.square_millimetres * end) for end in predicted.intervals["area"]],
-        "clock": [rounded(clock), None if found.clock_mhz is None else rounded(found.clock_mhz)],
+        "clock": [rounded(clock), None if synthesis.clock_mhz is None else rounded(synthesis.clock_mhz)],
         # The latency's interval, inverted.
         "clock_interval": [rounded(clock / end) for end in reversed(predicted.intervals["latency"])],
         "units": {
-            unit: [rounded(predicted.area.get(unit, 0.0)), rounded(found.area.get(unit, 0.0))]
-            for unit in {**predicted.area, **found.area}
+            unit: [rounded(predicted.area.get(unit, 0.0)), rounded(synthesis.area.get(unit, 0.0))]
+            for unit in {**predicted.area, **synthesis.area}
         },
     }

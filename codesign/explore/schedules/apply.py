@@ -29,7 +29,9 @@ def compile_with(config: Config, network: Network, settings: Settings, *, data: 
     schedule. Raises UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
-    return compile_program(network.graph, config, data=data, kept=network.kept, records=records)
+    return compile_program(
+        network.graph, config, data=data, schedule_cache=network.schedule_cache, records=records
+    )
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:

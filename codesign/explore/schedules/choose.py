@@ -97,7 +97,8 @@ def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen
     """The best schedules found; None if the network runs with none of them. Raises UserError."""
     try:
         legalized = legalize(network.graph, config)
-        trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, kept=network.kept))
+        cache = network.schedule_cache
+        trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, schedule_cache=cache))
         default = _run(trials, {})
         nodes: dict[Workload, list[str]] = {}
         for node, workload in trials.workloads.items():

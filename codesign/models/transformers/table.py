@@ -44,17 +44,17 @@ TABLE: dict[str, Transformer] = {
     ),
     "gpt2": Transformer(lambda s, b, n, k: gpt2(s, b, n, Gpt2Sizes(layers=k)), POSITIONS, 12),
     "gpt2_decode": Transformer(
-        lambda s, b, n, k: gpt2_decode(s, b, _known(n), Gpt2Sizes(layers=k)), POSITIONS - 1, 12
+        lambda s, b, n, k: gpt2_decode(s, b, _cached_tokens(n), Gpt2Sizes(layers=k)), POSITIONS - 1, 12
     ),
     "llama": Transformer(lambda s, b, n, k: llama(s, b, n, LlamaSizes(layers=k)), 8192, 30),
     "llama_decode": Transformer(
-        lambda s, b, n, k: llama_decode(s, b, _known(n), LlamaSizes(layers=k)), 8191, 30
+        lambda s, b, n, k: llama_decode(s, b, _cached_tokens(n), LlamaSizes(layers=k)), 8191, 30
     ),
 }
 NAMES = tuple(TABLE)
 
 
-def _known(tokens: Size) -> int:
+def _cached_tokens(tokens: Size) -> int:
     """Returns `tokens`, the number of cached tokens of a decode step. Raises UserError if it is None (a symbolic
     number), because the step would attend to padding after the cached tokens.
     """

@@ -138,7 +138,7 @@ class _Double:
 
     # Angles
 
-    def turned(self, x: Value) -> tuple[Value, Value]:
+    def range_reduced(self, x: Value) -> tuple[Value, Value]:
         """Range reduction: returns x - n * pi / 2 and the integer n, for the multiple of pi / 2 nearest to x. |x| must
         be below 2**31; infinities give NaN.
         """
@@ -147,9 +147,9 @@ class _Double:
             x = self.subtract(x, self.multiply(n, part))
         return x, self.whole(n)
 
-    def wave(self, x: Value, ahead: int) -> Value:
+    def shifted_sine(self, x: Value, ahead: int) -> Value:
         """The sine of x + `ahead` * pi / 2."""
-        r, n = self.turned(x)
+        r, n = self.range_reduced(x)
         n = self.integer("add", n, ahead)
         square = self.multiply(r, r)
         sine, cosine = self.multiply(self.polynomial(SINE, square), r), self.polynomial(COSINE, square)
@@ -164,10 +164,10 @@ class _Double:
 
     def sin(self, x: Value) -> Value:
         """sin x; the result for a zero keeps its sign."""
-        return self.select(self.compare("oeq", x, 0.0), x, self.wave(x, 0))
+        return self.select(self.compare("oeq", x, 0.0), x, self.shifted_sine(x, 0))
 
     def cos(self, x: Value) -> Value:
-        return self.wave(x, 1)
+        return self.shifted_sine(x, 1)
 
     def tan(self, x: Value) -> Value:
         return self.divide(self.sin(x), self.cos(x))

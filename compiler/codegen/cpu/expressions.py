@@ -16,7 +16,7 @@ from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr
 from .arithmetic import call_quantized, comparison, convert, extremum, floor_divide
-from .decided import Decided, decided, undecided
+from .constant_folding import FoldingFunction, folding_function, unfoldable
 from .errors import LoweringError
 from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
@@ -51,10 +51,10 @@ class VectorLoop:
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
     """A linear index expression prepared for evaluation: a constant, and atoms (variables and other subexpressions that
-    are no sums), each with its coefficient and its folding function (`decided`).
+    are no sums), each with its coefficient and its folding function (`folding_function`).
     """
 
-    atoms: tuple[tuple[Expr, int, Decided], ...]
+    atoms: tuple[tuple[Expr, int, FoldingFunction], ...]
     constant: int
 
 
@@ -75,30 +75,30 @@ class ExpressionEmitter:
         self.mask: Value | None = None
         self.guarded = False
         self.forms: dict[tuple[int, str], _Access] = {}
-        self.functions: dict[int, tuple[Expr, tuple[DType, Decided]]] = {}
+        self.functions: dict[int, tuple[Expr, tuple[DType, FoldingFunction]]] = {}
 
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
         """The value of an expression of ints and bools if the known variables determine it, else None."""
-        return self.decided(expr)[1](self.variables)
+        return self.folding_function(expr)[1](self.variables)
 
-    def decided(self, expr: Expr) -> tuple[DType, Decided]:
+    def folding_function(self, expr: Expr) -> tuple[DType, FoldingFunction]:
         """The type of an expression, and its folding function, which computes the value from known loop variables
-        (`decided.decided`).
+        (`constant_folding.folding_function`).
         """
         # Cached by id; the cache holds the expression, so that its id stays unique.
         held = self.functions.get(id(expr))
         if held is None:
-            held = self.functions[id(expr)] = (expr, (dtype_of(expr), decided(expr)))
+            held = self.functions[id(expr)] = (expr, (dtype_of(expr), folding_function(expr)))
         return held[1]
 
     def expr(self, expr: Expr) -> Value:
         """The value of an expression: a scalar, or a vector if it differs between lanes."""
         if isinstance(expr, Load):
             return self.load(expr.buffer, expr.indices)
-        dtype, value_of = self.decided(expr)
-        if value_of is not undecided and (value := value_of(self.variables)) is not None:
+        dtype, value_of = self.folding_function(expr)
+        if value_of is not unfoldable and (value := value_of(self.variables)) is not None:
             return constant(value, dtype)
         match expr:
             case Var(name=name):
@@ -163,7 +163,7 @@ class ExpressionEmitter:
         """Prepares a linear form for repeated evaluation: returns its atoms (subexpressions that are no sums) with
         their folding functions (functions from known loop variables to the atom's value).
         """
-        atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
+        atoms = [(atom, weight, self.folding_function(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
@@ -225,7 +225,7 @@ class ExpressionEmitter:
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
         """The value of a binary operator other than "and" and "or"; integers wrap."""
-        dtype, _ = self.decided(a)
+        dtype, _ = self.folding_function(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
         x, y = self.expr(a), self.expr(b)
@@ -262,15 +262,15 @@ class ExpressionEmitter:
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """The value of a load: one element or, in a vectorized loop, an element for each lane."""
         storage = self.storages[buffer.name]
-        return self.load_from(storage, self.place(storage, indices))
+        return self.load_from(storage, self.address_of(storage, indices))
 
-    def load_from(self, storage: Storage, place: Place) -> Value:
-        """Loads the value at `place` in `storage`: one element or, in a vectorized loop, an element for each lane."""
+    def load_from(self, storage: Storage, address: Address) -> Value:
+        """Loads the value at `address` in `storage`: one element or, in a vectorized loop, an element for each lane."""
         block, dtype = self.block, storage.buffer.dtype
-        if storage.on_stack and (lanes := self.slot_lanes(place)):
-            text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+        if storage.on_stack and (lanes := self.slot_lanes(address)):
+            text = block.slots.get(storage.pointer, dtype, lanes, address.offset)
             return from_memory(block, Value(text, dtype, lanes))
-        pointer, stride, offsets = self.point(storage, place)
+        pointer, stride, offsets = self.point(storage, address)
         origin = storage.pointer
         block.slots.save(origin)
         if stride == 0 and offsets is None and not self.guarded:
@@ -294,24 +294,24 @@ class ExpressionEmitter:
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """Writes one element or, in a vectorized loop, an element for each active lane."""
         storage = self.storages[buffer.name]
-        self.store_at(storage, self.place(storage, indices), value)
+        self.store_at(storage, self.address_of(storage, indices), value)
 
-    def store_at(self, storage: Storage, place: Place, value: Value) -> None:
-        """Stores `value` at `place` in `storage`: one element or, in a vectorized loop, an element for each active
+    def store_at(self, storage: Storage, address: Address, value: Value) -> None:
+        """Stores `value` at `address` in `storage`: one element or, in a vectorized loop, an element for each active
         lane.
         """
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
             value = block.splat(value, vector.lanes)
-        if storage.on_stack and (lanes := self.slot_lanes(place)) and lanes == value.lanes:
+        if storage.on_stack and (lanes := self.slot_lanes(address)) and lanes == value.lanes:
             if self.mask is not None:
                 # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
-                old = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+                old = block.slots.get(storage.pointer, dtype, lanes, address.offset)
                 value = block.select(self.mask, value, from_memory(block, Value(old, dtype, lanes)))
-            block.slots.put(storage.pointer, dtype, lanes, place.offset, to_memory(block, value))
+            block.slots.put(storage.pointer, dtype, lanes, address.offset, to_memory(block, value))
             return
-        pointer, stride, offsets = self.point(storage, place)
+        pointer, stride, offsets = self.point(storage, address)
         block.slots.save(storage.pointer)
         block.written(storage.pointer)
         if vector is None:
@@ -334,19 +334,19 @@ class ExpressionEmitter:
         places = pointers(block, pointer, stride, offsets, dtype, lanes)
         scatter(block, places, value, dtype, self.mask)
 
-    def slot_lanes(self, place: Place) -> int:
-        """The number of elements that an access to a stack slot touches, if their place in the slot is constant:
+    def slot_lanes(self, address: Address) -> int:
+        """The number of elements that an access to a stack slot touches, if their address in the slot is constant:
         `Slots` can then forward stored values to loads. 0 otherwise.
         """
-        if place.variables or place.terms or place.varying:
+        if address.variables or address.terms or address.varying:
             return 0
-        if place.stride == 0 and not self.guarded:
+        if address.stride == 0 and not self.guarded:
             return 1
-        if place.stride != 1 or self.vector is None or place.offset % self.vector.lanes:
+        if address.stride != 1 or self.vector is None or address.offset % self.vector.lanes:
             return 0
         return self.vector.lanes
 
-    def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
+    def address_of(self, storage: Storage, indices: tuple[Expr, ...]) -> Address:
         """Which elements of `storage` an access with `indices` touches; known variables are folded into the offset."""
         # Unrolled bodies repeat an access many times. Forms are cached by the id of the indices, which the cache holds.
         key = (id(indices), storage.pointer)
@@ -370,13 +370,13 @@ class ExpressionEmitter:
                     offset += coefficient * value  # type: ignore[operator]
                 else:
                     left = (*left, (name, coefficient))
-            return Place(offset, stride, left, _NOTHING, _NOTHING)
+            return Address(offset, stride, left, _NOTHING, _NOTHING)
         terms, offset = self.folded(form.whole)
         if vector is None:
-            return Place(offset, 0, (), terms, _NOTHING)
+            return Address(offset, 0, (), terms, _NOTHING)
         stride = terms.pop(Var(vector.name), 0)
         varying = {a: c for a, c in terms.items() if self.varies(a)}
-        return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
+        return Address(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
         """The cached decomposition of an access: its indices, and the element offset (`form`) split into a constant,
@@ -389,21 +389,21 @@ class ExpressionEmitter:
 
     def address(self, storage: Storage, indices: tuple[Expr, ...]) -> str:
         """The pointer to an access's first element."""
-        return self.point(storage, self.place(storage, indices))[0]
+        return self.point(storage, self.address_of(storage, indices))[0]
 
-    def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
+    def point(self, storage: Storage, address: Address) -> tuple[str, int, Value | None]:
         """How to address an access: pointer to its first element, stride in elements from lane to lane, and additional
         offsets of the lanes (None: none).
         """
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
-        offsets = self.sum(place.varying, 0) if place.varying else None
-        terms = place.terms
-        if place.variables:
+        offsets = self.sum(address.varying, 0) if address.varying else None
+        terms = address.terms
+        if address.variables:
             held = self.variables
-            key = (pointer, *[(held[name].text, c) for name, c in place.variables])  # type: ignore[union-attr]
+            key = (pointer, *[(held[name].text, c) for name, c in address.variables])  # type: ignore[union-attr]
             start = block.noted(key)
             if start is None:
-                start = self._started(pointer, dtype, self.sum({Var(n): c for n, c in place.variables}, 0))
+                start = self._started(pointer, dtype, self.sum({Var(n): c for n, c in address.variables}, 0))
                 block.note(key, start)
             pointer = start
         elif terms:
@@ -413,7 +413,7 @@ class ExpressionEmitter:
                 offsets = start if offsets is None else block.binary("add nsw", start, offsets)
             else:
                 pointer = self._started(pointer, dtype, start)
-        return block.element(pointer, dtype, place.offset), place.stride, offsets
+        return block.element(pointer, dtype, address.offset), address.stride, offsets
 
     def _started(self, pointer: str, dtype: DType, start: Value) -> str:
         return self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}")
@@ -433,7 +433,7 @@ _NOTHING: Mapping[Expr, int] = {}
 
 @quick_init
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """The elements of a buffer that an access touches: `offset` elements from the buffer's start, `stride` elements
     from lane to lane, and unknown terms with coefficients.
 

@@ -24,9 +24,9 @@ def selected(values: ExpressionEmitter, expr: Select) -> Value:
     if not loads or loads <= _always_loaded(expr.condition):
         return values.block.select(condition, values.expr(expr.then), values.expr(expr.otherwise))
     if condition.lanes > 1:
-        then = _under(values, condition, expr.then)
+        then = _masked_value(values, condition, expr.then)
         negated = values.block.binary("xor", condition, constant(True, DType.BOOL))
-        return values.block.select(condition, then, _under(values, negated, expr.otherwise))
+        return values.block.select(condition, then, _masked_value(values, negated, expr.otherwise))
     # Under a condition on lanes, loads are vectors even if all lanes read the same element.
     varies = values.guarded or values.varies(expr.then) or values.varies(expr.otherwise)
     lanes = values.vector.lanes if values.vector is not None and varies else 1
@@ -44,7 +44,7 @@ def selected(values: ExpressionEmitter, expr: Select) -> Value:
     return values.block.define(f"phi {type_text(dtype, lanes)} {', '.join(incoming)}", dtype, lanes)
 
 
-def _under(values: ExpressionEmitter, condition: Value, expr: Expr) -> Value:
+def _masked_value(values: ExpressionEmitter, condition: Value, expr: Expr) -> Value:
     """The value of `expr`, accessing memory only in the lanes in which `condition` is true."""
     mask, guarded = values.mask, values.guarded
     values.mask = condition if mask is None else values.block.binary("and", mask, condition)

@@ -294,11 +294,11 @@ class StatementEmitter:
             return
         starts = None if reduce.first is None or first is not None else values.expr(reduce.first)
         storage = values.storages[buffer.name]
-        place = values.place(storage, indices)
-        total = self.combine(reduce, values.load_from(storage, place))
+        address = values.address_of(storage, indices)
+        total = self.combine(reduce, values.load_from(storage, address))
         if starts is not None:
             total = block.select(starts, values.expr(reduce.value), total)
-        values.store_at(storage, place, total)
+        values.store_at(storage, address, total)
 
     def combine(self, reduce: Reduce, current: Value) -> Value:
         """The sum, or the maximum, of `current` and one more value."""

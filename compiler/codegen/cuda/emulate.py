@@ -39,8 +39,17 @@ from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wai
 from ...ir.verify import VerifyError, verify
 from ...ir.visit import map_children, map_expressions, substitute, substitute_expr, walk
 from ...passes.inline_intrinsics import inline_intrinsics
+from .barrier_intervals import (
+    BarrierInterval,
+    Cut,
+    Nested,
+    Order,
+    Piece,
+    Rotated,
+    mixed_order,
+    reversed_order,
+)
 from .shadows import Names, Shadows, fill, poison
-from .turns import Cut, Nested, Order, Piece, Rotated, Turn, in_turn, last_first
 
 _ZERO, _ONE = Const(0), Const(1)
 
@@ -48,15 +57,15 @@ _ZERO, _ONE = Const(0), Const(1)
 def emulate(program: Program) -> Program:
     """Converts a program in kernel form with barriers (from `prepare`) into a program for `codegen.cpu.kernel.build`.
 
-    Threads run in the order of `turns.in_turn`; if the verifier cannot follow this order in the guards of ragged tiles,
-    in the order of `turns.last_first`, which is affine.
+    Threads run in the order of `barrier_intervals.mixed_order`; if the verifier cannot follow this order in the guards
+    of ragged tiles, in the order of `barrier_intervals.reversed_order`, which is affine.
     """
     program = inline_intrinsics(program)
-    result = _in_order(program, in_turn)
+    result = _in_order(program, mixed_order)
     try:
         verify(result)
     except VerifyError:
-        return _in_order(program, last_first)
+        return _in_order(program, reversed_order)
     return result
 
 
@@ -162,8 +171,8 @@ class _Block:
 
     def piece(self, piece: Piece) -> Stmt:
         match piece:
-            case Turn(items=items):
-                return self.turn([(None, items)])
+            case BarrierInterval(items=items):
+                return self.interval([(None, items)])
             case Nested(loop=loop, pieces=pieces):
                 return replace(loop, body=seq(*(self.piece(p) for p in pieces)), kind="serial")
             case Rotated(loop=loop, before=before, parts=parts, behind=behind):
@@ -177,7 +186,7 @@ class _Block:
         head = [substitute(s, {loop.name: step + now}) for s in parts[0]]
         first = self.names.var(f"{loop.name}.first")
         end = self.names.var(f"{loop.name}.end")
-        turn = self.turn(
+        interval = self.interval(
             [
                 ((first, maximum(0, 1 - step)), before),
                 ((last, minimum(1, step)), tail),
@@ -186,14 +195,15 @@ class _Block:
             ]
         )
         middle = [
-            self.turn([(None, [substitute(s, {loop.name: step + on}) for s in part])]) for part in parts[1:-1]
+            self.interval([(None, [substitute(s, {loop.name: step + on}) for s in part])])
+            for part in parts[1:-1]
         ]
-        inside = [turn]
+        inside = [interval]
         if any(part for part in parts[1:-1]):
             inside.append(For(var=on, extent=minimum(1, count - step), body=seq(*middle)))
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
-    def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
+    def interval(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
         """Loops in which all threads run one after the other, out of order. Each thread executes the items of every
         branch.
 
@@ -203,7 +213,7 @@ class _Block:
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []
         for position, (guard, items) in enumerate(branches):
-            items, waits = self.settle(items, last=position >= len(branches) - 2)
+            items, waits = self.split_waits(items, last=position >= len(branches) - 2)
             if items:
                 kept.append((guard, items))
             if waits:
@@ -224,7 +234,7 @@ class _Block:
         body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
         return seq(nest(loops, body), *behind)
 
-    def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
+    def split_waits(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
         """Splits `items` into statements to run thread by thread, and waits for asynchronous copies that may instead
         run once, after all threads. Without `last` no wait is moved.
         """

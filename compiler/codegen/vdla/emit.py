@@ -160,25 +160,25 @@ class LayerEmitter:
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
         chained = self.config.chain_depth > 0
-        self.padded = self._not_there(padded_outputs(program, addresses[0])) if chained else ()
-        self.ahead = self._not_there(ahead)
+        self.padded = self._pads_to_write(padded_outputs(program, addresses[0])) if chained else ()
+        self.ahead = self._pads_to_write(ahead)
         self.tables_loaded: set[str] = set()
 
-    def run(self, kept: EmissionCache | None = None, key: Hashable | None = None) -> None:
-        """Emits all kernels. `kept`: cache of emitted instructions, used if `key` (program and machine) is given;
-        addresses and scratchpad slots are added to the key.
+    def run(self, emission_cache: EmissionCache | None = None, key: Hashable | None = None) -> None:
+        """Emits all kernels. `emission_cache`: cache of emitted instructions, used if `key` (program and machine) is
+        given; addresses and scratchpad slots are added to the key.
         """
-        if kept is None or key is None:
+        if emission_cache is None or key is None:
             found = self._write()
         else:
-            key = (key, self._places())
-            found = kept.find(key)
+            key = (key, self._cache_key())
+            found = emission_cache.find(key)
             if found is None:
                 found = self._write()
-                kept.keep(key, found)
+                emission_cache.keep(key, found)
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
-    def _places(self) -> Hashable:
+    def _cache_key(self) -> Hashable:
         """The part of the emission cache's key besides program and machine. It consists of scratchpad slots, DRAM
         addresses, the unit in which DRAM accesses are compared, used parts of weight tiles, and pads.
         """
@@ -194,7 +194,7 @@ class LayerEmitter:
             ),
         )
 
-    def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
+    def _pads_to_write(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
         """The tensors in `tensors` whose pads are not yet in the chain memory (on-chip memory between layers). Records
         that the pads of all `tensors` are now there.
         """

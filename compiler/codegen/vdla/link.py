@@ -153,13 +153,13 @@ def link(
     inside: Mapping[str, tuple[str, int]],
     chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
-    kept: EmissionCache | None = None,
+    emission_cache: EmissionCache | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
     `chained`: locations of the tensors that are in the chain memory (on-chip memory that keeps a layer's output for the
     next layer) instead of DRAM. `inside`: for each tensor stored within another tensor, (name of the other tensor, byte
-    offset). `kept`: cache of emitted instructions, read and extended.
+    offset). `emission_cache`: cache of emitted instructions, read and extended.
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -193,7 +193,7 @@ def link(
             emitter = LayerEmitter(
                 emission, kernel.kernel, all_places[first:end], group, early, weights[first]
             )
-            emitter.run(kept, kernel.key)
+            emitter.run(emission_cache, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,

@@ -28,7 +28,7 @@ def import_control(context: GraphContext, node: OnnxNode) -> None:
             if condition is None or condition.size != 1:
                 context.refuse(node, "has no condition")
             chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-            results = _turn(context, node, _body(context, node, chosen), [], 0)
+            results = _iteration(context, node, _body(context, node, chosen), [], 0)
             for name, result in zip(node.outputs, results, strict=True):
                 _bind(context, node, name, result)
         case "Loop":
@@ -62,7 +62,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
                 break
         first = context.store(context.temporary(node, "turn"), np.array(t, np.int64))
         condition = going or context.store(context.temporary(node, "condition"), np.array(True))
-        going, *rest = _turn(context, node, body, [first, condition, *states], t)
+        going, *rest = _iteration(context, node, body, [first, condition, *states], t)
         states = rest[: len(states)]
         listed.append(rest[len(states) :])
     for name, state in zip(node.outputs, states, strict=False):
@@ -101,7 +101,7 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
             proto = helper.make_node("Gather", [inputs[i].name, place], [taken], name=taken, axis=axis)
             import_node(context, read_node(proto, 0))
             slices.append(taken)
-        results = _turn(context, node, body, [*states, *slices], t)
+        results = _iteration(context, node, body, [*states, *slices], t)
         states = results[:count]
         listed.append(results[count:])
     for name, state in zip(node.outputs, states, strict=False):
@@ -140,8 +140,8 @@ def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
     return context.resolve(node.inputs[index])
 
 
-def _turn(
-    context: GraphContext, node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], turn: int
+def _iteration(
+    context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
     """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `given`: names of the
     tensors that are the body's inputs. Names of outer tensors stay unchanged.
@@ -155,7 +155,7 @@ def _turn(
             "export the model for shorter sequences",
         )
     prefix = f"{node.name}/{turn}/"
-    names = dict(zip([info.name for info in body.input], given, strict=False))
+    names = dict(zip([info.name for info in body.input], inputs, strict=False))
     for tensor in body.initializer:
         names[tensor.name] = context.store(f"{prefix}{tensor.name}", numpy_helper.to_array(tensor))
     for inner in body.node:

@@ -154,7 +154,7 @@ def _renamed(
     inner: onnx.NodeProto,
     prefix: str,
     names: Mapping[str, str],
-    given: Mapping[str, onnx.AttributeProto],
+    caller_attributes: Mapping[str, onnx.AttributeProto],
     number: int,
 ) -> onnx.NodeProto:
     """The node `inner` of a function body with the names of the caller's tensors (`names`) and the caller's attributes
@@ -175,8 +175,8 @@ def _renamed(
     for attribute in attributes:
         if not attribute.ref_attr_name:
             made.attribute.append(attribute)
-        elif attribute.ref_attr_name in given:
+        elif attribute.ref_attr_name in caller_attributes:
             entry = made.attribute.add()
-            entry.CopyFrom(given[attribute.ref_attr_name])
+            entry.CopyFrom(caller_attributes[attribute.ref_attr_name])
             entry.name = attribute.name
     return made

@@ -58,7 +58,7 @@ def import_float_model(
     for info in model.graph.input:
         if info.name not in context.constants:
             inputs.append(_input(context, info))
-            context.given.add(info.name)
+            context.input_names.add(info.name)
     types = {
         info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
         for info in (*model.graph.value_info, *model.graph.output)
@@ -223,7 +223,7 @@ def _import_operator(context: GraphContext, node: OnnxNode) -> None:
     plain = rows_of("", node.op_type, "plain")
     importer = plain[0] if plain and _is_plain(context, node) else rows[0]
     held = next((dtype for dtype in context.types(node) if dtype.is_code), None)
-    if node.op_type not in HELD and held is not None:
+    if node.op_type not in ACCEPT_CODES and held is not None:
         context.fail(
             node,
             f"computes on {held}, a type that can only be stored and moved",
@@ -277,7 +277,7 @@ TYPED = STRUCTURE | frozenset(
     )
 )
 """Operators whose importers take 16-bit floats without a cast to float32."""
-HELD = STRUCTURE | frozenset(
+ACCEPT_CODES = STRUCTURE | frozenset(
     (
         *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements"),
         *("GatherND", "Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),

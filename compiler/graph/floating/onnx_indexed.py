@@ -60,7 +60,7 @@ def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
         output=context.temporary(node, "index"),
         dtype=DType.INT64,
     )
-    places = _places(context, node, shape, at)
+    places = _positions_along(context, node, shape, at)
     body = cast(equal(argument(0, DType.INT64), argument(1, DType.INT64)), DType.FLOAT32)
     hot = context.add(
         node, Elementwise(body=body), (index, places), shape, output=context.temporary(node, "hot")
@@ -68,7 +68,7 @@ def import_hardmax(context: GraphContext, node: OnnxNode) -> None:
     context.view(node, context.tensors[hot], data.shape)
 
 
-def _places(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
+def _positions_along(context: GraphContext, node: OnnxNode, shape: Shape, axis: int) -> str:
     along = [1] * len(shape)
     along[axis] = shape[axis]
     return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))

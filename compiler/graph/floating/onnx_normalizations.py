@@ -69,7 +69,7 @@ MEAN_VARIANCE_EPSILON = 1e-9
 """Number that MeanVarianceNormalization adds to the standard deviation."""
 
 
-def is_more(context: GraphContext, node: OnnxNode) -> bool:
+def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a LayerNormalization has a scale or bias that is not constant, or returns its mean or deviation: there is
     no kernel for it.
     """

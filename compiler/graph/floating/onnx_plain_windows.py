@@ -145,7 +145,7 @@ def _finish(
     add_elementwise(context, node, argument(0) + argument(1), [total, column])
 
 
-def is_no_image(context: GraphContext, node: OnnxNode) -> bool:
+def is_neither_image_nor_line(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a node's data is neither an image (N, C, H, W) nor a line (N, C, L)."""
     return len(context.tensor(node, 0).shape) not in (3, 4)
 
@@ -175,7 +175,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     if not any(s.node.outputs[1:]):
         return
     windows, _ = pool_windows(s.context, s.node, shape[2:])
-    outputs, places = _places(windows, shape[2:])
+    outputs, places = _window_indices(windows, shape[2:])
     if not places.size:
         s.fail(f"windows of {tuple(windows.kernel)} do not fit into {tuple(shape[2:])}", "use a larger input")
     size, rows = prod(shape[2:]), prod(shape[:2])
@@ -198,7 +198,7 @@ def max_pool_steps(s: FloatSteps) -> None:
     s.done(s.add("Reshape", index, s.constant([*shape[:2], *outputs], np.int64)), 1)
 
 
-def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
+def _window_indices(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
     """Number of windows along each dimension, and the flat indices [windows, elements] of each window's elements in a
     tensor of spatial `sizes`; an element in the padding has the index after the last element.
     """

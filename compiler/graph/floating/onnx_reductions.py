@@ -93,8 +93,8 @@ def import_logarithm(context: GraphContext, node: OnnxNode) -> None:
     keepdims = bool(node.integer("keepdims", 1))
     output = None if keepdims else context.temporary(node, "log")
 
-    def step(what: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
-        return context.add(node, operator, inputs, shape, output=context.temporary(node, what))
+    def step(name: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
+        return context.add(node, operator, inputs, shape, output=context.temporary(node, name))
 
     terms, greatest = data.name, ()
     if exponents:

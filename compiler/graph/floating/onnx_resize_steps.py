@@ -28,7 +28,7 @@ DISPUTED = {
 """Combinations (coordinates, mode) that are not supported, each with the way out for its error message."""
 
 
-def in_taps(context: GraphContext, node: OnnxNode) -> bool:
+def has_no_template(context: GraphContext, node: OnnxNode) -> bool:
     """Whether a Resize must be replaced by the ONNX nodes of `resize_steps` (weighted sums along one axis after
     another), because there is no kernel template for it.
     """
@@ -62,7 +62,7 @@ def resize_steps(s: FloatSteps) -> None:
     data, outside = s.input(0), []
     axes = resized_axes(s.context, s.node, s.shape(0))
     for axis, ends in zip(axes, _crop(s.context, s.node, len(axes)), strict=True):
-        places, beyond = _places(axis, coordinates, ends)
+        places, beyond = _input_coordinates(axis, coordinates, ends)
         if coordinates != CROP and axis.outputs == axis.size and isclose(axis.factor, 1.0):
             continue
         indices, weights = _taps(s.context, s.node, axis, places)
@@ -90,7 +90,7 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
     return list(zip(values[:count], values[count:], strict=True))
 
 
-def _places(
+def _input_coordinates(
     axis: ResizedAxis, coordinates: str, ends: tuple[float, float]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Input coordinate of each output element, [outputs], and whether it is outside of the input (crops only). `ends`:

@@ -86,7 +86,7 @@ class Calibrated:
             for name, group in self.plan.scale_of.items()
         }
 
-    def settled(self, decisions: Decisions) -> Decisions:
+    def canonical(self, decisions: Decisions) -> Decisions:
         """The decisions without those that have no effect. An example is an addition that stays float between layers on
         integers: its inputs and its output are rounded in either case.
         """
@@ -232,17 +232,17 @@ def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[s
     return fixed
 
 
-def _with(fixed: Fixed, layer: Layer, given: set[str]) -> Fixed:
-    """`fixed` with the decisions `given` for one more layer."""
+def _with(fixed: Fixed, layer: Layer, words: set[str]) -> Fixed:
+    """`fixed` with the decisions `words` for one more layer."""
     chosen = fixed.chosen
-    if given & {"float", "quantized"}:
+    if words & {"float", "quantized"}:
         fixed = replace(fixed, places=fixed.places | {layer.name})
-        chosen = replace(chosen, floats=chosen.floats | ({layer.name} if "float" in given else set()))
-    if given & {"u8", "s8"}:
+        chosen = replace(chosen, floats=chosen.floats | ({layer.name} if "float" in words else set()))
+    if words & {"u8", "s8"}:
         fixed = replace(fixed, groups=fixed.groups | {layer.group})
-        chosen = replace(chosen, symmetric=chosen.symmetric | ({layer.group} if "s8" in given else set()))
-    if given & {"per-channel", "per-tensor"}:
+        chosen = replace(chosen, symmetric=chosen.symmetric | ({layer.group} if "s8" in words else set()))
+    if words & {"per-channel", "per-tensor"}:
         fixed = replace(fixed, weights=fixed.weights | {layer.name})
-        names = {layer.name} if "per-tensor" in given else set[str]()
+        names = {layer.name} if "per-tensor" in words else set[str]()
         chosen = replace(chosen, per_tensor=chosen.per_tensor | names)
     return replace(fixed, chosen=chosen)

@@ -80,14 +80,16 @@ class FloatModel(NodeErrors):
         self.constants[unique] = array
         return unique
 
-    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
-        """The value of a constant input, None if it is left out; fails if the input is not constant. `what`: the
+    def array(self, node: OnnxNode, index: int, description: str) -> np.ndarray | None:
+        """The value of a constant input, None if it is left out; fails if the input is not constant. `description`: the
         input's name in messages.
         """
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
         if node.inputs[index] not in self.constants:
-            self.fail(node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer")
+            self.fail(
+                node, f"its {description} '{node.inputs[index]}' is not a constant", "make it an initializer"
+            )
         return self.constants[node.inputs[index]]
 
 

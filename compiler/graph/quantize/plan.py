@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from ..onnx_attributes import read_node
-from ..onnx_table import CHAINED, FUNCTIONS
+from ..onnx_table import FUNCTIONS, MERGED_INTO_FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
 from .norms import find_norms
@@ -257,9 +257,9 @@ def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, s
     """The one tensor of which a node's result is an element-wise function, with scalar constants; None for other nodes.
 
     `roots` maps results of earlier functions with a single reader to their tensors, so that functions compose. An
-    operator of `CHAINED` counts as a function only if it reads the result of another function.
+    operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another function.
     """
-    if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | CHAINED:
+    if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | MERGED_INTO_FUNCTIONS:
         return None
     data = [name for name in node.input if name and name not in model.constants]
     numbers = [model.float_constant(name) for name in node.input if name in model.constants]

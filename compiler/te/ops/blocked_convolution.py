@@ -17,7 +17,7 @@ from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..post import Post, post_value
 from .convolution import Convolution, Phase
-from .quantization import held, stored_value
+from .quantization import stored_value, unsigned_activation
 from .sums import Epilogue, Loops, padded_input, summed
 
 
@@ -268,7 +268,7 @@ def _quantized_finish(sums: QuantizedSums, layout: _Layout, out: Buffer) -> _Fin
     def value(total: Expr, at: tuple[Expr, ...]) -> Expr:
         block, lane = layout.block(*at), at[-1]
         second = None if operand is None else stored_value(operand[at])
-        return held(
+        return unsigned_activation(
             post_value(total + parameters[block, 0, lane], parameters[block, 1, lane], second, sums.post)
         )
 

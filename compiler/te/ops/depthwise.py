@@ -44,7 +44,7 @@ class Filters:
         return 1 if self.sweep is None else rows
 
 
-ALONE = Filters()
+CHANNEL_FILTERS = Filters()
 """A filter for each channel, with one operation for each position of the kernel."""
 
 
@@ -54,7 +54,7 @@ def depthwise_conv2d(
     convolution: Convolution,
     pad_value: int,
     post: Post,
-    filters: Filters = ALONE,
+    filters: Filters = CHANNEL_FILTERS,
     placement: Placement = WHOLE,
     name: str = "depthwise_conv2d",
 ) -> Program:

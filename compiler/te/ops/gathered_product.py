@@ -16,7 +16,7 @@ from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from .sums import Epilogue, summed
 
-Place = tuple[Expr, ...]
+Indices = tuple[Expr, ...]
 """Indices of an element of a buffer."""
 
 
@@ -68,9 +68,9 @@ class GatheredProduct:
     rows: int
     depth: int
     columns: int
-    source: Callable[[Sequence[Expr], Expr, Expr], Place]
-    target: Callable[[Sequence[Expr], Expr, Expr], Place]
-    bias: Callable[[Sequence[Expr], Expr], Place]
+    source: Callable[[Sequence[Expr], Expr, Expr], Indices]
+    target: Callable[[Sequence[Expr], Expr, Expr], Indices]
+    bias: Callable[[Sequence[Expr], Expr], Indices]
     plain: bool = False
     tag: str = ""
 

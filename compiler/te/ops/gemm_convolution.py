@@ -17,7 +17,7 @@ from ...ir.stmt import Assign, Program, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window
 from .convolution import Convolution, Phase
-from .gathered_product import Depth, GatheredProduct, Place
+from .gathered_product import Depth, GatheredProduct, Indices
 from .sums import Epilogue
 
 
@@ -195,7 +195,7 @@ def gemm_convolution(
     return Program(name=name, parameters=parameters, body=seq(*stages))
 
 
-_Source = Callable[[Sequence[Expr], Expr, Expr], Place]
+_Source = Callable[[Sequence[Expr], Expr, Expr], Indices]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
@@ -203,7 +203,7 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
 
-    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
+    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Indices:
         channel, kh, kw = depth.place(k)
         image, position = j // (oh * ow), j % (oh * ow)
         if is_pointwise(shape.window):
@@ -218,7 +218,7 @@ def _target(shape: Convolution) -> _Source:
     """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH * OW]."""
     oh, ow = shape.outputs
 
-    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
+    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
         if shape.batch == 1:
             return Const(0), matrix[0], i, j
         return j // (oh * ow), matrix[0], i, j % (oh * ow)
@@ -229,7 +229,7 @@ def _target(shape: Convolution) -> _Source:
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
     """The map from (matrix indices, k, j) to indices of X, for the phases `part` of a transposed convolution."""
 
-    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
+    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Indices:
         g, p, q = matrix
         image, row, column = _position(part, j)
         channel, kh, kw = depth.place(k)
@@ -243,7 +243,7 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 def _phase_target(part: PhaseProduct) -> _Source:
     """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH, OW], for the phases `part`."""
 
-    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
+    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
         g, p, q = matrix
         image, row, column = _position(part, j)
         rows, columns = part.rows.first, part.columns.first

@@ -8,7 +8,7 @@ from ...ir.types import DType
 from ..blocks import Window
 from ..post import Post
 from .float_pool import pooled
-from .quantization import held
+from .quantization import unsigned_activation
 
 Storage = tuple[int, int, int, int]
 """Shape [outer, height, width, lanes], where outer is images * blocks of channels."""
@@ -39,6 +39,6 @@ def int8_average_pool(
 
     def finish(total: Expr, y: Var, x: Var) -> Expr:
         limits = [Const(v, DType.INT8) for v in (post.zero_point, post.low, post.high)]
-        return held(Call("requantize", (total + bias, scales[y, x], *limits), DType.INT8))
+        return unsigned_activation(Call("requantize", (total + bias, scales[y, x], *limits), DType.INT8))
 
     return pooled(name, x_in, window, "add", DType.INT32, finish, outside=pad_value, beside=scales)

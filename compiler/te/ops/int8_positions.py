@@ -11,7 +11,7 @@ from ...ir.stmt import Program, each
 from ...ir.types import DType
 from ..post import Post
 from .movement import clamped
-from .quantization import held
+from .quantization import unsigned_activation
 
 Shape = tuple[int, ...]
 
@@ -88,7 +88,7 @@ def int8_resample(
         inside = clamped(first[p] + tap, size)
         total = total + cast(x_in[n, inside, j], DType.INT32) * weight[p, tap]
     limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
-    value = held(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
+    value = unsigned_activation(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
     return Program(
         name=name, parameters=(x_in, first, weight, y_out), body=each("resample", y_out[n, p, j], value)
     )

@@ -20,7 +20,7 @@ def stored_value(value: Expr) -> Expr:
     return cast(value - OFFSET, DType.INT8)
 
 
-def held(value: Expr) -> Expr:
+def unsigned_activation(value: Expr) -> Expr:
     """The uint8 activation of an int8 value that the model stores."""
     return cast(value, DType.UINT8) + OFFSET
 
@@ -58,9 +58,9 @@ def store_activation(
     match dtype:
         case DType.FLOAT32:
             constants = (Const(float(scale), DType.FLOAT32), Const(zero_point, DType.INT8))
-            value = held(Call("quantize", (value, *constants), DType.INT8))
+            value = unsigned_activation(Call("quantize", (value, *constants), DType.INT8))
         case DType.INT8:
-            value = held(value)
+            value = unsigned_activation(value)
     if channels % block:
         value = select(channel < channels, value, 0)
     return Program(name=name, parameters=(x, y), body=each("map", y[n, o, p, j], value))

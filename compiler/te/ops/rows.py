@@ -53,19 +53,19 @@ class Shares:
 
 
 def rows_declaration(
-    blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, kept: bool = False
+    blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, chained: bool = False
 ) -> IntrinsicDeclaration:
     """The intrinsic for a tile: out int8[count, positions, 1, co] computed from acc (int32, same shape), par
     int32[count or 1, 2, co] and, for softmax (`shares.look_up`), a table of exponentials, int8[768].
 
-    With `kept`, out is in the chain memory (on-chip memory that keeps results for later operations), and par in the
+    With `chained`, out is in the chain memory (on-chip memory that keeps results for later operations), and par in the
     parameter table.
     """
     lanes = (count, positions, blocks.batch, blocks.block_out)
     entries = (count if shares.own else 1, 2, blocks.block_out)
-    out = Buffer(name="out", shape=lanes, dtype=DType.INT8, scope=CHAIN if kept else "dram")
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8, scope=CHAIN if chained else "dram")
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
-    par = Buffer(name="par", shape=entries, dtype=DType.INT32, scope="par" if kept else "dram")
+    par = Buffer(name="par", shape=entries, dtype=DType.INT32, scope="par" if chained else "dram")
     table = Buffer(name="table", shape=(768,), dtype=DType.INT8)
     value, total = (
         Buffer(name=name, shape=(1,), dtype=DType.INT64, scope="register") for name in ("value", "total")
@@ -91,8 +91,10 @@ def rows_declaration(
         planes = [cast(table[place + 256 * plane,], DType.INT64) % 256 for plane in range(3)]
         return planes[0] + planes[1] * 256 + planes[2] * 65536
 
-    def reduce(name: str, op, buffer: Buffer, what: Expr) -> Stmt:
-        value = elements_only((Var(f"{name}.o"), Var(f"{name}.j")), what, LEAST if op == "max" else 0)
+    def reduce(name: str, op, buffer: Buffer, element_value: Expr) -> Stmt:
+        value = elements_only(
+            (Var(f"{name}.o"), Var(f"{name}.j")), element_value, LEAST if op == "max" else 0
+        )
         return over_row(name, Reduce.into(name, op, buffer[Const(0)], value, first(name)))
 
     x = cast(acc[o, p, 0, j], DType.INT64)

@@ -29,7 +29,7 @@ def gather_elements(
     x = Buffer(name="X", shape=shape, dtype=dtype)
     chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
     y = Buffer(name="Y", shape=indices, dtype=dtype)
-    loops, places = _places("", chosen, shape, axis)
+    loops, places = _indexed_element("", chosen, shape, axis)
     return Program(name=name, parameters=(x, chosen, y), body=each("move", y[loops], x[places]))
 
 
@@ -41,7 +41,9 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
         raise ValueError(f"indices of {indices} are longer than their data of {shape}")
 
 
-def _places(prefix: str, chosen: Buffer, shape: Shape, axis: int) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
+def _indexed_element(
+    prefix: str, chosen: Buffer, shape: Shape, axis: int
+) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
     """(loops over all indices, element that the index at these loops selects). The index replaces the position along
     `axis`; all other positions are those of the index itself.
     """
@@ -91,7 +93,7 @@ def scatter_elements(
     x, y = (Buffer(name=n, shape=shape, dtype=dtype) for n in "XY")
     chosen = Buffer(name="I", shape=indices, dtype=DType.INT64)
     updates = Buffer(name="U", shape=indices, dtype=dtype)
-    loops, places = _places("write.", chosen, shape, axis)
+    loops, places = _indexed_element("write.", chosen, shape, axis)
     value = _combined(combine, y[places], updates[loops])
     write = nest(list(zip(loops, indices, strict=True)), Assign.to("write", y[places], value))
     return Program(name=name, parameters=(x, chosen, updates, y), body=seq(_copy(y, x), write))

@@ -196,7 +196,10 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
     rows, columns, stored = e["rows"], e["columns"], e["strips"] > 0
     outside, between = (e["panels"] == PANELS.index(name) for name in ("outside", "between"))
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
-    taken_rows, taken_columns = taken(*shape.rows, block_rows), taken(*shape.columns, block_columns)
+    taken_rows, taken_columns = (
+        input_extent(*shape.rows, block_rows),
+        input_extent(*shape.columns, block_columns),
+    )
     row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
     panel_count = -(-shape.blocks // e["vectors"])
     # Number of filters whose sums are in memory at a time, and bytes in the cache in addition to their
@@ -225,14 +228,14 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
     times = np.choose(copy, [nothing + 1, row_count, row_count * column_count, nothing + 1])
     repeated = np.where((outside & (copy != 3)) | (between & (copy == 2)), passes, 1)
     copied = shape.outer * box * times * repeated
-    span = taken(*shape.rows, rows)
+    span = input_extent(*shape.rows, rows)
     inputs = input_pages(
         shape.loops["ic"],
         shape.in_bytes / shape.loops["ic"],
         (shape.height, shape.width),
         span,
         np.minimum(span, rows * shape.loops["kh"]),
-        taken(*shape.columns, columns),
+        input_extent(*shape.columns, columns),
     )
     # With sums in registers each tile reads the whole panel.
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
@@ -291,6 +294,6 @@ def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
     return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]
 
 
-def taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:
+def input_extent(span: int, stride: int, block: np.ndarray) -> np.ndarray:
     """Number of inputs that a block of `block` outputs reads along a dimension with this window `span` and `stride`."""
     return (block - 1) * stride + span

@@ -16,8 +16,8 @@ from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
 from ...te.blocks import Window
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
-from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, shape_of, taken
+from ..space import Axis, CostEstimates, Space
+from .conv2d_cost import NEAR_VECTOR_COST, PANELS, Shape, cycles, input_extent, shape_of
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .partial_sums import unrolled_steps
@@ -33,7 +33,7 @@ from .peak import (
     block_sizes,
     least_cycles,
     rounded_block,
-    written_out,
+    unrolled_extent,
 )
 from .register_tile import VECTOR_COST, fits, step_cycles
 
@@ -74,7 +74,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="conv2d_cpu",
         axes=axes,
-        account=partial(_estimated, target, shape, most_statements),
+        cost=partial(_estimated, target, shape, most_statements),
         floor=_least_bound(target, shape, axes),
         slack=SLACK,
     )
@@ -216,14 +216,14 @@ def _statements(shape: Shape, e: Columns) -> np.ndarray:
     nests into which peeling cuts the loops.
     """
     tiles = (
-        written_out(shape.oh, e["row_block"], e["rows"])
-        * written_out(shape.ow, e["column_block"], e["columns"])
-        * written_out(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
+        unrolled_extent(shape.oh, e["row_block"], e["rows"])
+        * unrolled_extent(shape.ow, e["column_block"], e["columns"])
+        * unrolled_extent(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
     )
     return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
 
 
-def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> CostEstimates:
     """The cost model's result for many points (settings of the knobs): legality limits, lower bounds and estimates.
     `most`: limit of the number of statements.
     """
@@ -258,7 +258,10 @@ def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> A
         "the workspace": np.where(copy == 3, shape.outer, 1) * box + sums_bytes <= MOST_WORKSPACE,
     }
     tile_bytes = (
-        shape.in_bytes / shape.loops["ic"] * taken(*shape.rows, rows) * taken(*shape.columns, columns)
+        shape.in_bytes
+        / shape.loops["ic"]
+        * input_extent(*shape.rows, rows)
+        * input_extent(*shape.columns, columns)
     )
     order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
     level1, level2 = target.cache_bytes
@@ -308,4 +311,4 @@ def _estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> A
         name: np.maximum(np.broadcast_to(values, len(rows)), 1e-9).astype(np.float64)
         for name, values in quantities.items()
     }
-    return Account(limits=limits, bound=_bound(target, shape, e), quantities=described, effective=e)
+    return CostEstimates(limits=limits, bound=_bound(target, shape, e), quantities=described, effective=e)

@@ -36,7 +36,7 @@ from ...te.ops.int8_channels import (
 )
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
-from ...te.ops.quantization import held, stored_value
+from ...te.ops.quantization import stored_value, unsigned_activation
 from ...te.scalars import argument
 from .lower_int8 import lowered_int8
 from .lowered import LoweredCpuNode
@@ -68,7 +68,9 @@ def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> Lowered
     channels.
     """
     values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
-    body = held(combined(values[0], values[1] if len(values) > 1 else None, operator.combination))
+    body = unsigned_activation(
+        combined(values[0], values[1] if len(values) > 1 else None, operator.combination)
+    )
     batch, blocks, height, width, block = graph.tensors[node.output].storage
     shapes = [(batch * blocks * height * width * block,)] * len(values)
     planes = [graph.tensors[name].shape[2:] for name in node.inputs]

@@ -46,11 +46,11 @@ def scheduled(
     if any(isinstance(node, Reduce) for node in walk(program)):
         from .sketch.default import default_values
         from .sketch.schedule import sketch_schedule
-        from .sketch.sketch import sketches
+        from .sketch.sketch import find_sketches
 
-        given = sketches(program, target, constants=constants, parallel=parallel)
+        sketches = find_sketches(program, target, constants=constants, parallel=parallel)
         try:
-            return sketch_schedule(given, default_values(given))
+            return sketch_schedule(sketches, default_values(sketches))
         except LegalityError:
             pass  # Sums become nests like all others, of which only legal loops are vectorized.
     from .sketch.nests import schedule_nests

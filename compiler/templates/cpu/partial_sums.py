@@ -191,7 +191,7 @@ def written_steps(target: CpuTarget, depth: int) -> int:
     return max(steps for steps in range(1, most_steps(target) + 1) if depth % steps == 0)
 
 
-def ask_early(s: Schedule, loop: str, buffer: str) -> None:
+def prefetch(s: Schedule, loop: str, buffer: str) -> None:
     """Adds prefetches of `buffer`. Splits, partial sums and peeling cut the reduction loop `loop` into several loops;
     the innermost of these prefetch.
     """

@@ -83,7 +83,7 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.asarray(tile), np.asarray(count)) for tile, count in kinds]
 
 
-def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
+def unrolled_extent(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
     """Total extent, along a dimension, of all copies of the code into which peeling cuts a loop: code for whole tiles
     and for smaller last tiles, in whole blocks and in the last block.
 

@@ -18,7 +18,7 @@ from ...te.blocks import ceil_div
 from .loops import GRAIN, peel_ragged, vectorize_loop
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
-HELD = 2
+RESERVED_REGISTERS = 2
 """Vector registers that are reserved, during the products, for constants of the activation functions: with fewer, sums
 are spilled.
 """
@@ -57,7 +57,7 @@ def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knob
         indexing="ij",
     )
     vectors, rows = (axis.ravel() for axis in grid)
-    others = replace(target, vector_registers=target.vector_registers - HELD)
+    others = replace(target, vector_registers=target.vector_registers - RESERVED_REGISTERS)
     kept = fits(others, rows, gates * vectors) | ((rows == 1) & (vectors == 1))
     cost = tile_cycles(sizes, (1, rows, vectors), hidden, split=gates)
     best = int(np.argmin(np.where(kept, cost, np.inf)))

@@ -17,7 +17,7 @@ from ..space import Space
 from .lowered import scheduled
 from .sketch.default import default_values
 from .sketch.schedule import sketch_schedule
-from .sketch.sketch import Sketches, sketches
+from .sketch.sketch import Sketches, find_sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
@@ -52,7 +52,7 @@ def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
     parallel.
     """
     constants = frozenset(workload.constants)
-    return sketches(workload.expression, target, constants=constants, parallel=True)
+    return find_sketches(workload.expression, target, constants=constants, parallel=True)
 
 
 def space(target: CpuTarget, workload: SketchCpu) -> Space:

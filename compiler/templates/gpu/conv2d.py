@@ -11,7 +11,7 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from . import gemm, gemm_cost, gemm_mma
-from .gemm_cost import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
+from .gemm_cost import GATHER_INSTRUCTIONS, SPREAD_GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
 
@@ -61,7 +61,7 @@ def gather_instructions(channels: int) -> float:
     """Instructions of a thread for each element that it gathers from an input of `channels` channels
     (`Problem.copy_instructions`).
     """
-    return APART_INSTRUCTIONS if channel_block(channels) < VECTOR else GATHER_INSTRUCTIONS
+    return SPREAD_GATHER_INSTRUCTIONS if channel_block(channels) < VECTOR else GATHER_INSTRUCTIONS
 
 
 def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:

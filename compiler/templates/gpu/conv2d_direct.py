@@ -18,9 +18,9 @@ from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...te.blocks import Pair
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .conv2d import gathered_problem
-from .direct_cost import account, best_knobs
+from .direct_cost import best_knobs, estimate_cost
 from .direct_knobs import Knobs, Layer, layer_of
 from .gemm_cost import MOST_UNROLLED, best_tile
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
@@ -100,7 +100,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     s.cache_read("a", kw, "register")
     bind_blocks(s, ["conv.n", f0], y0, x0)
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
-    own = written_out(layer, knobs)
+    own = unrolled_loops(layer, knobs)
     steps = [loop for loop, whole in zip((c1, kh, kw), own, strict=True) if whole]
     for threads, others in ((start[:3], start[3:]), ((tf, ty, tx), (*steps, ry, rx, rf)), last):
         for loop, axis in zip(threads, ("thread.z", "thread.y", "thread.x"), strict=True):
@@ -119,7 +119,7 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     return s
 
 
-def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
+def unrolled_loops(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
     """Whether each of three loops is unrolled: over the channels of a step, over the rows of a window, and over its
     columns.
     """
@@ -184,8 +184,8 @@ def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
     return e
 
 
-def _account(target: GpuTarget, layer: Layer, points: Columns) -> Account:
-    return account(target, layer, _effective(layer, points))
+def _cost(target: GpuTarget, layer: Layer, points: Columns) -> CostEstimates:
+    return estimate_cost(target, layer, _effective(layer, points))
 
 
 def _knobs_at(layer: Layer, values: Values) -> Knobs:
@@ -197,10 +197,10 @@ TUNED = Tuned(
     name="conv2d_direct_cuda",
     sizes=lambda workload: layer_of(workload.expression),
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, layer: best_knobs(target, layer)[0],
     knobs=_knobs_at,
     values=fields_of(AXES),
     schedule=lambda target, workload, knobs: schedule(target, workload.expression, knobs),
-    held={"channels": 1, "stages": 1},
+    floor_values={"channels": 1, "stages": 1},
 )

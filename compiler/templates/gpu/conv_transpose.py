@@ -16,7 +16,7 @@ from ...ir.stmt import Assign, For, Program
 from ...ir.visit import loops, path_to, walk
 from ...schedule import Schedule
 from ..columns import Columns, Values
-from ..space import Account, Space
+from ..space import CostEstimates, Space
 from ..template import Template
 from . import gemm
 from .conv2d import problem_of
@@ -74,8 +74,8 @@ def _space(target: GpuTarget, workload: CudaWorkload) -> Space:
     parts = [gemm.TUNED.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")
-    account, floor = partial(_account, parts), sum(part.floor for part in parts)
-    return replace(parts[0], template="conv_transpose_cuda", account=account, floor=floor)
+    cost, floor = partial(_cost, parts), sum(part.floor for part in parts)
+    return replace(parts[0], template="conv_transpose_cuda", cost=cost, floor=floor)
 
 
 def _default(target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
@@ -102,14 +102,14 @@ def _problems(program: Program) -> dict[str, Problem]:
     return {tag: problem_of(program, tag) for tag in products(program)}
 
 
-def _account(parts: Sequence[Space], points: Columns) -> Account:
+def _cost(parts: Sequence[Space], points: Columns) -> CostEstimates:
     """The cost model's results for all products together: every product must satisfy each limit; costs are added."""
-    found = [part.account(points) for part in parts]
+    found = [part.cost(points) for part in parts]
 
     def total(values: Sequence[np.ndarray]) -> np.ndarray:
         return np.add.reduce(list(values))
 
-    effective = [account.effective for account in found]
+    effective = [estimates.effective for estimates in found]
     # A value has no effect if it has no effect on any product.
     alike = {
         name: np.where(
@@ -119,14 +119,14 @@ def _account(parts: Sequence[Space], points: Columns) -> Account:
         )
         for name in effective[0]
     }
-    return Account(
+    return CostEstimates(
         limits={
-            name: np.logical_and.reduce([account.limits[name] for account in found])
+            name: np.logical_and.reduce([estimates.limits[name] for estimates in found])
             for name in found[0].limits
         },
-        bound=total([account.bound for account in found]),
+        bound=total([estimates.bound for estimates in found]),
         quantities={
-            name: total([account.quantities[name] for account in found]) for name in found[0].quantities
+            name: total([estimates.quantities[name] for estimates in found]) for name in found[0].quantities
         },
         effective=alike,
     )

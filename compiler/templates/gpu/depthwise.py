@@ -19,7 +19,7 @@ from ...ir.visit import walk
 from ...schedule import Schedule
 from ...te.blocks import Window
 from ..columns import Columns
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from . import generic
 from .flat import bind_nest
 from .gemm_cost import SCHEDULERS
@@ -41,7 +41,7 @@ OTHER_INSTRUCTIONS = 40
 """Instructions of a thread besides multiply-adds and loads of the input: addresses of its outputs, loads of taps,
 stores. An estimate.
 """
-ALONE = 3
+DEPENDENT_ISSUE_CYCLES = 3
 """Least cycles between two successive instructions of one warp, since most of them depend on the preceding one. An
 estimate.
 """
@@ -85,7 +85,11 @@ def issue_cycles(
     taken = _inputs(window, (rows, columns))
     warps = np.ceil(threads / (WARP * target.multiprocessors))
     issued = taken * LOAD_INSTRUCTIONS + rows * columns * prod(window.kernel) + OTHER_INSTRUCTIONS
-    return np.maximum(np.ceil(warps / SCHEDULERS), ALONE) * issued * np.where(ragged, RAGGED, 1.0)
+    return (
+        np.maximum(np.ceil(warps / SCHEDULERS), DEPENDENT_ISSUE_CYCLES)
+        * issued
+        * np.where(ragged, RAGGED, 1.0)
+    )
 
 
 def _inputs(window: Window, own: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -152,7 +156,7 @@ def _sizes(workload: CudaWorkload) -> tuple[Program, Window]:
     return workload.expression, workload.window
 
 
-def _account(target: GpuTarget, sizes: tuple[Program, Window], points: Columns) -> Account:
+def _cost(target: GpuTarget, sizes: tuple[Program, Window], points: Columns) -> CostEstimates:
     program, window = sizes
     batch, channels, *outputs, _ = program.parameters[-1].shape
     e = dict(points)
@@ -180,7 +184,7 @@ TUNED = Tuned(
     name="depthwise_cuda",
     sizes=_sizes,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, sizes: choose_knobs(target, *sizes),
     knobs=by_name(Knobs),
     values=fields_of(AXES),

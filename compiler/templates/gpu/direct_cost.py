@@ -14,7 +14,7 @@ import numpy as np
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ..columns import ESTIMATE, Columns
-from ..space import Account, combined
+from ..space import CostEstimates, combined
 from .direct_knobs import Knobs, Layer
 from .gemm_cost import (
     COPY_INSTRUCTIONS,
@@ -71,7 +71,7 @@ many layers are equal.
 """
 
 
-def account(target: GpuTarget, layer: Layer, c: Columns) -> Account:
+def estimate_cost(target: GpuTarget, layer: Layer, c: Columns) -> CostEstimates:
     """The cost model's results for many settings of the knobs; `c`: an int64 array for each field of `Knobs`, all of
     one length.
     """
@@ -159,7 +159,7 @@ def best_knobs(target: GpuTarget, layer: Layer) -> tuple[Knobs, float]:
     steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
     table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])
     columns = dict(zip(Knobs.__slots__, table, strict=True))
-    found = account(target, layer, columns)
+    found = estimate_cost(target, layer, columns)
     best = cheapest(target, found)
     if not all(kept[best] for kept in found.limits.values()):
         raise ValueError("no tile of the input and of the weights fits into a block's shared memory")

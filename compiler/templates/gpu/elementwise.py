@@ -16,7 +16,7 @@ from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
 from ..columns import Columns
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .flat import THREADS, bind_nest, nests, perfect_nest
 from .split_axes import size_of
 from .traffic import moved_bytes, moving_account, moving_seconds
@@ -101,7 +101,7 @@ AXES = (
 )
 
 
-def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+def _cost(target: GpuTarget, program: Program, points: Columns) -> CostEstimates:
     """The cost model's results at many points (settings of the knobs), for a program of one nest of loops (flattened by
     `flat.flattened`).
     """
@@ -126,7 +126,7 @@ TUNED = Tuned(
     name="elementwise_cuda",
     sizes=own_program,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=choose_knobs,
     knobs=by_name(Knobs),
     values=fields_of(AXES),

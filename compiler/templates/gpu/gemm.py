@@ -14,9 +14,9 @@ from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
-from .gemm_cost import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of, problem_of
+from .gemm_cost import DEPTHS, SPLITS, Problem, choose_tile, estimate_cost, groups_of, problem_of
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 from .tuned import Tuned
@@ -134,15 +134,15 @@ def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     }
 
 
-def account_of(target: GpuTarget, problem: Problem, points: Columns) -> Account:
+def cost_of(target: GpuTarget, problem: Problem, points: Columns) -> CostEstimates:
     """The cost model's results for `points` (settings of the knobs)."""
     e = _effective(problem, points)
-    return replace(account(target, problem, _fields(problem, e)), effective=e)
+    return replace(estimate_cost(target, problem, _fields(problem, e)), effective=e)
 
 
-HELD = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
+FLOOR_VALUES = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
 """Knob values at which tiles have their smallest lower bound on cost: the space's lower bound is computed at these
-values (`Tuned.held`).
+values (`Tuned.floor_values`).
 """
 
 
@@ -154,10 +154,10 @@ TUNED = Tuned(
     name="gemm_cuda",
     sizes=lambda workload: problem_of(workload.expression),
     axes=lambda _: AXES,
-    account=account_of,
+    cost=cost_of,
     choose=choose_tile,
     knobs=tile_at,
     values=lambda _, tile: values_of(tile),
     schedule=_in_tiles,
-    held=HELD,
+    floor_values=FLOOR_VALUES,
 )

@@ -23,7 +23,7 @@ from ...ir.kernels import WARP
 from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ..columns import ESTIMATE, Columns
-from ..space import Account, combined
+from ..space import CostEstimates, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
@@ -37,11 +37,11 @@ RESERVED_SHARED_BYTES = 1024
 Guide, "Shared Memory").
 """
 OTHER_REGISTERS = 32
-"""Registers of a thread besides sums and operands: addresses, counters. With these and `HELD`, totals match NVRTC 13.0
-for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127, 91, 73 and
-40.
+"""Registers of a thread besides sums and operands: addresses, counters. With these and `REGISTERS_A_ROW`, totals match
+NVRTC 13.0 for sm_90 to 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2 if X is transposed; else 127,
+91, 73 and 40.
 """
-HELD = 3
+REGISTERS_A_ROW = 3
 """Registers that a thread needs for each of its rows when it reads vectors of four elements along the depth: slightly
 fewer than 4 in the measured register counts.
 """
@@ -51,7 +51,7 @@ COPY_INSTRUCTIONS = 3.4
 """Instructions to copy a vector: address, condition, copy. Fitted."""
 GATHER_INSTRUCTIONS = 7.0
 """Instructions to gather an element of an operand: address, tests whether its row and column are inside. Fitted."""
-APART_INSTRUCTIONS = 20.0
+SPREAD_GATHER_INSTRUCTIONS = 20.0
 """Instructions to gather an element of a convolution's input if its neighbours along the depth belong to other taps
 (positions in the window), so that the tap is computed for each element. Fitted.
 """
@@ -59,11 +59,11 @@ STALL_CYCLES = 4
 """Cycles for which a warp waits, at every step in depth, for operands from shared memory; other warps may issue
 meanwhile. Fitted.
 """
-LONE = 0.34
+SINGLE_WARP_SLOWDOWN = 0.34
 """Relative slowdown of a warp that is alone on its scheduler: no other warp issues while it waits for registers.
 Fitted.
 """
-APART = 0.5
+UNOVERLAPPED_SHARE = 0.5
 """Share of the work of a multiprocessor's units that does not overlap with the work of the busiest unit. Fitted."""
 LATENCY = 380
 """Cycles from the start of a copy from global memory (mostly cached) into shared memory until the block continues.
@@ -96,7 +96,7 @@ class Problem:
     copy_instructions: float = 0.0
 
 
-def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
+def estimate_cost(target: GpuTarget, problem: Problem, c: Columns) -> CostEstimates:
     """The cost model's results for many tiles.
 
     `c`: an int64 array for each field of `Tile`, all of one length (`width` may be missing). Lower bound on seconds:
@@ -107,7 +107,7 @@ def account(target: GpuTarget, problem: Problem, c: Columns) -> Account:
     threads = y * x
     warps = ceil_divided(threads, WARP)
     own_row, own_column = c["thread_rows"] // c["row_groups"], c["thread_columns"] // c["column_groups"]
-    held = c["thread_rows"] * (HELD if problem.along_depth else 1) + c["thread_columns"]
+    held = c["thread_rows"] * (REGISTERS_A_ROW if problem.along_depth else 1) + c["thread_columns"]
     registers = 8 * ceil_divided(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
     shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
     others = {
@@ -230,23 +230,24 @@ def tile_account(
     seconds: np.ndarray,
     bound: np.ndarray,
     quantities: Mapping[str, np.ndarray],
-) -> Account:
-    """The cost model's results (`Account`) for tiles with an estimate in `seconds` and a lower `bound` in seconds.
-    `effective`: knob values in canonical form; `limits`: legality limits; `quantities`: other figures of the tiles.
+) -> CostEstimates:
+    """The cost model's results (`CostEstimates`) for tiles with an estimate in `seconds` and a lower `bound` in
+    seconds. `effective`: knob values in canonical form; `limits`: legality limits; `quantities`: other figures of the
+    tiles.
     """
     found = {name: np.asarray(values, np.float64) for name, values in quantities.items()}
-    return Account(
+    return CostEstimates(
         limits=limits, bound=bound, quantities={ESTIMATE: seconds, **found}, effective=dict(effective)
     )
 
 
-def cheapest(target: GpuTarget, found: Account) -> int:
+def cheapest(target: GpuTarget, estimates: CostEstimates) -> int:
     """The index of the legal point (setting of the knobs) with the least estimated seconds; among equal estimates, the
     index of the point with the least lower bound.
     """
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    cycles = np.where(legal, np.round(found.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
-    return int(np.lexsort((found.bound, cycles))[0])
+    legal = np.logical_and.reduce(list(estimates.limits.values()))
+    cycles = np.where(legal, np.round(estimates.quantities[ESTIMATE] * target.clock / EQUAL_CYCLES), np.inf)
+    return int(np.lexsort((estimates.bound, cycles))[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -279,9 +280,9 @@ def kernel_cycles(target: GpuTarget, work: FetchedWork) -> np.ndarray:
     def round_cycles(count: np.ndarray) -> np.ndarray:
         """Cycles of `count` blocks that run concurrently on one multiprocessor."""
         each = ceil_divided(np.maximum(count, 1) * work.warps, SCHEDULERS)
-        issue = work.instructions * (each + LONE / each) + work.stalls / each
+        issue = work.instructions * (each + SINGLE_WARP_SLOWDOWN / each) + work.stalls / each
         units = [issue, count * work.banks, count * work.moved / CACHE_BYTES_CYCLE]
-        busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
+        busy = (1 - UNOVERLAPPED_SHARE) * np.maximum.reduce(units) + UNOVERLAPPED_SHARE * sum(units)
         step = np.where(work.stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
         return np.where(count > 0, BLOCK_CYCLES + work.steps * step, 0.0)
 
@@ -328,7 +329,7 @@ def choose_tile(target: GpuTarget, problem: Problem) -> Tile:
 def best_tile(target: GpuTarget, problem: Problem) -> tuple[Tile, float]:
     """The tile that `choose_tile` returns, and its estimated seconds."""
     columns = _candidates(problem)
-    found = account(target, problem, columns)
+    found = estimate_cost(target, problem, columns)
     best = cheapest(target, found)
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
     # No more stages than steps.

@@ -26,7 +26,7 @@ from ...ir.types import DType
 from ...ir.visit import loads_in
 from ...schedule import LegalityError, Schedule
 from ..columns import Columns, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .gemm_mma_knobs import (
     Factors,
     Knobs,
@@ -34,7 +34,7 @@ from .gemm_mma_knobs import (
     cycles,
     group_of,
     limits,
-    product_account,
+    product_cost,
     resident,
     room,
     setting,
@@ -364,25 +364,25 @@ def _points(factors: Factors, columns: Columns) -> Knobs:
     )
 
 
-def _account(target: GpuTarget, factors: Factors, columns: Columns) -> Account:
+def _cost(target: GpuTarget, factors: Factors, columns: Columns) -> CostEstimates:
     points = _points(factors, columns)
     # Stages beyond the number of slices, and groups that do not divide the number of tiles, have no effect.
     stages = np.minimum(points.stages, slices_of(factors, points))
     found = cycles(target, factors, points), resident(target, factors, points)
     effective = {**columns, "stages": stages, "group": points.group}
-    return product_account(target, factors, points, limits(target, factors, points), found, effective)
+    return product_cost(target, factors, points, limits(target, factors, points), found, effective)
 
 
 TUNED = Tuned(
     name="gemm_mma_cuda",
     sizes=lambda workload: described(workload.expression),
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=choose_knobs,
     knobs=lambda factors, values: setting(_points(factors, one_point(values)), 0),
     values=_values,
     schedule=lambda target, workload, knobs: schedule(
         target, workload.expression, knobs, constants=workload.constants
     ),
-    held={"steps": 1, "stages": 1, "splits": 1, "group": 1},
+    floor_values={"steps": 1, "stages": 1, "splits": 1, "group": 1},
 )

@@ -13,7 +13,7 @@ from ...codegen.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 from ...ir.kernels import WARP
 from ...ir.types import DType
 from ..columns import ESTIMATE, Columns
-from ..space import Account
+from ..space import CostEstimates
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255
@@ -269,20 +269,20 @@ def setting(points: KnobsT, index: int) -> KnobsT:
     return replace(points, **{n: int(v[index]) for n, v in found.items() if isinstance(v, np.ndarray)})
 
 
-def product_account(
+def product_cost(
     target: GpuTarget,
     factors: Factors,
     points: Any,
     limits: Mapping[str, np.ndarray],
-    found: tuple[np.ndarray, np.ndarray],
+    estimate: tuple[np.ndarray, np.ndarray],
     effective: Columns,
-) -> Account:
+) -> CostEstimates:
     """The cost model's results for many settings of the knobs: `points` has arrays `rows`, `columns`, `depth`,
     `splits`, `stages`.
 
-    `found`: estimated cycles, and the number of blocks that a multiprocessor holds at a time.
+    `estimate`: estimated cycles, and the number of blocks that a multiprocessor holds at a time.
     """
-    cycles, held = found
+    cycles, held = estimate
     blocks = tiles(factors, points.rows, points.columns) * points.splits
     slices = slices_of(factors, points)
     operations = 2.0 * points.rows * points.columns * points.depth * slices * blocks
@@ -294,7 +294,7 @@ def product_account(
         "tile": points.rows * points.columns,
         "stages": points.stages,
     }
-    return Account(
+    return CostEstimates(
         limits=limits,
         bound=operations / target.peak(precision(factors.dtype)),
         quantities={

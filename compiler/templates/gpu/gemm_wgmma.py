@@ -25,7 +25,7 @@ from ...ir.visit import path_to
 from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
 from ..columns import Columns, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from . import gemm_mma_knobs
 from .along_depth import lay_along_depth
 from .gemm_mma import (
@@ -41,7 +41,7 @@ from .gemm_mma import (
     share_stages,
     widen_rows,
 )
-from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH, Factors, group_of, product_account, setting
+from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH, Factors, group_of, product_cost, setting
 from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs, cycles, limits, resident
 from .split_axes import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .tensor_float import is_rounded
@@ -181,11 +181,11 @@ def takes_bulk(program: Program) -> bool:
 
 def default_knobs(target: GpuTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """The knobs chosen by `gemm_wgmma_knobs.choose_knobs` for a program."""
-    sizes, bulk = laid(program, constants)
+    sizes, bulk = product_sizes(program, constants)
     return choose_knobs(target, sizes, bulk=bulk)
 
 
-def laid(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
+def product_sizes(program: Program, constants: Sequence[str]) -> tuple[Factors, bool]:
     """Sizes and types of a program's product after factors have been rearranged with rows along the depth where
     warpgroups require it (`lay_along_depth`), and whether bulk copies can fetch its factors.
     """
@@ -313,7 +313,7 @@ slice), and the other fields of `Knobs` under their own names.
 
 def _sizes(workload: CudaWorkload) -> tuple[Factors, bool]:
     """The sizes and types of a workload's product, and whether bulk copies can fetch its factors."""
-    return laid(workload.expression, workload.constants)
+    return product_sizes(workload.expression, workload.constants)
 
 
 def _values(sizes: tuple[Factors, bool], knobs: Knobs) -> dict[str, int]:
@@ -345,25 +345,25 @@ def _points(factors: Factors, columns: Columns) -> Knobs:
     )
 
 
-def _account(target: GpuTarget, sizes: tuple[Factors, bool], columns: Columns) -> Account:
+def _cost(target: GpuTarget, sizes: tuple[Factors, bool], columns: Columns) -> CostEstimates:
     factors, _ = sizes
     points = _points(factors, columns)
     found = cycles(target, factors, points), resident(target, factors.dtype, points)
     # Groups that do not divide the number of tiles have no effect.
     effective = {**columns, "group": points.group}
-    return product_account(target, factors, points, limits(target, factors, points), found, effective)
+    return product_cost(target, factors, points, limits(target, factors, points), found, effective)
 
 
 TUNED = Tuned(
     name="gemm_wgmma_cuda",
     sizes=_sizes,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, sizes: choose_knobs(target, sizes[0], bulk=sizes[1]),
     knobs=lambda sizes, values: setting(_points(sizes[0], one_point(values)), 0),
     values=_values,
     schedule=lambda target, workload, knobs: schedule(
         target, workload.expression, knobs, constants=workload.constants
     ),
-    held={"stages": OVERLAPPED + 1, "splits": 1, "group": 1},
+    floor_values={"stages": OVERLAPPED + 1, "splits": 1, "group": 1},
 )

@@ -19,7 +19,7 @@ from ...ir.kernels import WARP
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ..columns import Columns
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .gemm_cost import MOST_UNROLLED, Problem, ceil_divided, problem_of
 from .split_axes import drop_single, extent_of, loops_around
 from .tile import VECTOR
@@ -181,7 +181,7 @@ OTHER_REGISTERS = 40
 """Registers of a thread besides its sums and loaded elements: addresses and counters. An estimate."""
 
 
-def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+def _cost(target: GpuTarget, program: Program, points: Columns) -> CostEstimates:
     problem, moved = problem_of(program), moved_bytes(program)
     groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
     # Members of a group add up at least a vector of columns, one column each.
@@ -225,7 +225,7 @@ TUNED = Tuned(
     name="gemv_cuda",
     sizes=own_program,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, program: choose_knobs(target, problem_of(program)),
     knobs=by_name(Knobs),
     values=fields_of(AXES),

@@ -17,7 +17,7 @@ from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import loops, walk
 from ...schedule import LegalityError, Schedule
 from ..columns import Columns
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest
 from .split_axes import size_of
 from .traffic import moved_bytes, moving_account, moving_seconds
@@ -121,7 +121,7 @@ def _own_memory(s: Schedule, loop: str) -> None:
             s.set_scope(node.buffer.name, "local")
 
 
-def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+def _cost(target: GpuTarget, program: Program, points: Columns) -> CostEstimates:
     """The cost model's results for any program (flattened by `flat.flattened`) at many points (settings of
     the knobs).
     """
@@ -136,7 +136,7 @@ TUNED = Tuned(
     name="generic_cuda",
     sizes=own_program,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=lambda target, program: Knobs(),
     knobs=by_name(Knobs),
     values=fields_of(AXES),

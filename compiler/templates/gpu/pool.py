@@ -14,7 +14,7 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
 from ..columns import Columns, one_point
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from .flat import THREADS, bind_nest
 from .traffic import moved_bytes, moving_account, moving_seconds
 from .tuned import Tuned, fields_of, own_program
@@ -115,7 +115,7 @@ def _loads(program: Program, e: Columns) -> np.ndarray:
     return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
 
 
-def _account(target: GpuTarget, program: Program, points: Columns) -> Account:
+def _cost(target: GpuTarget, program: Program, points: Columns) -> CostEstimates:
     default = one_point(TUNED.values(program, choose_knobs(target, program)))
     most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
     e = _effective(program, points)
@@ -134,7 +134,7 @@ TUNED = Tuned(
     name="pool_cuda",
     sizes=own_program,
     axes=lambda _: AXES,
-    account=_account,
+    cost=_cost,
     choose=choose_knobs,
     knobs=lambda _, values: Knobs(**{**values, "unroll": bool(values["unroll"])}),
     values=fields_of(AXES),

@@ -11,7 +11,7 @@ from ...codegen.cuda.machine import GpuTarget
 from ...ir.kernels import WARP
 from ...schedule import Schedule
 from ..columns import Columns, Values
-from ..space import Account, Axis
+from ..space import Axis, CostEstimates
 from . import bind_by_name
 from .flat import flattened
 from .gemm_cost import ceil_divided
@@ -55,7 +55,7 @@ def _axes(operator: RowOperator) -> tuple[Axis, ...]:
     return GROUP, LANES, CHUNKS if operator.is_reduction else KEPT
 
 
-def _account(target: GpuTarget, operator: RowOperator, points: Columns) -> Account:
+def _cost(target: GpuTarget, operator: RowOperator, points: Columns) -> CostEstimates:
     moved, default = moved_bytes(operator.plain()), operator.choose_knobs(target)
     # At least a warp, or the threads of the default knobs if they distribute short rows over all multiprocessors.
     least = min(WARP, default.group * default.lanes)
@@ -101,7 +101,7 @@ TUNED = Tuned(
     name="rows_cuda",
     sizes=_operator,
     axes=_axes,
-    account=_account,
+    cost=_cost,
     choose=lambda target, operator: operator.choose_knobs(target),
     knobs=_knobs_at,
     values=_values,

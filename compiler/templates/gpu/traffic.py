@@ -14,7 +14,7 @@ import numpy as np
 from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ..columns import ESTIMATE, Columns
-from ..space import Account
+from ..space import CostEstimates
 
 LATENCY_CYCLES = 800
 """Cycles from the issue of a memory load to the arrival of its data. An estimate."""
@@ -59,11 +59,11 @@ def moving_account(
     quantities: Mapping[str, Any],
     effective: Columns,
     limits: Mapping[str, np.ndarray] = MappingProxyType({}),
-) -> Account:
+) -> CostEstimates:
     """The cost model's results for points (settings of the knobs) whose kernels take estimated `seconds` and move at
     least `moved` bytes.
     """
-    return Account(
+    return CostEstimates(
         limits=limits,
         bound=np.full(seconds.shape, moved / target.memory_bandwidth),
         quantities={

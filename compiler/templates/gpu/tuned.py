@@ -11,7 +11,7 @@ from ...codegen.cuda.machine import GpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ..columns import Columns, Values
-from ..space import Account, Axis, Space, space_of_axes
+from ..space import Axis, CostEstimates, Space, space_of_axes
 from ..template import Template
 from .traffic import moved_bytes
 from .workload import CudaTemplate, CudaWorkload
@@ -33,24 +33,24 @@ class Tuned(Generic[SizesT, KnobsT]):
     """A template with knobs.
 
     `sizes`: returns the part of a workload on which knobs and costs depend. `axes`: the axes of the knobs' space.
-    `account`: the cost model of points (settings of the knobs), in seconds. `choose`: returns the default knobs.
+    `cost`: the cost model of points (settings of the knobs), in seconds. `choose`: returns the default knobs.
     `knobs`: converts a point's values to knobs; `values`: converts knobs to a point's values. `schedule`: schedules the
     workload's expression with knobs.
 
-    `held`: values of some axes at which points have the smallest lower bound on their cost, for `space_of_axes`.
-    Without `held`, kernels are taken to have no reuse, and the lower bound of all costs is the time to move every
-    parameter once.
+    `floor_values`: values of some axes at which points have the smallest lower bound on their cost, for
+    `space_of_axes`. Without `floor_values`, kernels are taken to have no reuse, and the lower bound of all costs is the
+    time to move every parameter once.
     """
 
     name: CudaTemplate
     sizes: Callable[[CudaWorkload], SizesT]
     axes: Callable[[SizesT], tuple[Axis, ...]]
-    account: Callable[[GpuTarget, SizesT, Columns], Account]
+    cost: Callable[[GpuTarget, SizesT, Columns], CostEstimates]
     choose: Callable[[GpuTarget, SizesT], KnobsT]
     knobs: Callable[[SizesT, Values], KnobsT]
     values: Callable[[SizesT, KnobsT], dict[str, int]]
     schedule: Callable[[GpuTarget, CudaWorkload, KnobsT], Schedule]
-    held: Values | None = None
+    floor_values: Values | None = None
 
     def space(self, target: GpuTarget, workload: CudaWorkload) -> Space:
         """All settings of the knobs. Raises ValueError if none of them is legal."""
@@ -58,12 +58,12 @@ class Tuned(Generic[SizesT, KnobsT]):
 
     def space_of(self, target: GpuTarget, sizes: SizesT, moved: int = 0) -> Space:
         """The space of a workload with these sizes, whose parameters have `moved` bytes."""
-        axes, account = self.axes(sizes), partial(self.account, target, sizes)
-        if self.held is not None:
-            return space_of_axes(self.name, axes, account, SLACK, self.held)
+        axes, cost = self.axes(sizes), partial(self.cost, target, sizes)
+        if self.floor_values is not None:
+            return space_of_axes(self.name, axes, cost, SLACK, self.floor_values)
         # The bound counts only the bytes that every program moves, so it excludes no point.
         floor = moved / target.memory_bandwidth
-        return Space(template=self.name, axes=axes, account=account, floor=floor, slack=1.0)
+        return Space(template=self.name, axes=axes, cost=cost, floor=floor, slack=1.0)
 
     def default(self, target: GpuTarget, workload: CudaWorkload) -> dict[str, int]:
         """The knob values of the template's default, as a point of the search space."""

@@ -18,7 +18,7 @@ from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
 from ...te.ops.winograd import ALIGNED, OUTPUTS, transforms
 from ..columns import ESTIMATE
 from .conv2d import gathered_problem
-from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
+from .gemm_cost import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, choose_tile, estimate_cost
 from .tile import Tile
 from .traffic import BLOCK_CYCLES, moving_seconds
 
@@ -29,7 +29,7 @@ LOAD_INSTRUCTIONS = 5
 OTHER_INSTRUCTIONS = 60
 """Instructions of a thread besides arithmetic and loads of the input: the number and address of its tile. An estimate.
 """
-ALONE = 3
+DEPENDENT_ISSUE_CYCLES = 3
 """Least number of cycles between two successive instructions of one warp, because most instructions depend on the
 preceding one. An estimate.
 """
@@ -79,7 +79,7 @@ def tile_seconds(target: GpuTarget, problem: Problem, tile: Tile) -> float:
     """
     fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
-    return float(account(target, problem, values).quantities[ESTIMATE][0])
+    return float(estimate_cost(target, problem, values).quantities[ESTIMATE][0])
 
 
 def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> float:
@@ -102,7 +102,9 @@ def transform_seconds(target: GpuTarget, convolution: Convolution, m: int) -> fl
         blocks = np.array([ceil_div(threads, THREADS)], np.int64)
         moving = moving_seconds(place, moved, blocks, np.array([THREADS], np.int64), np.array([4.0 * n * n]))
         warps = ceil(threads / (WARP * SCHEDULERS * target.multiprocessors))
-        issued = max(warps, ALONE) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
+        issued = (
+            max(warps, DEPENDENT_ISSUE_CYCLES) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
+        )
         seconds += UNHIDDEN * (max(float(moving[0]), issued) - BLOCK_CYCLES / target.clock)
     return seconds
 

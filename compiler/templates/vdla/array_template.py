@@ -20,7 +20,7 @@ from ...codegen.vdla import intrinsics
 from ...schedule import Schedule
 from ...te.ops.common import CHAIN
 from ..columns import Columns
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, resident
 from .estimate import FITTED, BufferFill
 from .template import Expression
@@ -38,7 +38,7 @@ def array_space(
     config: Config,
     workload: Workload,
     shape: LayerShape,
-    cost: Callable[..., Account],
+    cost: Callable[..., CostEstimates],
     *,
     levels: tuple[int, int],
     products: float,
@@ -79,13 +79,13 @@ def window_fill(
     tiles: Tiles,
     *,
     blocks: np.ndarray,
-    alike: bool,
+    reads_all_blocks: bool,
 ) -> BufferFill:
     """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
     only the inputs of the chunk's part of the window.
 
-    `blocks`: input blocks of a fill. `alike`: every tile of output blocks reads all input blocks. Size and traffic are
-    0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
+    `blocks`: input blocks of a fill. `reads_all_blocks`: every tile of output blocks reads all input blocks. Size and
+    traffic are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).
     """
     if workload.resident:
         return resident(tiles)
@@ -100,7 +100,7 @@ def window_fill(
         ),
         element=config.inp_bytes,
         step=config.inp_step_vectors,
-        alike=alike,
+        reads_all_blocks=reads_all_blocks,
     )
     return image_fill(config, shape, tiles, image)
 

@@ -18,7 +18,7 @@ from ...te.blocks import Pair, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program, tiles_apart
 from .estimate import FITTED, Fitted, together
 from .template import Details, Expression, VdlaTemplate
@@ -47,7 +47,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template=workload.template,
         axes=(axis,),
-        account=partial(cost, config, workload, fitted=None),
+        cost=partial(cost, config, workload, fitted=None),
         floor=1.0,
         slack=np.inf,
         capacities=frozenset(_limits(config, workload, np.ones(1, np.int64))),
@@ -81,8 +81,8 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Cycles of array and store unit in one iteration ("turn") of the pipelined loop of `attention_program`, by
+class IterationCycles:
+    """Cycles of array and store unit in one iteration of the pipelined loop of `attention_program`, by
     activity.
 
     The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
@@ -98,8 +98,8 @@ class Turn:
     stored: np.ndarray
 
     @staticmethod
-    def of(config: Config, workload: Workload, tile: np.ndarray) -> Turn:
-        """The cycles of a turn (iteration of the pipelined loop) for tiles of `tile` queries."""
+    def of(config: Config, workload: Workload, tile: np.ndarray) -> IterationCycles:
+        """The cycles of an iteration of the pipelined loop for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
         # Empty parts of weight tiles are not left out here. The estimate for three separate kernels is too
@@ -111,7 +111,7 @@ class Turn:
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
         beats = config.out_bytes / config.memory.bus_bytes
-        return Turn(
+        return IterationCycles(
             scored=scored,
             shared=3 * (tile * keys * passes + alone) + waits[0],
             summed=tile * keys * width,
@@ -122,25 +122,30 @@ class Turn:
 
     @property
     def cycles(self) -> np.ndarray:
-        """Cycles of a turn (iteration of the pipelined loop) in the steady state."""
+        """Cycles of an iteration of the pipelined loop in the steady state."""
         widened = np.maximum(self.summed, self.kept) + self.widened
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model of attention: cycles of all turns (iterations of the pipelined loop), of the first loads, and of
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+    """The cost model of attention: cycles of all iterations of the pipelined loop, of the first loads, and of
     the last tile in the store unit.
     """
     depth, keys, width = _blocks(config, workload)
     tile = values["rows"]
-    count, turn = workload.batch * -(-workload.height // tile), Turn.of(config, workload, tile)
+    count = workload.batch * -(-workload.height // tile)
+    iteration = IterationCycles.of(config, workload, tile)
     beats = config.inp_bytes / config.memory.bus_bytes
     bus = beats * (depth + width) * (count * tile + workload.batch * keys * config.block_out)
     first = beats * depth * (tile + keys * config.block_out) + config.memory.read_latency
     cycles = (
-        together(FITTED.sharpness, count * turn.cycles, bus) + first + turn.kept + turn.shared + turn.stored
+        together(FITTED.sharpness, count * iteration.cycles, bus)
+        + first
+        + iteration.kept
+        + iteration.shared
+        + iteration.stored
     )
-    return Account(
+    return CostEstimates(
         limits=_limits(config, workload, tile),
         bound=np.maximum(count * tile * keys * (depth + width), bus) * np.ones(np.shape(tile)),
         quantities={ESTIMATE: cycles},

@@ -141,7 +141,10 @@ class _Attention:
         # array writes the other.
         room = tiles_apart(config, self._keys, self._width, tile)
         self._steps = tuple(
-            [apart_by(config, blocks, tile) if room else blocks for blocks in (self._keys, self._width)]
+            [
+                bank_aligned_blocks(config, blocks, tile) if room else blocks
+                for blocks in (self._keys, self._width)
+            ]
         )
         blocks = 2 * self._steps[0] + self._steps[1] + self._width
         self.sums = held("sums", "acc", blocks, tile, of=vectors, dtype=wide)
@@ -162,7 +165,7 @@ class _Attention:
         def only(name: str, times: Expr, *statements: Stmt) -> Stmt:
             return For(var=Var(name), extent=times, body=seq(*statements))
 
-        turn = seq(
+        iteration = seq(
             only("score", left, *self._loads(here), self._scored(here)),
             only("share", begun, self._shared(before)),
             only("keep", left, self._kept(here)),
@@ -174,7 +177,7 @@ class _Attention:
             Copy(name=f"load.{held.name}", destination=whole(held), source=whole(source))
             for held, source in ((self.unit, self.u), (self.entries, self.p))
         ]
-        body = seq(*constants, nest([(t, count + 2)], turn))
+        body = seq(*constants, nest([(t, count + 2)], iteration))
         for buffer in (
             *(self.entries, self.unit, self.key_tiles, self.value_tiles),
             *(self.queries, self.sums),
@@ -318,7 +321,7 @@ class _Attention:
         blocks = Blocks.of(self._config)
         return Intrinsic(
             name="share.rows",
-            declaration=rows_declaration(blocks, self._keys, self._tile, shares, post, kept=True),
+            declaration=rows_declaration(blocks, self._keys, self._tile, shares, post, chained=True),
             operands=(whole(self.h), sums, element(self.entries, 1), whole(self.t)),
             attributes=rows_attributes(shares, post, self._lanes),
         )
@@ -337,11 +340,11 @@ def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
     """Whether the accumulators hold the scores (`keys` blocks) and contexts (`width` blocks) of two tiles in separate
     banks; `tile`: accumulators of a block.
     """
-    blocks = 2 * apart_by(config, keys, tile) + apart_by(config, width, tile) + width
+    blocks = 2 * bank_aligned_blocks(config, keys, tile) + bank_aligned_blocks(config, width, tile) + width
     return blocks * tile <= config.acc_depth
 
 
-def apart_by(config: Config, blocks: int, tile: Any) -> Any:
+def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
     """Length of a run of `blocks` blocks, each of `tile` accumulators, rounded up so that the next block begins in a
     bank that has no block of the run; in blocks.
     """

@@ -118,8 +118,8 @@ class ImageBuffer:
     """The input buffer at many points of a search space: filled at loop `level`, in `copies` copies, with boxes
     (rectangles of elements) of `blocks` input blocks for the part `window` (rows, columns) of the kernel.
 
-    `alike`: every tile of output blocks reads all input blocks (else only its own, as in depthwise convolution).
-    `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
+    `reads_all_blocks`: every tile of output blocks reads all input blocks (else only its own, as in depthwise
+    convolution). `element`: bytes of a vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
     """
 
     level: np.ndarray
@@ -127,7 +127,7 @@ class ImageBuffer:
     blocks: np.ndarray
     window: tuple[np.ndarray, np.ndarray]
     element: int
-    alike: bool
+    reads_all_blocks: bool
     step: int = 1
 
 
@@ -141,10 +141,10 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
     )
     parts, images = divide(shape.input_blocks, image.blocks), tiles.held("n", outside)
     positions = seen(held[0], shape, 0, cuts[0]) * seen(held[1], shape, 1, cuts[1])
-    again = tiles.repetitions("o", outside) if image.alike else 1
+    again = tiles.repetitions("o", outside) if image.reads_all_blocks else 1
     beats = 1.0 * shape.images * shape.input_blocks * again * positions * image.element
     beats = beats / config.memory.bus_bytes
-    fills = tiles.repetitions("nyxo", outside) * cuts[0] * cuts[1] * (parts if image.alike else 1)
+    fills = tiles.repetitions("nyxo", outside) * cuts[0] * cuts[1] * (parts if image.reads_all_blocks else 1)
     # Rows of full width are contiguous in DRAM, others are read one by one.
     runs = np.where(np.minimum(columns, shape.width) == shape.width, 1, rows) * image.blocks
     box = (

@@ -45,7 +45,7 @@ def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> tuple[Kernel
     """Chooses the tensors that are placed in the chain memory (on-chip memory for tensors between layers). Returns the
     kernels, changed to read and write these tensors there, and the tensors' places.
     """
-    places = _places(config, graph, _candidates(config, graph, kernels))
+    places = _allocate(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
         if isinstance(node.operator, Attention):
             places = {**places, **kept_places(config, node)}
@@ -127,7 +127,7 @@ def _candidate(
     )
 
 
-def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
+def _allocate(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
     """Places of tensors in the chain memory (on-chip memory for tensors between layers): candidates are taken greedily,
     by saved traffic, while all chosen tensors fit.
     """

@@ -35,7 +35,7 @@ ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1
 """Post-processing that adds a second tensor. For each channel one of the two tensors is 0, so the sum is the value of
 the other.
 """
-ALONE = Window(kernel=(1, 1))
+POINTWISE = Window(kernel=(1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
     """The kernel that copies the run's blocks from input `part`, whose first copied block is `block`."""
     source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
     sizes = sizes_of_vectors(image.config, image.sizes(blocks))
-    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)
+    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], POINTWISE)
     details = Details(post=PLAIN, name=image.node.name)
     return Kernel(
         workload=workload,
@@ -182,7 +182,7 @@ def _selection(
         weight[row, channel - first * lanes] = 1
     post = ADDED if added else PLAIN
     workload = of_vectors(
-        config, windowed(CONV2D.name, image.sizes(last - first), filters, ALONE, operand=added)
+        config, windowed(CONV2D.name, image.sizes(last - first), filters, POINTWISE, operand=added)
     )
     tensors = {"X": source, "Y": target} | ({"R": target} if added else {})
     begin = image.offset(target, run.first)

@@ -15,7 +15,7 @@ from ...schedule import Schedule
 from ...te.ops.common import Placement
 from ...te.ops.conv2d import Factors, conv2d
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .array_template import COPIES, Frame, array_space, inputs_scope, weight_beats, window_fill, window_tiles
 from .buffer_fill import (
     Side,
@@ -86,7 +86,7 @@ def _parts(config: Config, workload: Workload) -> tuple[float, int]:
     return parts_of_tiles(config, workload.channels, workload.filters)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """Cost model of convolutions: legality limits, lower bounds, features and cycles at many points (knob settings)."""
     shape = LayerShape.of(config, workload)
     tiles = _tiles(shape, values)
@@ -102,7 +102,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=True),
+        data=window_fill(config, workload, shape, values, tiles, blocks=blocks, reads_all_blocks=True),
         weights=_weights_in_series(config, workload, values)
         if workload.own_weights
         else _weights(config, shape, values, tiles),

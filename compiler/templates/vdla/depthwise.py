@@ -21,7 +21,7 @@ from ...te.ops.depthwise import Filters, depthwise_conv2d
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .array_template import (
     COPIES,
     Frame,
@@ -33,7 +33,7 @@ from .array_template import (
     window_tiles,
 )
 from .buffer_fill import innermost, least_data_beats
-from .estimate import LOAD_LATENCY, ArrayLayer, Fitted, array_cost, store_reads, way_of_a_vector
+from .estimate import LOAD_LATENCY, ArrayLayer, Fitted, array_cost, store_reads, vector_store_latency
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import tile_knobs, window_axes
 from .tiles import CHUNK, INNERMOST, Tiles, unrolled_micro_ops
@@ -183,11 +183,11 @@ def _beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Laye
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
-    waits = config.memory.read_latency + LOAD_LATENCY + way_of_a_vector(config, shape)
+    waits = config.memory.read_latency + LOAD_LATENCY + vector_store_latency(config, shape)
     return fills * waits + turns
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of depthwise convolutions: legality limits, lower bounds, features and estimated cycles at many
     points (settings of the knobs).
     """
@@ -198,7 +198,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     blocks = tiles.held("o", tiles.outside(values["data_level"]))
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
     rows = tiles.sizes["o"] * weight_tiles * config.whole_tile_rows
-    data = window_fill(config, workload, shape, values, tiles, blocks=blocks, alike=False)
+    data = window_fill(config, workload, shape, values, tiles, blocks=blocks, reads_all_blocks=False)
     weights = whole_weights_fill(config, values, tiles, weight_tiles)
     layer = ArrayLayer(
         shape=shape,

@@ -31,7 +31,7 @@ from vdla.isa.timing import (
 
 from ...codegen.vdla.machine import scratchpad_depths
 from ..columns import ESTIMATE, Columns, Deferred
-from ..space import Account
+from ..space import CostEstimates
 from .features import features
 from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape
@@ -195,7 +195,7 @@ def store_cycles(
     takes `store_latency`; the next instructions overlap with it unless they have operands: instructions with operands
     wait for each other, and each for its first operand.
     """
-    memory, beyond = config.memory, way_of_a_vector(config, shape)
+    memory, beyond = config.memory, vector_store_latency(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
     bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
     if shape.filters % shape.vectors and not shape.kept:
@@ -215,10 +215,10 @@ def store_cycles(
 
 def store_latency(config: Config, shape: LayerShape) -> float:
     """Cycles, not included in `store_cycles`, from the last accumulator read of a store to the end of the store."""
-    return 0.0 if shape.operand else way_of_a_vector(config, shape)
+    return 0.0 if shape.operand else vector_store_latency(config, shape)
 
 
-def way_of_a_vector(config: Config, shape: LayerShape) -> int:
+def vector_store_latency(config: Config, shape: LayerShape) -> int:
     """Latency in cycles from the read of a vector to the end of its store: pipeline, FIFO, request and response of its
     burst.
 
@@ -269,7 +269,7 @@ class ArrayLayer:
     storing: np.ndarray | None = None
 
 
-def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
+def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> CostEstimates:
     """Limits, lower bounds, features and estimated cycles of the points with the knob values `values`."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
@@ -301,7 +301,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         layer.least_fills + shape.outputs / config.acc_depth,
         shape.images * shape.output_blocks * shape.vectors,
     )
-    return Account(
+    return CostEstimates(
         limits={
             "the input scratchpad": fits(config, "inp", data.size, data.copies),
             "the weight scratchpad": fits(config, "wgt", weights.size, weights.copies),

@@ -151,7 +151,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="room behind positions",
         roots=(Positions,),
-        function=_rare("room_behind_positions"),
+        function=_rare("spare_positions"),
     ),
     Rewrite(
         name="attention",

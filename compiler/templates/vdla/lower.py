@@ -188,8 +188,8 @@ def choose_points(
         legal for the kernel's own `workload`, else that workload's default.
         """
         values = default(series)
-        account = template_of(workload).space(config, workload).account(one_point(values))
-        return values if all(kept.all() for kept in account.limits.values()) else default(workload)
+        estimates = template_of(workload).space(config, workload).cost(one_point(values))
+        return values if all(kept.all() for kept in estimates.limits.values()) else default(workload)
 
     found: dict[str, tuple[Values, ...]] = {}
     for node, several in kernels.items():
@@ -214,21 +214,26 @@ def lower_node(
     virtual_threads: int,
     check: bool = False,
     dump: Dump | None = None,
-    kept: ScheduleCache | None = None,
+    schedule_cache: ScheduleCache | None = None,
 ) -> LoweredLayer:
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
     `virtual_threads`: copies of the parameter table. `check`: verifies the program after every pass. `dump`: receives
-    the program after every pass. `kept`: cache of lowered programs, read (unless `dump` is given) and extended.
+    the program after every pass. `schedule_cache`: cache of lowered programs, read (unless `dump` is given) and
+    extended.
     """
     config, lowered = kernel_fields(config), []
     for kernel, point in zip(kernels, points, strict=True):
-        key = None if kept is None or dump is not None else key_of(config, kernel, point, virtual_threads)
-        program = None if kept is None or key is None else kept.find(key, kernel, config)
+        key = (
+            None
+            if schedule_cache is None or dump is not None
+            else key_of(config, kernel, point, virtual_threads)
+        )
+        program = None if schedule_cache is None or key is None else schedule_cache.find(key, kernel, config)
         if program is None:
             program, post = _lower(config, kernel, point, virtual_threads, check, dump)
-            if kept is not None and key is not None:
-                kept.keep(key, kernel, program, post)
+            if schedule_cache is not None and key is not None:
+                schedule_cache.keep(key, kernel, program, post)
         elif check:
             verify(program)
         whole = None if key is None else (key, constants_of(kernel))

@@ -18,7 +18,7 @@ from ...te.blocks import ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import PLAIN, Post
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .estimate import FITTED, LOAD_LATENCY, Fitted, together
 from .folded_work import parts_of_tiles
 from .normed_program import (
@@ -67,7 +67,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template=workload.template,
         axes=axes,
-        account=partial(cost, config, workload, fitted=None),
+        cost=partial(cost, config, workload, fitted=None),
         floor=1.0,
         slack=np.inf,
         capacities=frozenset(limits),
@@ -95,8 +95,8 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
     }
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """The cost model: cycles of all turns (iterations of the pipelined loop), plus exposed loads of the first tile and
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
+    """The cost model: cycles of all iterations of the pipelined loop, plus exposed loads of the first tile and
     stores of the last.
     """
     inputs, outputs = _blocks(config, workload)
@@ -120,19 +120,19 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     summed, read = vectors * inputs * each, rows * inputs * in_beats
     widened = vectors * config.tile_parts  # products with the unit matrix
     moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
-    # The previous turn's results are loaded after the inputs of most chunks and before the rest: the array waits if it
-    # sums those first chunks, or the buffered ones, in less time.
+    # The previous iteration's results are loaded after the inputs of most chunks and before the rest: the array waits
+    # if it sums those first chunks, or the buffered ones, in less time.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
     buffered = values["copies"] * chunk * vectors * each
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)
-    turn = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
+    iteration = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
     weights = inputs * outputs * config.whole_tile_bytes / bus
     # The preceding layer hides a part of the weight loads; the next layer starts during the last normalization.
-    beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
+    beside = weights / chunks + np.maximum(0.0, weights + moved - iteration)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
     last = stored + beats + latency + vectors
-    cycles = count * turn + first + last + FITTED.step * count * (chunks + 2)
-    return Account(
+    cycles = count * iteration + first + last + FITTED.step * count * (chunks + 2)
+    return CostEstimates(
         limits=_limits(config, workload, values),
         bound=np.maximum(count * summed, count * moved) * 1.0,
         quantities={ESTIMATE: cycles, NORMALIZATION: normed},

@@ -1,10 +1,10 @@
 """A product (1x1 convolution) and the normalization of its result as one program: while the array sums a tile of
 positions, the store unit normalizes an earlier tile.
 
-A tile's sums are stored as int8 in DRAM, where other nodes also read them. One turn (iteration of the pipelined loop)
+A tile's sums are stored as int8 in DRAM, where other nodes also read them. One iteration of the pipelined loop
 later they are loaded into the input scratchpad and multiplied by the unit matrix into accumulators: row statistics must
-read the stored int8 values. In the third turn they are normalized, so that no unit waits for another one within a turn.
-Weights are loaded once: before all tiles, or chunk by chunk with the first tile.
+read the stored int8 values. In the third iteration they are normalized, so that no unit waits for another one within an
+iteration. Weights are loaded once: before all tiles, or chunk by chunk with the first tile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...ir.types import DType
 from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.rows import Shares, rows_attributes, rows_declaration
 from ...te.post import Post
-from .attention_program import apart_by, element
+from .attention_program import bank_aligned_blocks, element
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,8 @@ def loads_ahead(config: Config, rows: Any) -> Any:
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """Number of a tile's `chunks` whose inputs are loaded before the stored sums of the previous turn (iteration of the
-    pipelined loop) are loaded back, because these take time to arrive in DRAM.
+    """Number of a tile's `chunks` whose inputs are loaded before the stored sums of the previous iteration of the
+    pipelined loop are loaded back, because these take time to arrive in DRAM.
     """
     return np.maximum(1, chunks * 3 // 4)
 
@@ -99,7 +99,7 @@ def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
 
     The tiles are in separate banks if both then fit in half of the accumulators, else adjacent.
     """
-    apart = apart_by(config, blocks, rows)
+    apart = bank_aligned_blocks(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)
 
 
@@ -170,8 +170,8 @@ class _Normed:
         def only(name: str, times: Expr, *statements: Stmt) -> Stmt:
             return For(var=Var(name), extent=times, body=seq(*statements))
 
-        # The first products of a turn hide the wait for the previous turn's results.
-        turn = seq(
+        # The first products of an iteration hide the wait for the previous iteration's results.
+        iteration = seq(
             only("norm", ending, self._normalized(last)),
             only("head", left, self._summed("head", here, 0, early)),
             only("return", begun, self._returned(before)),
@@ -186,7 +186,7 @@ class _Normed:
         unit = Copy(name="load.unit", destination=whole(self.unit), source=whole(self.u))
         c = Var("ahead.chunk")
         ahead = [nest([(c, self._chunks)], self._weights("ahead", c))] if self._ahead else []
-        body = seq(unit, *ahead, nest([(t, count + 2)], turn))
+        body = seq(unit, *ahead, nest([(t, count + 2)], iteration))
         for buffer in (self.entries, self.unit, self.weights, self.data, self.made, self.widened, self.sums):
             body = Alloc(buffer=buffer, body=body)
         parameters = (

@@ -36,17 +36,23 @@ class _Rewrite:
         self.makers[node.output] = node
 
     def copy(
-        self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
+        self,
+        reader: Node,
+        source: str,
+        suffix: str,
+        operator: Int8Operator,
+        shape: Sequence[int],
+        taken: Pair,
     ) -> str:
         """Adds a node that applies `operator` to the channels `taken` of tensor `source`; returns the name of the
-        result, of shape `shape`. The node is derived from `reader`, with `what` as suffix of its names. Calls with
-        equal `source`, `what` and `taken` share one result.
+        result, of shape `shape`. The node is derived from `reader`, with `suffix` as suffix of its names. Calls with
+        equal `source`, `suffix` and `taken` share one result.
         """
-        key = (source, what, taken)
+        key = (source, suffix, taken)
         if key not in self._made:
-            name = unused(f"{source}.{what}", self.tensors)
+            name = unused(f"{source}.{suffix}", self.tensors)
             self.tensors[name] = replace(self.tensors[source], name=name, shape=tuple(shape))
-            own = unused(f"{reader.name}.{what}", self._names)
+            own = unused(f"{reader.name}.{suffix}", self._names)
             self._names.add(own)
             self.add(replace(reader, name=own, operator=operator, inputs=(source,), output=name))
             self._made[key] = name

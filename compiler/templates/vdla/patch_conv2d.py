@@ -19,7 +19,7 @@ from ...schedule import Schedule
 from ...te.ops.patch_conv2d import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
 from ..columns import Columns, Values, one_point
-from ..space import Account, Space
+from ..space import CostEstimates, Space
 from .array_template import COPIES, Frame, array_space, weight_beats, whole_weights_fill
 from .buffer_fill import seen
 from .estimate import ArrayLayer, BufferFill, Fitted, array_cost, store_reads
@@ -86,7 +86,7 @@ def _block(shape: LayerShape, layout: PatchLayout) -> int:
     return shape.vectors * layout.products
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of convolutions on patches: legality limits, lower bounds, features and estimated cycles at many
     points.
     """

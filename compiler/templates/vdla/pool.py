@@ -18,7 +18,7 @@ from ...schedule import Schedule
 from ...te.ops.common import Placement
 from ...te.ops.pointwise import average_pool, elementwise, max_pool
 from ..columns import Columns, Deferred, Values, one_point
-from ..space import Account, Space
+from ..space import CostEstimates, Space
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
@@ -50,7 +50,7 @@ def _busiest(config: Config, shape: LayerShape) -> float:
     return float(store_reads(config, np.array(shape.outputs), shape.taps))
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of pools and element-wise operators: legality limits, lower bounds, features and estimated cycles
     at many points.
     """
@@ -63,7 +63,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         blocks=tiles.held("o", tiles.outside(values["data_level"])),
         window=(ones * shape.kernel[0], ones * shape.kernel[1]),
         element=config.out_bytes,
-        alike=False,
+        reads_all_blocks=False,
     )
     data = image_fill(config, shape, tiles, image)
     stored, sums = shape.stored_beats(config), tiles.sums
@@ -95,7 +95,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             "data_copies": data.copies,
         }
 
-    return Account(
+    return CostEstimates(
         limits={
             "the windows of the store unit": ones * max(shape.kernel) <= MOST_WINDOW,
             "the accumulators": fits(config, "acc", data.size, data.copies),

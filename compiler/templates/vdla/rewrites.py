@@ -82,7 +82,7 @@ def look_up(graph: Graph, machine: Machine) -> Graph:
     return fuse_lookups(graph)
 
 
-def room_behind_positions(graph: Graph, machine: Machine) -> Graph:
+def spare_positions(graph: Graph, machine: Machine) -> Graph:
     """Fuses nodes that append pad positions to a tensor into the preceding 1x1 convolutions
     (`fuse_spare_positions`).
     """

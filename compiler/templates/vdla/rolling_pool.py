@@ -21,7 +21,7 @@ from ...te.ops.patch_layout import PatchLayout
 from ...te.ops.patches import Patches
 from ...te.ops.rolling_pool import Ring, patch_conv2d_pool, rings_of
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, EmptySpaceError, Space
+from ..space import Axis, CostEstimates, EmptySpaceError, Space
 from .estimate import FITTED, Fitted, fits, together
 from .folded_work import patch_weights
 from .patch_layouts import loading_steps, rolling_layout
@@ -157,7 +157,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template="patch_conv2d_pool",
         axes=axes,
-        account=partial(cost, config, workload, fitted=FITTED),
+        cost=partial(cost, config, workload, fitted=FITTED),
         floor=max(shape.products, moved / config.memory.bus_bytes),
         slack=SLACK,
         capacities=CAPACITIES,
@@ -172,7 +172,7 @@ def space(config: Config, workload: Workload) -> Space:
     )
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> CostEstimates:
     """The cost model of a convolution with its max-pool: legality limits, lower bounds, features and estimated cycles
     at many points.
     """
@@ -210,7 +210,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         "compute between fillings": compute / fills,
         ESTIMATE: busy + waits,
     }
-    return Account(
+    return CostEstimates(
         limits=limits,
         bound=compute,
         quantities={name: np.asarray(item, dtype=np.float64) for name, item in quantities.items()},

@@ -19,7 +19,7 @@ from ...schedule import Schedule
 from ...te.blocks import Blocks, ceil_div
 from ...te.ops.rows import Shares, rows
 from ..columns import ESTIMATE, Columns, Values
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .estimate import Fitted
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import up_to
@@ -47,7 +47,7 @@ def space(config: Config, workload: Workload) -> Space:
     return Space(
         template=workload.template,
         axes=(Axis(name="positions", values=up_to(most)), Axis(name="data_copies", values=(1, 2))),
-        account=partial(cost, config, workload, fitted=None),
+        cost=partial(cost, config, workload, fitted=None),
         floor=1.0,
         slack=np.inf,
         capacities=frozenset(("the accumulators", "the entries of rows", "the elements of a row")),
@@ -59,7 +59,7 @@ def _count(config: Config, workload: Workload) -> int:
     return ceil_div(workload.channels, config.block_out)
 
 
-def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> CostEstimates:
     """The cost model of softmax and normalization: cycles of loads, passes over the rows, and outputs; with two copies
     of the buffer, loads and passes overlap.
     """
@@ -77,7 +77,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     cycles = np.maximum(passes, 2 * moved) + loading + alone
     ones = np.ones_like(tile, dtype=bool)
     last_copies = copies if workload.batch > 1 else 1
-    return Account(
+    return CostEstimates(
         limits={
             # The last, smaller tile is a separate buffer, in copies if there are several images.
             "the accumulators": (tile * copies + positions % tile * last_copies) * count <= config.acc_depth,

@@ -21,7 +21,7 @@ def settings_of(config: Config, workload: Workload, values: Values) -> dict[str,
     if workload.template == PATCH_CONV2D_POOL.name:
         return dict(values)
     space, shape = space_of(config, workload), LayerShape.of(config, workload)
-    effective = space.account(space.columns(space.point(values)[None])).effective
+    effective = space.cost(space.columns(space.point(values)[None])).effective
     alike = {name: int(column[0]) for name, column in effective.items()}
     sizes = {"o": values["output_blocks"], "y": values["rows"], "x": values["columns"]}
     repeated = {letter for letter in sizes if sizes[letter] < shape.extents[letter]}

@@ -76,7 +76,7 @@ def phase_kernels(
     kernels: list[Kernel] = []
     for y in range(phases.factors[0]):
         for x in range(phases.factors[1]):
-            rows, columns = (_places(phases, axis, phase) for axis, phase in enumerate((y, x)))
+            rows, columns = (_phase_range(phases, axis, phase) for axis, phase in enumerate((y, x)))
             if rows is None or columns is None:
                 continue
             first = (y * phases.factors[1] + x) * phases.stride
@@ -100,7 +100,7 @@ def phase_kernels(
     return kernels
 
 
-def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
+def _phase_range(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
     """The rows of `phase` (one of the convolutions that together compute a transposed convolution) that are inside the
     output: (first row, row after the last one, row of the output to which the first belongs). Columns instead of rows
     for `axis` 1.

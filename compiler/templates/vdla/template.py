@@ -25,7 +25,7 @@ from ...te.blocks import Blocks, Pair
 from ...te.ops.common import Area, Spread
 from ...te.post import Post
 from ..columns import Columns, Values
-from ..space import Account, Space
+from ..space import CostEstimates, Space
 from ..template import Template, cheapest
 from .estimate import Fitted
 from .workload import Workload
@@ -82,7 +82,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     its attributes, and their `pad_value` is the value of all pads.
     """
 
-    cost: Callable[[Config, Workload, Columns, Fitted], Account]
+    cost: Callable[[Config, Workload, Columns, Fitted], CostEstimates]
     express: Callable[[Config, Workload, Details, dict[str, Any]], Program]
     copies: Mapping[str, str]
     dense_weights: bool = False

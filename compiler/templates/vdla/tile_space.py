@@ -12,7 +12,7 @@ from vdla.isa.config import Config
 from ...schedule import Schedule
 from ...te.blocks import Pair
 from ..columns import Columns, Values, one_point
-from ..space import Account, Axis, Space
+from ..space import Axis, CostEstimates, Space
 from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 
@@ -43,7 +43,7 @@ def tile_space(
     chunks: Sequence[Axis] = (),
     levels: Mapping[str, int],
     copies: Sequence[str],
-    cost: Callable[[Columns], Account],
+    cost: Callable[[Columns], CostEstimates],
     floor: float,
 ) -> Space:
     """The search space of a layer's tiles, with all orders of the loops over tiles.
@@ -70,7 +70,7 @@ def tile_space(
     return Space(
         template=template,
         axes=axes,
-        account=cost,
+        cost=cost,
         floor=floor,
         slack=SLACK,
         capacities=CAPACITIES,

@@ -50,10 +50,10 @@ class _Seat:
     since: float = field(default_factory=time.monotonic)
     tasks: set[str] = field(default_factory=set)
 
-    def expect(self, what: int | _Other) -> None:
+    def expect(self, answer: int | _Other) -> None:
         if not self.owes:
             self.since = time.monotonic()
-        self.owes.append(what)
+        self.owes.append(answer)
 
     @property
     def trials(self) -> list[int]:

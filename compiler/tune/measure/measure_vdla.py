@@ -20,8 +20,8 @@ from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
 from ...templates.columns import Values
 from ...templates.space import EmptySpaceError, Space
+from ...templates.vdla.folded_dense_weights import folded_dense_weights
 from ...templates.vdla.lower import pipeline
-from ...templates.vdla.ones_weights import weights_alone
 from ...templates.vdla.template import space_of, template_of
 from ...templates.vdla.workload import Workload
 from .trial import Result
@@ -97,7 +97,7 @@ def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
 
 def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
     """The program that runs the loop IR of one candidate as a single kernel, once."""
-    weights = weights_alone(task.config, task.workload)
+    weights = folded_dense_weights(task.config, task.workload)
     return link_alone(task.config, program, ACTIVATIONS, task.workload.margins, weights=weights)
 
 
@@ -109,7 +109,7 @@ def lower(task: AcceleratorTask, values: Values | None) -> Program:
     config, template = task.config, template_of(task.workload)
     if not values:
         values = template.default_for(config, task.workload, VIRTUAL_THREADS)
-    effective = task.space.account(task.space.columns(task.space.point(values)[None])).effective
+    effective = task.space.cost(task.space.columns(task.space.point(values)[None])).effective
     cut = {name: int(effective[name][0]) for name in values} | dict.fromkeys(template.copies, 1)
     program = task.scheduled(tuple(cut.items()))
     passes = pipeline(config, template.copies_by_scope(values, VIRTUAL_THREADS))

@@ -23,7 +23,7 @@ BATCH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Place:
+class TunedNode:
     """A node to be tuned within the whole network: its search space, candidates known to be good when the node runs
     alone (best first), and the strategy that proposes more candidates.
 
@@ -60,7 +60,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Placed:
+class TuningResult:
     """Result of a run: the best knob settings of a network, its cycles with them, and the number of `trials` spent."""
 
     settings: Settings
@@ -69,32 +69,32 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Callbacks:
     """Callbacks of a run that tunes nodes within the whole network.
 
-    `write(number, tried)`: called for every new trial except trial 0 (the initial settings). `settle(number, settings,
+    `write(number, tried)`: called for every new trial except trial 0 (the initial settings). `improve(number, settings,
     cycles)`: called for the initial settings and for all settings that made the network faster. `watch(move)`: called
     for every trial.
     """
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
-    settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None
+    improve: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None
     watch: Callable[[Move], None] = lambda _: None
 
 
-NOBODY = Told()
+NO_CALLBACKS = Callbacks()
 
 
 def refine(
     network: NetworkTrials,
-    places: Sequence[Place],
+    nodes: Sequence[TunedNode],
     start: Settings,
     *,
     trials: int,
     seed: int,
     known: Mapping[int, Tried],
-    told: Told = NOBODY,
-) -> Placed:
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> TuningResult:
     """Improves the knob settings `start` of a network: each batch of trials changes one node, all other nodes keep
     their settings.
 
@@ -106,35 +106,35 @@ def refine(
     as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
-    told.settle(0, settings, best)
-    histories = [History.empty(place.space) for place in places]
-    present = [place.alone for place in places]
-    finished = [False] * len(places)
-    nodes = [place.node for place in places]
+    callbacks.improve(0, settings, best)
+    histories = [History.empty(tuned.space) for tuned in nodes]
+    present = [tuned.alone for tuned in nodes]
+    finished = [False] * len(nodes)
+    names = [tuned.node for tuned in nodes]
     scheduler, spent = TaskScheduler(warm_up=BATCH), 1
     trials = max(trials, 1 + len(known))
     # Trials with larger numbers are beyond the end of this run.
     known = {number: tried for number, tried in known.items() if number < trials}
     while spent < trials:
         tasks = [
-            Task(history=history, weight=1.0, floor=place.space.floor, finished=done)
-            for place, history, done in zip(places, histories, finished, strict=True)
+            Task(history=history, weight=1.0, floor=tuned.space.floor, finished=done)
+            for tuned, history, done in zip(nodes, histories, finished, strict=True)
         ]
         turn = scheduler.next_task(tasks)
         ahead = min((number for number in known if number >= spent), default=None)
         if ahead is not None:
             # The records determine the node, even if its candidates have changed since.
             spent = max(spent, ahead - BATCH + 1)
-            turn = nodes.index(known[ahead].node)
+            turn = names.index(known[ahead].node)
         if turn is None:
             break
-        place, history = places[turn], histories[turn]
-        recorded = _recorded(known, spent, place.node)
+        tuned, history = nodes[turn], histories[turn]
+        recorded = _recorded(known, spent, tuned.node)
         last = max(known, default=-1) <= spent + max(recorded, default=0)
-        points = _batch(place, history, settings, recorded, last, seed, turn)
+        points = _batch(tuned, history, settings, recorded, last, seed, turn)
         if points is None:
             # The strategy now proposes other points than the recorded ones: use only the recorded trials.
-            points = np.stack([place.space.point(tried.values) for tried in recorded.values()])
+            points = np.stack([tuned.space.point(tried.values) for tried in recorded.values()])
             spent = max(recorded) - len(recorded) + 1 + spent
             recorded = dict(enumerate(recorded.values()))
         points = points[: max(trials - spent, max(recorded, default=-1) + 1)]
@@ -145,24 +145,24 @@ def refine(
             tried = recorded.get(index)
             fresh = tried is None
             if tried is None:
-                values = place.space.values(point)
+                values = tuned.space.values(point)
                 tried = Tried(
-                    node=place.node,
+                    node=tuned.node,
                     values=values,
-                    result=network.measure(settings, place.node, values),
+                    result=network.measure(settings, tuned.node, values),
                 )
-                told.write(spent, tried)
+                callbacks.write(spent, tried)
             cycles = tried.result.cost
             costs.append(max(cycles - reference, 1.0))
             if cycles < best:
                 best, present[turn] = cycles, costs[-1]
-                settings = {**settings, place.node: tried.values}
-                told.settle(spent, settings, cycles)
+                settings = {**settings, tuned.node: tried.values}
+                callbacks.improve(spent, settings, cycles)
             spent += 1
             if fresh:
-                told.watch(Move(node=place.node, count=spent, best=best))
+                callbacks.watch(Move(node=tuned.node, count=spent, best=best))
         histories[turn] = history.with_trials(points, np.array(costs))
-    return Placed(settings=settings, cycles=best, trials=spent)
+    return TuningResult(settings=settings, cycles=best, trials=spent)
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
@@ -180,7 +180,7 @@ def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tr
 
 
 def _batch(
-    place: Place,
+    tuned: TunedNode,
     history: History,
     settings: Settings,
     recorded: Mapping[int, Tried],
@@ -195,25 +195,25 @@ def _batch(
     may be incomplete: if an earlier batch is, lines of the file of records were lost, and its missing trials may be
     recorded under other numbers. `seed` and `turn` seed the random proposals.
     """
-    known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
+    known = {index: tuned.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:
         return np.stack(list(known.values()))
     # The first batch may be short; recorded trials beyond its end belong to the next batch.
-    points = _proposed(place, history, settings, [seed, turn, len(history)])
+    points = _proposed(tuned, history, settings, [seed, turn, len(history)])
     held = [np.array_equal(points[index], point) for index, point in known.items() if index < len(points)]
     fits = all(held) and (held or not known) and (last or len(held) == len(points))
     return points if fits else None
 
 
-def _proposed(place: Place, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
+def _proposed(tuned: TunedNode, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
     """Points (candidate schedules) to try next. In the first batch of a node these are its present settings and the
     known candidates, later the proposals of its strategy.
     """
     if len(history) == 0:
-        known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
+        known = [tuned.space.point(v) for v in (settings.get(tuned.node), *tuned.candidates) if v]
         if known:
-            return _distinct(place.space, np.stack(known))[:BATCH]
-    return place.strategy.propose(place.space, history, np.random.default_rng(seed), BATCH)
+            return _distinct(tuned.space, np.stack(known))[:BATCH]
+    return tuned.strategy.propose(tuned.space, history, np.random.default_rng(seed), BATCH)
 
 
 def _distinct(space: Space, points: np.ndarray) -> np.ndarray:

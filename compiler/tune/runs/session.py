@@ -75,7 +75,7 @@ class Trial:
     best: float
 
 
-def raise_it(job: Job, error: EmptySpaceError) -> None:
+def raise_error(job: Job, error: EmptySpaceError) -> None:
     """Raises `error`: the default of the callback `refuse` of `tune`, which is called for a job whose space has no
     legal candidate.
     """
@@ -88,7 +88,7 @@ def tune(
     *,
     write: Callable[[Record], None] = lambda _: None,
     watch: Callable[[Trial], None] = lambda _: None,
-    refuse: Callable[[Job, EmptySpaceError], None] = raise_it,
+    refuse: Callable[[Job, EmptySpaceError], None] = raise_error,
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 

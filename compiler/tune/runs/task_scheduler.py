@@ -19,7 +19,7 @@ from ..search.history import History
 
 HOPELESS = 10.0
 """Assumed cost of a task while all its trials have failed, as a multiple of its floor (lower bound of the cost)."""
-BEHIND = 2.0
+RIVAL_MARGIN = 2.0
 """A layer may have several tasks, which compute it in different ways (rivals). A task whose cost exceeds this multiple
 of the least cost of its rivals gets no more warm-up trials.
 """
@@ -43,10 +43,10 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the task's best cost is more than `BEHIND` times the least cost of its rivals, tasks that compute the
-        same layer in another way.
+        """Whether the task's best cost is more than `RIVAL_MARGIN` times the least cost of its rivals, tasks that
+        compute the same layer in another way.
         """
-        return len(self.history) > 0 and self.history.best > BEHIND * self.rival
+        return len(self.history) > 0 and self.history.best > RIVAL_MARGIN * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from .moves import cross, mutate
 from .novelty import distinct_new, random_new
 from .point_features import examine
 
-LITTER = 32
+CHILDREN_A_POINT = 32
 """Number of children made for each requested point; most of them are illegal or known."""
-LITTERS = 4
+MOST_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class GeneticSearch:
         weights /= weights.sum()
         found = [np.empty((0, len(space.axes)), np.int64)]
         missing = count
-        for _ in range(LITTERS):
-            pairs = generator.choice(len(parents), size=(2, LITTER * count), p=weights)
+        for _ in range(MOST_ROUNDS):
+            pairs = generator.choice(len(parents), size=(2, CHILDREN_A_POINT * count), p=weights)
             children = cross(parents[pairs[0]], parents[pairs[1]], generator)
             mutants = generator.random(len(children)) < self.mutation
             children = np.where(mutants[:, None], mutate(space, children, generator), children)

@@ -62,20 +62,21 @@ def best_guesses(
     known: Candidates,
     generator: np.random.Generator,
     count: int,
-    found: Candidates | None = None,
+    candidates: Candidates | None = None,
 ) -> Candidates:
     """Up to `count` new points with low estimates, different from each other and from the points `known`.
 
-    Once there are measurements, they are chosen from `found`, the points that a walk guided by the cost model has
-    visited. Before that, or without `found`, a walk guided by the estimate from `STARTS` points finds them.
+    Once there are measurements, they are chosen from `candidates`, the points that a walk guided by the cost model has
+    visited. Before that, or without `candidates`, a walk guided by the estimate from `STARTS` points finds them.
     """
     if count == 0:
         return known.take(slice(0))
-    if found is None or len(history) == 0:
+    if candidates is None or len(history) == 0:
         starts = walk_starts(space, history, generator, STARTS)
-        found = Evolution().visit(space, _merit, starts, generator)
-    found = distinct_new(found, known.programs)
-    return found.take(select_diverse(found.places, _merit(found.features), known.places, count, DIVERSITY))
+        candidates = Evolution().visit(space, _merit, starts, generator)
+    candidates = distinct_new(candidates, known.programs)
+    chosen = select_diverse(candidates.places, _merit(candidates.features), known.places, count, DIVERSITY)
+    return candidates.take(chosen)
 
 
 def with_guesses(
@@ -83,7 +84,7 @@ def with_guesses(
     history: History,
     measured: Candidates,
     chosen: Candidates,
-    found: Candidates,
+    candidates: Candidates,
     generator: np.random.Generator,
     guesses: int,
     count: int,
@@ -91,10 +92,11 @@ def with_guesses(
     """A batch of `count` points [count, axes]: points `chosen` by the model, `guesses` points with low estimates, and
     random ones.
 
-    Returns fewer only if there are no more new points. `found`: all points that the walk guided by the model visited.
+    Returns fewer only if there are no more new points. `candidates`: all points that the walk guided by the model
+    visited.
     """
     known = join([measured, chosen])
-    guessed = best_guesses(space, history, known, generator, guesses, found)
+    guessed = best_guesses(space, history, known, generator, guesses, candidates)
     taken = join([known, guessed]).programs
     rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
     if len(history) == 0:

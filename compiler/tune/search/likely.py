@@ -30,7 +30,7 @@ LEAST = 64
 """Least number of candidates with low estimates among which `likely_points` selects points that differ from one
 another.
 """
-BEHIND = 1e15
+FORBIDDEN_PENALTY = 1e15
 """Penalty, added to the estimated cost, of points that a search may not try; it is larger than any cost in cycles or
 seconds.
 """
@@ -86,14 +86,14 @@ def _seeds(space: Space) -> np.ndarray:
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Estimated costs of points (inf: illegal), and the numbers that identify their programs.
 
-    Points that a search may not try (`Space.allowed`) get a penalty of `BEHIND`, but stay in the beam, because better
-    points may be reached through them.
+    Points that a search may not try (`Space.allowed`) get a penalty of `FORBIDDEN_PENALTY`, but stay in the beam,
+    because better points may be reached through them.
     """
-    account = space.account(space.columns(points))
-    fits = np.logical_and.reduce(list(account.limits.values()))
-    costs = account.quantities.get(ESTIMATE, account.bound)
-    costs = np.where(space.allowed(account), costs, costs + BEHIND)
-    return np.where(fits, costs, np.inf), program_numbers(space, account)
+    estimates = space.cost(space.columns(points))
+    fits = np.logical_and.reduce(list(estimates.limits.values()))
+    costs = estimates.quantities.get(ESTIMATE, estimates.bound)
+    costs = np.where(space.allowed(estimates), costs, costs + FORBIDDEN_PENALTY)
+    return np.where(fits, costs, np.inf), program_numbers(space, estimates)
 
 
 def _best(costs: np.ndarray, programs: np.ndarray, count: int) -> np.ndarray:

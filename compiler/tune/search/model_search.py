@@ -80,10 +80,10 @@ def _ranked(
     first. This model also uses features of the lowered programs; it is trained on `measured`, the points of `history`.
     If there are too few trials to train it, the order is kept.
     """
-    lessons = short_list.lessons(space, measured, history.costs)
-    if not lessons or not len(listed):
+    training_samples = short_list.training_samples(space, measured, history.costs)
+    if not training_samples or not len(listed):
         return listed
-    ranking = short_list.model.fit(lessons, seed=int(generator.integers(1 << 31)))
+    ranking = short_list.model.fit(training_samples, seed=int(generator.integers(1 << 31)))
     scores = ranking.scores(joined(space, listed, short_list.read))
     return listed.take(np.argsort(-scores, kind="stable"))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...templates.columns import ESTIMATE
-from ...templates.space import Account, Space
+from ...templates.space import CostEstimates, Space
 
 GUESS = 0
 """Index of the feature column with a point's cost before any measurement: the template's estimate, or the lower bound
@@ -27,7 +27,7 @@ SMALLEST = 2.0**-40
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
     """n points [n, axes] (int64) with legality, program numbers and features, all from one evaluation of the space
-    (`Space.account`).
+    (`Space.cost`).
 
     `legal`: bool [n]. `programs`: uint64 [n], equal for points with equal programs. `features`: float64 [n, names];
     column GUESS is the template's estimate of cycles if `estimated`, else its lower bound.
@@ -63,14 +63,14 @@ class Candidates:
 
 
 def examine(space: Space, points: np.ndarray) -> Candidates:
-    """The Candidates of `points` int64 [n, axes], legal or not, from one evaluation of the space (`Space.account`)."""
-    account = space.account(space.columns(points))
+    """The Candidates of `points` int64 [n, axes], legal or not, from one evaluation of the space (`Space.cost`)."""
+    estimates = space.cost(space.columns(points))
     return Candidates(
         points=points,
-        legal=space.allowed(account),
-        programs=program_numbers(space, account),
-        features=_features(space, account)[1],
-        estimated=ESTIMATE in account.quantities,
+        legal=space.allowed(estimates),
+        programs=program_numbers(space, estimates),
+        features=_features(space, estimates)[1],
+        estimated=ESTIMATE in estimates.quantities,
     )
 
 
@@ -103,28 +103,28 @@ def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], n
     axes' values (from column FIRST_AXIS on; an axis without effect at a point has its first value); and of every
     quantity, absolute and relative to the floor.
     """
-    return _features(space, space.account(space.columns(points)))
+    return _features(space, space.cost(space.columns(points)))
 
 
-def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarray]:
+def _features(space: Space, estimates: CostEstimates) -> tuple[tuple[str, ...], np.ndarray]:
     floor = max(space.floor, SMALLEST)
-    guess = account.quantities.get(ESTIMATE, account.bound)
+    guess = estimates.quantities.get(ESTIMATE, estimates.bound)
     names = ["guess/floor", "bound/floor"]
-    columns = [guess / floor, account.bound / floor]
+    columns = [guess / floor, estimates.bound / floor]
     for axis in space.axes:
         names.append(axis.name)
-        columns.append(_from_one(account.effective[axis.name], axis.values))
-    for name, quantity in account.quantities.items():
+        columns.append(_from_one(estimates.effective[axis.name], axis.values))
+    for name, quantity in estimates.quantities.items():
         names += [name, f"{name}/floor"]
         columns.append(quantity)
     # One feature for each row, so that all logarithms are computed at once.
-    values = np.empty((len(columns), len(account.bound)))
+    values = np.empty((len(columns), len(estimates.bound)))
     for row, column in enumerate(columns):
         values[row] = column
     logarithms = np.log2(np.maximum(values, SMALLEST))
     first = FIRST_AXIS + len(space.axes)
     absolute = logarithms[first:]
-    features = np.empty((len(account.bound), len(names)))
+    features = np.empty((len(estimates.bound), len(names)))
     features[:, :first] = logarithms[:first].T
     features[:, first::2] = absolute.T
     features[:, first + 1 :: 2] = (absolute - np.log2(floor)).T
@@ -138,18 +138,18 @@ def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
     return values + max(0, 1 - min(possible))
 
 
-def program_numbers(space: Space, account: Account) -> np.ndarray:
+def program_numbers(space: Space, estimates: CostEstimates) -> np.ndarray:
     """A number for each point, uint64 [n], equal for points with equal programs: the effective values of the axes as
     the digits of a mixed-radix number.
 
     Exact for spaces of up to 2**64 points; for larger ones it is a hash, modulo 2**64.
     """
-    numbers = np.zeros(len(account.bound), dtype=np.uint64)
+    numbers = np.zeros(len(estimates.bound), dtype=np.uint64)
     hashed = space.size > 1 << 64
     for axis in space.axes:
         values = np.asarray(axis.values, dtype=np.int64)
         order = np.argsort(values)
-        digits = order[np.searchsorted(values[order], account.effective[axis.name])]
+        digits = order[np.searchsorted(values[order], estimates.effective[axis.name])]
         numbers = numbers * np.uint64(len(values) | 1 if hashed else len(values))
         numbers = numbers + digits.astype(np.uint64)
     return numbers

@@ -1,6 +1,6 @@
 """The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
 
-Walks need thousands of points, for which the space computes features without lowering (`Space.account`). Of the points
+Walks need thousands of points, for which the space computes features without lowering (`Space.cost`). Of the points
 found, a few times as many as will be measured are lowered, which takes a fraction of a trial's time; a second model
 ranks them by the space's features and by features of their programs.
 """
@@ -18,7 +18,7 @@ from ..program_features.program import Read
 from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
-LESSONS = 256
+MOST_SAMPLES = 256
 """Largest number of trials of a history (the best ones) on which the model that ranks lowered candidates is trained;
 after a restart all of them must be lowered again.
 """
@@ -42,7 +42,7 @@ class ShortList:
         """Number of candidates to lower if `count` are to be measured."""
         return ceil(self.times * count)
 
-    def lessons(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
+    def training_samples(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
         """Training samples of the model that ranks lowered candidates: `prior`, and the best of n `measured` points
         with `costs` [n].
 
@@ -50,7 +50,7 @@ class ShortList:
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)
-        best = np.sort(np.argsort(costs, kind="stable")[:LESSONS])
+        best = np.sort(np.argsort(costs, kind="stable")[:MOST_SAMPLES])
         return [
             *self.prior,
             Samples(features=joined(space, measured.take(best), self.read), costs=costs[best]),

@@ -63,10 +63,10 @@ class ThompsonSearch:
         listing = self.short_list
         chosen = found.take(first_choices(merits, left if listing is None else listing.length(left)))
         if listing is not None:
-            lessons = listing.lessons(space, measured, history.costs)
-            if lessons and len(chosen):
+            training_samples = listing.training_samples(space, measured, history.costs)
+            if training_samples and len(chosen):
                 features = joined(space, chosen, listing.read)
-                members = self._ensemble(listing.model, lessons, generator, count)
+                members = self._ensemble(listing.model, training_samples, generator, count)
                 merits = np.stack([member.scores(features) for member in members])
                 chosen = chosen.take(first_choices(merits, left))
             chosen = chosen.take(slice(left))

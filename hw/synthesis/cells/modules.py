@@ -119,8 +119,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     children = tuple(dict.fromkeys(module.instances.values()))
     renamed = {module.name: OWN_NAME} | {child: f"child_{i}" for i, child in enumerate(children)}
 
-    def placed(found: re.Match[str]) -> str:
-        return found[1] + renamed.get(_plain(found[2]), found[2])
+    def placed(match: re.Match[str]) -> str:
+        return match[1] + renamed.get(_plain(match[2]), match[2])
 
     text = re.sub(
         r"^(module |  )(\\\S+ |\w+)(?= *\(| +(?:\\\S+ |\w+) \($)", placed, module.text, flags=re.MULTILINE
@@ -129,8 +129,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     stubs = "\n".join(_stub(renamed[child], modules[child]) for child in children)
     numbers: dict[str, int] = {}
 
-    def counted(found: re.Match[str]) -> str:
-        return f"${numbers.setdefault(found[1], len(numbers))}"
+    def counted(match: re.Match[str]) -> str:
+        return f"${numbers.setdefault(match[1], len(numbers))}"
 
     # Numbers are counted in the order of the statements: Yosys declares signals in the order of their names, which
     # contain the original numbers.
@@ -147,8 +147,8 @@ def whole(top: str, verilog: str) -> CanonicalModule:
     """Generated Verilog as one canonical text of all its modules, for flattening; numbers in names stay unchanged."""
     modules = split_modules(verilog)
 
-    def placed(found: re.Match[str]) -> str:
-        return f"{found[1]}{OWN_NAME}" if _plain(found[2]) == top else found[0]
+    def placed(match: re.Match[str]) -> str:
+        return f"{match[1]}{OWN_NAME}" if _plain(match[2]) == top else match[0]
 
     texts = (re.sub(r"^(module )(\\\S+ |\w+)", placed, module.text) for module in modules.values())
     text = ZERO_LOOP.sub("", _TICK.sub("tick", _NOTES.sub("", "\n".join(texts))))

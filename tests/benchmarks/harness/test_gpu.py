@@ -20,7 +20,7 @@ from vdla.benchmarks.harness import gpu_suite
 from vdla.benchmarks.harness.command_line import parse
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, network_cases, operator_cases
-from vdla.benchmarks.harness.gpu_run import Checked, Place
+from vdla.benchmarks.harness.gpu_run import Checked, Platform
 from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
     Peer,
@@ -36,7 +36,7 @@ from vdla.benchmarks.harness.suite import UnknownRowError
 from vdla.compiler.codegen.cuda.machine import cuda_target
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
-PLACE = Place(target=cuda_target(), device=None)
+PLATFORM = Platform(target=cuda_target(), device=None)
 
 
 def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,13 +69,13 @@ def test_checks_run_emulated():
 
 def test_wrong_results_are_seen(monkeypatch):
     (entry,) = choose_entries(checked_entries(reduced=True), ["add"])
-    assert check_entry(PLACE, entry, reduced=True).good
+    assert check_entry(PLATFORM, entry, reduced=True).good
     right = float64_outputs
     monkeypatch.setattr(
         "vdla.benchmarks.harness.gpu_run.float64_outputs",
         lambda model, inputs: {name: values + 1e-3 for name, values in right(model, inputs).items()},
     )
-    assert not check_entry(PLACE, entry, reduced=True).good
+    assert not check_entry(PLATFORM, entry, reduced=True).good
     assert not Checked(error=float("nan"), allowed=1.0).good
 
 
@@ -108,9 +108,9 @@ class IdleDevice(FakeDevice):
 def test_rows_are_of_the_devices_clock():
     device = IdleDevice({}, memory_bytes=1 << 24)
     (entry,) = choose_entries(timed_entries(), ["gemm512_float32"])
-    row = measure_entry(Place(target=PLACE.target, device=device), None, entry, rounds=3)
+    row = measure_entry(Platform(target=PLATFORM.target, device=device), None, entry, rounds=3)
     assert row.gflops == pytest.approx(2 * 512**3 / row.ours_ms / 1e6)
-    assert row.of_peak == pytest.approx(row.gflops * 1e9 / PLACE.target.peak())
+    assert row.of_peak == pytest.approx(row.gflops * 1e9 / PLATFORM.target.peak())
     assert row.peers_ms == row.ratios == {} and not device.open
     assert row.ours_ms % 0.25 == 0
 
@@ -151,13 +151,13 @@ def test_a_peers_time_counts_only_if_its_outputs_are_ours(monkeypatch, wrong: bo
         lambda *_: {"graph": Peer(forward=lambda: (theirs,), graphed=True)},
     )
     (entry,) = choose_entries(timed_entries(), ["gemm512_float32"])
-    place = Place(target=PLACE.target, device=IdleDevice({}, memory_bytes=1 << 24))
+    platform = Platform(target=PLATFORM.target, device=IdleDevice({}, memory_bytes=1 << 24))
     if wrong or shape != 512:
         with pytest.raises(PeerError, match=r"gemm512_float32: outputs of graph .*not timed"):
-            measure_entry(place, sys, entry, rounds=2)
+            measure_entry(platform, sys, entry, rounds=2)
         assert not timed
     else:
-        row = measure_entry(place, sys, entry, rounds=2)
+        row = measure_entry(platform, sys, entry, rounds=2)
         assert timed == [True] and row.peers_ms == {"graph": 2.0} and row.ratios["graph"] == 2.0 / row.ours_ms
 
 
@@ -178,7 +178,7 @@ def test_geometric_means_are_by_group_precision_and_peer():
 
 def test_results_are_written_whole_and_updated(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(gpu, "RESULTS", tmp_path)
-    monkeypatch.setattr(gpu, "check", lambda place, options: 0)
+    monkeypatch.setattr(gpu, "check", lambda platform, options: 0)
     monkeypatch.setattr(gpu, "find_torch", lambda: None)
     monkeypatch.setattr(gpu, "open_device", lambda ordinal: closing(IdleDevice({}, memory_bytes=1 << 24)))
 

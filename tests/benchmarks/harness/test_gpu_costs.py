@@ -51,7 +51,7 @@ def test_what_the_account_likes_best_is_compared_with_the_best() -> None:
     space = GPU.space(TARGET, workload)
     points = space.sample(np.random.default_rng(0), 4)
     knobs = space.columns(points)
-    order = np.argsort(space.account(knobs).quantities["estimate"])
+    order = np.argsort(space.cost(knobs).quantities["estimate"])
     seconds = np.empty(4)
     seconds[order] = [3e-6, 2e-6, 4e-6, 8e-6]
     judgement = judge(Measured(name="C3", target=TARGET, workload=workload, knobs=knobs, seconds=seconds))

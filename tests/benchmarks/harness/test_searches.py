@@ -13,7 +13,7 @@ from made_up_space import cost, matrix_space
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.compiler.templates.columns import ESTIMATE, Columns
-from vdla.compiler.templates.space import Account, Space
+from vdla.compiler.templates.space import CostEstimates, Space
 from vdla.compiler.tune.search.history import History
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tuning.py"
@@ -25,11 +25,11 @@ def estimated_space() -> Space:
     """
     space = matrix_space()
 
-    def account(columns: Columns) -> Account:
-        found = space.account(columns)
+    def cost(columns: Columns) -> CostEstimates:
+        found = space.cost(columns)
         return replace(found, quantities={**found.quantities, ESTIMATE: found.bound})
 
-    return replace(space, account=account)
+    return replace(space, cost=cost)
 
 
 def first_batch(name: str, space: Space) -> np.ndarray:

@@ -46,7 +46,7 @@ class MadeUp:
         search = Search(
             starts=[Decisions(), Decisions(symmetric=every), Decisions(per_tensor=every)],
             moves=moves,
-            settled=lambda decisions: None if decisions.floats == every else decisions,
+            canonical=lambda decisions: None if decisions.floats == every else decisions,
             cost=lambda figures: figures.milliseconds,
             budget=budget,
             seed=seed,

@@ -42,7 +42,7 @@ def test_the_divided_network_computes_what_was_decided(calibrated: tuple[Calibra
         symmetric=frozenset(["conv2", "add"]),
         per_tensor=frozenset(["conv4", "fc"]),
     )
-    assert made.settled(decisions) == decisions
+    assert made.canonical(decisions) == decisions
     proto = made.write(decisions).proto
     rounding = prepare(simulated(proto, ["output"]))
     division = compile_divided(proto.SerializeToString(), load_config("vta"))
@@ -66,11 +66,11 @@ def test_the_divided_network_computes_what_was_decided(calibrated: tuple[Calibra
 def test_decisions_that_change_nothing_are_dropped(calibrated: tuple[Calibrated, Run]) -> None:
     made, _ = calibrated
     everything = uniform(made.layers, "uint8", per_channel=True)
-    assert made.settled(Decisions(floats=frozenset(["add"]))) == everything == Decisions()
-    assert made.settled(Decisions(floats=frozenset(["avgpool"]))) == Decisions()
+    assert made.canonical(Decisions(floats=frozenset(["add"]))) == everything == Decisions()
+    assert made.canonical(Decisions(floats=frozenset(["avgpool"]))) == Decisions()
     both = Decisions(floats=frozenset(["add", "conv3"]), per_tensor=frozenset(["conv3"]))
-    assert made.settled(both).floats == {"add", "conv3"} and not made.settled(both).per_tensor
-    first = made.settled(Decisions(floats=frozenset(["conv1"]), symmetric=frozenset(["input", "add"])))
+    assert made.canonical(both).floats == {"add", "conv3"} and not made.canonical(both).per_tensor
+    first = made.canonical(Decisions(floats=frozenset(["conv1"]), symmetric=frozenset(["input", "add"])))
     assert first.symmetric == {"add"}
 
 

@@ -14,7 +14,7 @@ from float_networks import FloatNetwork
 from onnx import TensorProto, helper
 
 import vdla
-from vdla.codesign.network_run import ways_out
+from vdla.codesign.network_run import advice_on_errors
 from vdla.compiler.graph.errors import MOST_LISTED, NodeError, NodesError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_import import SUPPORTED, import_model
@@ -104,7 +104,7 @@ def test_division_is_advised_where_processors_take_the_network(tmp_path: Path) -
     for operator, advised in (("LRN", True), ("Bernoulli", False)):
         net = network((operator, {"size": 3} if advised else {}))
         path.write_bytes(net.model())
-        with pytest.raises(UserError) as refused, ways_out(path):
+        with pytest.raises(UserError) as refused, advice_on_errors(path):
             compile_program(path, TINY)
         assert ("--target vdla,llvm" in str(refused.value)) == advised
         assert len(refused.value.lines) == 1
@@ -125,7 +125,7 @@ def test_a_qonnx_file_is_quantized_already(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     words = r"'the node' \(Quant\): is an operator of QONNX, so the model is quantized already; convert it"
-    with pytest.raises(UserError, match=words) as refused, ways_out(path):
+    with pytest.raises(UserError, match=words) as refused, advice_on_errors(path):
         compile_program(path, TINY)
     assert "vdla quantize" not in str(refused.value) and "vdla,llvm" not in str(refused.value)
     with pytest.raises(NodeError, match=words):

@@ -21,7 +21,7 @@ from vdla.compiler.records.book import (
 from vdla.compiler.records.files import read_records, write_records
 from vdla.compiler.records.package_identity import compiler_identity
 from vdla.compiler.records.record import Task
-from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.templates.space import Axis, CostEstimates, Space
 from vdla.compiler.tune.runs.resumed import points_of, trials_of
 
 
@@ -32,13 +32,13 @@ def knobs(rows: int, threads: int = 2) -> dict[str, int]:
 def space() -> Space:
     """A made-up space of rows (1, 2, 4, 8) and threads (1, 2); points with rows * threads <= 8 are legal."""
 
-    def account(columns):
+    def cost(columns):
         work = columns["rows"] * columns["threads"]
         limits = {"the buffer": work <= 8}
-        return Account(limits=limits, bound=np.ones(len(work)), quantities={}, effective=columns)
+        return CostEstimates(limits=limits, bound=np.ones(len(work)), quantities={}, effective=columns)
 
     axes = (Axis(name="rows", values=(1, 2, 4, 8)), Axis(name="threads", values=(1, 2)))
-    return Space(template="conv2d", axes=axes, account=account, floor=1.0, slack=10.0)
+    return Space(template="conv2d", axes=axes, cost=cost, floor=1.0, slack=10.0)
 
 
 OTHER = Task(workload={**WORKLOAD, "height": 28}, target=VDLA)

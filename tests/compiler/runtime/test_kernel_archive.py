@@ -121,7 +121,7 @@ def test_damage_anywhere_is_refused_or_harmless(path):
         changed[at] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(changed))
         try:
-            read_archive(path, ("code.o",), what="archive of kernels")
+            read_archive(path, ("code.o",), description="archive of kernels")
         except ArchiveError:
             refused += 1
     assert refused > 450

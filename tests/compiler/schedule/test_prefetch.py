@@ -102,7 +102,7 @@ def test_what_is_not_read_in_one_piece_is_refused() -> None:
         s.prefetch("k.0", "W", 64)
 
 
-def test_convolutions_ask_early_for_weights_that_the_first_level_cache_does_not_hold() -> None:
+def test_convolutions_prefetch_weights_that_the_first_level_cache_does_not_hold() -> None:
     target = replace(host_target(), cache_bytes=(48 * 1024, 2048 * 1024))
     window = Window(kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1))
 

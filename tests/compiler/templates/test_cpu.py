@@ -39,7 +39,7 @@ from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.default import default_values
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import INLINE, MIDDLE, OUTERMOST, sketches
+from vdla.compiler.templates.cpu.sketch.sketch import INLINE, MIDDLE, OUTERMOST, find_sketches
 
 FULL = Epilogue(bias=True, operand=True, activation="relu")
 
@@ -221,7 +221,7 @@ def test_borders_wider_than_tiles_are_copied(size):
     target = host_target()
     little = replace(target, cache_bytes=(1 << 10, 1 << 11))
     for machine, place in ((target, OUTERMOST), (little, MIDDLE)):
-        given = sketches(program, machine)
+        given = find_sketches(program, machine)
         values = default_values(given)
         # A plane of a block of channels or, if caches are small, a block of its rows.
         assert values["producer"] == place and (values["block.1"] > 0) == (place == MIDDLE)

@@ -103,8 +103,8 @@ def test_points_are_one_program_just_where_they_are_said_to_be(name):
     moved = np.random.default_rng(3).integers(0, len(own.axes), len(points) // 2)
     points[1::2][np.arange(len(moved)), moved] = 0
     points = points[own.legal(points)]
-    account = own.account(own.columns(points))
-    rows = np.stack([account.effective[axis.name] for axis in own.axes], axis=1)
+    estimates = own.cost(own.columns(points))
+    rows = np.stack([estimates.effective[axis.name] for axis in own.axes], axis=1)
     program = workload.program()
     hashes = [
         structural_hash(CPU.schedule(SERVER, workload, own.values(point), program).program, alpha=True)
@@ -117,11 +117,11 @@ def test_points_are_one_program_just_where_they_are_said_to_be(name):
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_accounts_bound_and_describe_all_points(name):
     own = CPU.space(SERVER, WORKLOADS[name])
-    account = own.account(own.columns(own.draw(np.random.default_rng(4), 500)))
-    assert account.bound.min() >= own.floor * (1 - 1e-12) > 0
-    for values in (*account.limits.values(), account.bound, *account.quantities.values()):
+    estimates = own.cost(own.columns(own.draw(np.random.default_rng(4), 500)))
+    assert estimates.bound.min() >= own.floor * (1 - 1e-12) > 0
+    for values in (*estimates.limits.values(), estimates.bound, *estimates.quantities.values()):
         assert values.shape == (500,)
-    for quantity in account.quantities.values():
+    for quantity in estimates.quantities.values():
         assert quantity.dtype == np.float64 and np.isfinite(quantity).all() and (quantity > 0).all()
 
 
@@ -154,9 +154,9 @@ def test_sums_in_memory_are_an_axis_of_the_space():
         assert getattr(point, name) == getattr(default, name), name
     own = CPU.space(SERVER, DEEP)
     assert knobs_obstacle(own, values) is None
-    ranks = own.account(own.columns(own.point(values)[None])).quantities["estimated cycles"]
+    ranks = own.cost(own.columns(own.point(values)[None])).quantities["estimated cycles"]
     in_registers = own.point(values | {"strips": 0})[None]
-    assert ranks < own.account(own.columns(in_registers)).quantities["estimated cycles"]
+    assert ranks < own.cost(own.columns(in_registers)).quantities["estimated cycles"]
 
 
 def test_the_defaults_point_is_the_defaults_program():

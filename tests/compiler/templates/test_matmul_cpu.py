@@ -15,7 +15,7 @@ from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.default import default_values
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 
 SCHEDULE = scheduled
 
@@ -76,7 +76,7 @@ def test_an_epilogue_with_and_without_copied_panels(transposed, copy):
     program = program_of(*sizes, Epilogue(bias=True, operand=True, activation="relu"))
 
     def schedule(target, program, parallel):
-        found = sketches(program, target, parallel=parallel)
+        found = find_sketches(program, target, parallel=parallel)
         values = default_values(found)
         assert values["copy.1"] == transposed
         return sketch_schedule(found, values | {"copy.1": int(copy or transposed)})

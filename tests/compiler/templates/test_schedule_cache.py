@@ -48,7 +48,9 @@ def lowered(graph: Graph, config: Config, kept: ScheduleCache | None) -> list[st
     points = choose_points(config, kernels, {}, 2)
     texts: list[str] = []
     for name, several in kernels.items():
-        layer = lower_node(config, name, several, points[name], virtual_threads=2, kept=kept, check=True)
+        layer = lower_node(
+            config, name, several, points[name], virtual_threads=2, schedule_cache=kept, check=True
+        )
         texts += [format_node(item.kernel) for item in layer.kernels]
     return texts
 
@@ -80,7 +82,10 @@ def test_no_more_are_kept_than_allowed() -> None:
 def test_programs_are_the_same_whatever_was_compiled_before() -> None:
     kept, graph = ScheduleCache(), fuse(network(3207))
     for config in MACHINES:
-        a, b = compile_program(graph, config, kept=kept).program, compile_program(graph, config).program
+        a, b = (
+            compile_program(graph, config, schedule_cache=kept).program,
+            compile_program(graph, config).program,
+        )
         np.testing.assert_array_equal(a.instructions, b.instructions)
         np.testing.assert_array_equal(a.image, b.image)
 
@@ -102,10 +107,13 @@ def test_drafts_are_kept_as_long_as_there_is_room() -> None:
     points = choose_points(TINY, kernels, {}, 2)
     kept = ScheduleCache()
     layers = [
-        lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, kept=kept) for name in kernels
+        lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, schedule_cache=kept)
+        for name in kernels
     ]
     programs = [
-        link(TINY, legalized.graph, legalized.layouts, layers, inside=legalized.places, kept=given).program
+        link(
+            TINY, legalized.graph, legalized.layouts, layers, inside=legalized.places, emission_cache=given
+        ).program
         for given in (None, drafts, drafts, kept.drafts, kept.drafts)
     ]
     assert 0 < drafts.rows <= 100 < kept.drafts.rows

@@ -33,7 +33,7 @@ from vdla.compiler.templates.cpu import loops as grains
 from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
 from vdla.compiler.templates.cpu.sketch.cost import effective_values, sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
@@ -48,7 +48,7 @@ def assert_close(got, name: str) -> None:
 def random_schedule(name: str, seed: int, target, parallel: bool = False):
     program = programs()[name]
     constants = frozenset({"W"} if seed % 2 else ())
-    found = sketches(program, target, constants=constants, parallel=parallel)
+    found = find_sketches(program, target, constants=constants, parallel=parallel)
     space = sketch_space(found)
     (point,) = space.sample(np.random.default_rng(seed), 1)
     return sketch_schedule(found, space.values(point))
@@ -99,7 +99,7 @@ CONVOLUTION = blocked_convolution(
 
 
 def test_nearly_all_points_of_a_convolution_schedule():
-    found = sketches(CONVOLUTION, host_target(), constants=frozenset({"W"}))
+    found = find_sketches(CONVOLUTION, host_target(), constants=frozenset({"W"}))
     space = sketch_space(found)
     refused = 0
     for point in space.sample(np.random.default_rng(0), 24):
@@ -113,13 +113,13 @@ def test_nearly_all_points_of_a_convolution_schedule():
 
 
 def test_equal_rows_are_the_same_program():
-    found = sketches(programs()["convolution"], NARROW, constants=frozenset({"W"}))
+    found = find_sketches(programs()["convolution"], NARROW, constants=frozenset({"W"}))
     space = sketch_space(found)
     rng = np.random.default_rng(0)
     points = space.sample(rng, 400)
-    account = space.account(space.columns(points))
-    rows = np.stack([account.effective[axis.name] for axis in space.axes], axis=1)
-    again = space.account({axis.name: rows[:, k] for k, axis in enumerate(space.axes)}).effective
+    estimates = space.cost(space.columns(points))
+    rows = np.stack([estimates.effective[axis.name] for axis in space.axes], axis=1)
+    again = space.cost({axis.name: rows[:, k] for k, axis in enumerate(space.axes)}).effective
     for k, axis in enumerate(space.axes):
         assert set(rows[:, k].tolist()) <= set(axis.values)
         np.testing.assert_array_equal(again[axis.name], rows[:, k])
@@ -134,25 +134,25 @@ def test_equal_rows_are_the_same_program():
 
 def test_accounts_count_what_programs_do():
     program = product(Matrices(rows=24, depth=32, columns=64))
-    found = sketches(program, host_target())
+    found = find_sketches(program, host_target())
     space = sketch_space(found)
     points = space.sample(np.random.default_rng(1), 200)
-    account = space.account(space.columns(points))
-    assert all((values > 0).all() for values in account.quantities.values())
-    assert (account.bound >= space.floor).all() and space.legal(points).all()
+    estimates = space.cost(space.columns(points))
+    assert all((values > 0).all() for values in estimates.quantities.values())
+    assert (estimates.bound >= space.floor).all() and space.legal(points).all()
     lanes = host_target().vector_bits // 32
     for k in range(0, 200, 40):
         values = space.values(points[k])
         rows, columns = min(values["tile.0"], 24), min(values["tile.1"], 64)
         if values.get("vector", 0) == 0:
-            assert account.quantities["sums in registers"][k] == rows * -(-columns // lanes)
+            assert estimates.quantities["sums in registers"][k] == rows * -(-columns // lanes)
         tiles = -(-24 // rows) * -(-64 // columns)
-        assert account.quantities["tiles"][k] == tiles
+        assert estimates.quantities["tiles"][k] == tiles
 
 
 def test_axes_say_what_there_is_to_choose():
     def names(name: str, **options) -> set[str]:
-        return {axis.name for axis in sketches(programs()[name], host_target(), **options).axes}
+        return {axis.name for axis in find_sketches(programs()[name], host_target(), **options).axes}
 
     assert {"tile.0", "block.1", "order", "part", "unroll"} < names("dense")
     assert "copy.1" in names("dense") and "pack.1" in names("dense", constants=frozenset({"W"}))
@@ -168,13 +168,15 @@ def test_axes_say_what_there_is_to_choose():
 @pytest.mark.parametrize("sizes", [(1, 2, 2), (400, 7, 1), (3, 300, 2), (1, 1, 5), (17, 2, 3)])
 def test_programs_of_short_loops_have_legal_points(sizes):
     rows, depth, columns = sizes
-    space = sketch_space(sketches(product(Matrices(rows=rows, depth=depth, columns=columns)), host_target()))
+    space = sketch_space(
+        find_sketches(product(Matrices(rows=rows, depth=depth, columns=columns)), host_target())
+    )
     assert len(space.sample(np.random.default_rng(0), 4)) == 4
 
 
 def test_workloads_are_known_by_structure_alone():
     first, second, third = (
-        sketches(product(Matrices(rows=rows, depth=4, columns=4), name=name), NARROW).key
+        find_sketches(product(Matrices(rows=rows, depth=4, columns=4), name=name), NARROW).key
         for rows, name in ((3, "a"), (3, "b"), (4, "a"))
     )
     assert first == second != third
@@ -183,6 +185,7 @@ def test_workloads_are_known_by_structure_alone():
         case Buffer(name=name) as weight:
             other = replace_buffers(named, {name: replace(weight, name="weight")})
     spaces = [
-        sketches(program, NARROW, constants=frozenset({"W", "weight"})).axes for program in (named, other)
+        find_sketches(program, NARROW, constants=frozenset({"W", "weight"})).axes
+        for program in (named, other)
     ]
-    assert spaces[0] == spaces[1] and sketches(other, NARROW).key == sketches(named, NARROW).key
+    assert spaces[0] == spaces[1] and find_sketches(other, NARROW).key == find_sketches(named, NARROW).key

@@ -143,11 +143,11 @@ def test_every_legal_point_is_a_right_program(seed, machine_seed):
     cycles = assert_right(result)
     if (space := chosen.space) is None:
         return
-    account = space.account(space.columns(chosen.point[None]))
-    assert cycles >= account.bound[0] - 1e-6
-    assert account.bound[0] >= space.floor - 1e-6
+    estimates = space.cost(space.columns(chosen.point[None]))
+    assert cycles >= estimates.bound[0] - 1e-6
+    assert estimates.bound[0] >= space.floor - 1e-6
     # What has no effect can be set to its first value, and nothing changes.
-    row = {axis.name: int(account.effective[axis.name][0]) for axis in space.axes}
+    row = {axis.name: int(estimates.effective[axis.name][0]) for axis in space.axes}
     assert space.legal(space.point(row)[None]).all()
     again = compiled(graph, config, lambda w: row if w == chosen.workload else None)
     assert again.program.instructions.tobytes() == result.program.instructions.tobytes()
@@ -162,7 +162,7 @@ def test_points_of_different_rows_are_different_programs(name):
     space, template = space_of(VTA, workload), template_of(workload)
     expression = template.expression(VTA, workload)
     points = space.sample(np.random.default_rng(1), 30)
-    effective = space.account(space.columns(points)).effective
+    effective = space.cost(space.columns(points)).effective
     rows, hashes = set(), set()
     for k, point in enumerate(points):
         schedule = template.schedule(VTA, workload, expression, space.values(point))
@@ -177,7 +177,7 @@ def test_points_of_different_rows_are_different_programs(name):
 def test_instructions_are_about_as_many_as_expected(name):
     task = AcceleratorTask.of(VTA, WORKLOADS[name])
     points = task.space.sample(np.random.default_rng(2), 8)
-    expected = task.space.account(task.space.columns(points)).quantities["instructions"]
+    expected = task.space.cost(task.space.columns(points)).quantities["instructions"]
     found = np.array([_instructions(task, task.space.values(point)) for point in points])
     assert (abs(expected / found - 1) < 0.2).mean() >= 0.75, (expected, found)
 
@@ -233,7 +233,7 @@ def test_the_papers_layers_have_large_spaces(workload):
     space = space_of(VTA, workload)
     drawn = space.draw(np.random.default_rng(3), 200_000)
     points = drawn[space.legal(drawn)]
-    effective = space.account(space.columns(points)).effective
+    effective = space.cost(space.columns(points)).effective
     rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
     own = (rows == np.stack([space.columns(points)[axis.name] for axis in space.axes], axis=1)).all(axis=1)
     assert own.mean() * len(points) / len(drawn) * space.size > 100_000
@@ -257,11 +257,11 @@ def test_a_space_without_legal_points_says_why(monkeypatch: pytest.MonkeyPatch):
 @given(st.sampled_from(list(WORKLOADS)), st.integers(0, 1 << 40))
 def test_of_capacities_the_first_values_of_the_axes_take_least(name, machine_seed):
     space = space_of(machine(machine_seed), WORKLOADS[name])
-    account = space.account(space.columns(space.draw(np.random.default_rng(machine_seed), 500)))
-    least = space.account(space.columns(np.zeros((1, len(space.axes)), np.int64)))
-    assert len(space.capacities & account.limits.keys()) >= 3
-    for limit in space.capacities & account.limits.keys():
-        assert least.limits[limit][0] or not account.limits[limit].any(), limit
+    estimates = space.cost(space.columns(space.draw(np.random.default_rng(machine_seed), 500)))
+    least = space.cost(space.columns(np.zeros((1, len(space.axes)), np.int64)))
+    assert len(space.capacities & estimates.limits.keys()) >= 3
+    for limit in space.capacities & estimates.limits.keys():
+        assert least.limits[limit][0] or not estimates.limits[limit].any(), limit
 
 
 def test_what_templates_choose_is_the_cheapest_candidate():
@@ -275,7 +275,7 @@ def test_what_templates_choose_is_the_cheapest_candidate():
         points = space.sample(np.random.default_rng(8), 1000)
         copies = np.stack([space.columns(points)[axis] for axis in template.copies])
         points = np.concatenate([point[None], points[(copies <= 2).all(axis=0)]])
-        estimates = space.account(space.columns(points)).quantities[ESTIMATE]
+        estimates = space.cost(space.columns(points)).quantities[ESTIMATE]
         assert (estimates[1:] < estimates[0]).mean() < 0.1, workload
         assert estimates[0] <= 1.25 * estimates.min(), workload
 
@@ -318,7 +318,7 @@ def test_settings_differ_where_programs_do(name):
     rows: set[tuple[int, ...]] = set()
     told: set[tuple[int | str, ...]] = set()
     for point in np.where(moving, points, points[0]):
-        effective = space.account(space.columns(point[None])).effective
+        effective = space.cost(space.columns(point[None])).effective
         rows.add(tuple(int(column[0]) for axis, column in effective.items() if not axis.endswith("_copies")))
         settings = settings_of(VTA, workload, space.values(point))
         told.add(tuple(value for axis, value in settings.items() if not axis.endswith("_copies")))
@@ -355,9 +355,9 @@ def test_every_way_to_gather_patches_for_a_rolling_pool():
     points = np.stack(np.meshgrid(*(range(len(axis.values)) for axis in task.space.axes)), -1)
     points = points.reshape(-1, len(task.space.axes))[::5]
     legal = task.space.legal(points)
-    account = task.space.account(task.space.columns(points))
+    estimates = task.space.cost(task.space.columns(points))
     assert legal.mean() > 0.5
-    for point, bound in zip(points[legal], account.bound[legal], strict=True):
+    for point, bound in zip(points[legal], estimates.bound[legal], strict=True):
         result = measure(task, task.space.values(point))
         assert result.error is None and result.cost >= bound >= task.space.floor
     for point in points[legal][::9]:

@@ -6,7 +6,7 @@ import pytest
 from vdla.compiler.templates.columns import ESTIMATE, Columns
 from vdla.compiler.templates.cpu import lower
 from vdla.compiler.templates.cpu.table import template_named as cpu_template
-from vdla.compiler.templates.space import Account, Axis, EmptySpaceError, Space
+from vdla.compiler.templates.space import Axis, CostEstimates, EmptySpaceError, Space
 from vdla.compiler.templates.template import Template, cheapest, table_of
 from vdla.compiler.templates.vdla.template import TEMPLATES, template_named
 
@@ -16,9 +16,9 @@ def made_up(candidates, *, most: int = 20) -> Space:
     `most`.
     """
 
-    def account(points: Columns) -> Account:
+    def cost(points: Columns) -> CostEstimates:
         work = points["rows"] * points["copies"]
-        return Account(
+        return CostEstimates(
             limits={"the memory": work <= most},
             search_limits={"the patience": work <= 4},
             bound=np.ones(len(work)),
@@ -27,9 +27,7 @@ def made_up(candidates, *, most: int = 20) -> Space:
         )
 
     axes = (Axis(name="rows", values=tuple(range(1, 9))), Axis(name="copies", values=(1, 2, 3, 4)))
-    return Space(
-        template="made up", axes=axes, account=account, floor=1.0, slack=2.0, candidates=tuple(candidates)
-    )
+    return Space(template="made up", axes=axes, cost=cost, floor=1.0, slack=2.0, candidates=tuple(candidates))
 
 
 def test_the_default_is_the_least_cost_over_the_candidates():

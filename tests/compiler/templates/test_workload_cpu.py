@@ -343,7 +343,7 @@ def test_whole_programs_without_knobs_take_those_of_rules():
         np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-4)
     # Records that say so are the template's own choice.
     says_so = ChosenKnobs(choose=lambda _: {})
-    assert says_so.made(own[0], partial(CPU.space, target), lambda values: values) is None
+    assert says_so.build(own[0], partial(CPU.space, target), lambda values: values) is None
     assert not says_so.applied and not says_so.ignored
 
 

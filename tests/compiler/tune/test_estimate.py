@@ -21,12 +21,12 @@ def test_estimates_order_candidates_and_bounds_hold() -> None:
     )
     task = AcceleratorTask.of(load_config("vta"), workload)
     points = task.space.sample(np.random.default_rng(0), 24)
-    account = task.space.account(task.space.columns(points))
+    estimates = task.space.cost(task.space.columns(points))
     costs = np.array([measure(task, task.space.values(point)).cost for point in points])
     ran = np.isfinite(costs)
     assert ran.sum() >= 20
-    assert (account.bound <= costs).all()
-    estimate, costs = account.quantities[ESTIMATE][ran], costs[ran]
+    assert (estimates.bound <= costs).all()
+    estimate, costs = estimates.quantities[ESTIMATE][ran], costs[ran]
     ranks = [np.argsort(np.argsort(values)) for values in (estimate, costs)]
     assert np.corrcoef(*ranks)[0, 1] > 0.8
     assert 0.9 < np.median(costs / estimate) < 1.25

@@ -8,16 +8,16 @@ def test_features_are_logarithms_and_comparable_across_workloads() -> None:
     space = matrix_space()
     points = space.draw(np.random.default_rng(0), 500)
     names, features = point_features(space, points)
-    account = space.account(space.columns(points))
+    estimates = space.cost(space.columns(points))
     assert features.shape == (500, len(names)) and len(set(names)) == len(names)
     assert np.isfinite(features).all()
     for column in (GUESS, names.index("bound/floor")):
-        assert np.allclose(2 ** features[:, column] * space.floor, account.bound)
-    for name, quantity in account.quantities.items():
+        assert np.allclose(2 ** features[:, column] * space.floor, estimates.bound)
+    for name, quantity in estimates.quantities.items():
         assert np.allclose(2 ** features[:, names.index(name)], quantity)
         assert np.allclose(2 ** features[:, names.index(f"{name}/floor")] * space.floor, quantity)
     # Axes with values from 1 on are their logarithms, numbers of choices from 0 on those of the next.
-    rows, order = (account.effective[name] for name in ("rows", "order"))
+    rows, order = (estimates.effective[name] for name in ("rows", "order"))
     assert np.allclose(2 ** features[:, names.index("rows")], rows)
     assert np.allclose(2 ** features[:, names.index("order")], order + 1)
     assert point_features(matrix_space(rows=30, depth=7), points[:0])[0] == names
@@ -26,7 +26,7 @@ def test_features_are_logarithms_and_comparable_across_workloads() -> None:
 def test_programs_are_equal_where_effective_values_are() -> None:
     space = matrix_space(rows=4, columns=6, depth=3)
     points = space.draw(np.random.default_rng(1), 2000)
-    effective = space.account(space.columns(points)).effective
+    effective = space.cost(space.columns(points)).effective
     rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
     _, expected = np.unique(rows, axis=0, return_inverse=True)
     _, found = np.unique(examine(space, points).programs, return_inverse=True)

@@ -39,7 +39,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 from vdla.compiler.tune.program_features.leaves import accesses, count
 from vdla.compiler.tune.program_features.machine import (
     KINDS,
@@ -274,7 +274,9 @@ def test_machine_features_of_random_networks(seed):
 
 def test_a_register_tile_is_seen_as_what_it_loads():
     target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
-    given = sketches(product(Matrices(rows=12, depth=16, columns=32)), target, constants=frozenset({"W"}))
+    given = find_sketches(
+        product(Matrices(rows=12, depth=16, columns=32)), target, constants=frozenset({"W"})
+    )
     values = {"tile.0": 3, "tile.1": 8, "block.0": 2, "order": 1, "outer": 1, "pack.1": 1}
     s = sketch_schedule(given, {axis.name: axis.values[0] for axis in given.axes} | values)
     values = dict(zip(FEATURES, np.exp2(program_features(s.program)) - 1, strict=True))

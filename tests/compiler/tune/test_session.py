@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdla.compiler.records.record import Record, Task
-from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.templates.space import Axis, CostEstimates, Space
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.strategies import strategy_of
 
 
 def space(rows: int) -> Space:
-    def account(columns):
-        return Account(limits={}, bound=np.ones(len(columns["rows"])), quantities={}, effective=columns)
+    def cost(columns):
+        return CostEstimates(limits={}, bound=np.ones(len(columns["rows"])), quantities={}, effective=columns)
 
     axes = (
         Axis(name="rows", values=tuple(range(1, rows + 1))),
         Axis(name="threads", values=(1, 2, 4)),
     )
-    return Space(template="conv2d", axes=axes, account=account, floor=1.0, slack=1e9)
+    return Space(template="conv2d", axes=axes, cost=cost, floor=1.0, slack=1e9)
 
 
 def measure(candidates):

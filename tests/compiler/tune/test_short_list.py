@@ -27,7 +27,7 @@ from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError
 from vdla.compiler.tune.search.history import History, Strategy
 from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.point_features import examine
-from vdla.compiler.tune.search.short_list import LESSONS, ShortList, joined
+from vdla.compiler.tune.search.short_list import MOST_SAMPLES, ShortList, joined
 from vdla.compiler.tune.search.strategies import LEARNING, strategy_of
 from vdla.compiler.tune.search.thompson_search import ThompsonSearch
 from vdla.compiler.tune.search.transfer import LOWERED, samples_from
@@ -98,18 +98,18 @@ def test_a_search_goes_on_as_if_it_had_not_stopped(name: str) -> None:
     assert np.array_equal(again, history.points[24:]), seed
 
 
-def test_lessons_are_the_best_trials_and_failures_among_them_no_obstacle() -> None:
-    measured = examine(SPACE, SPACE.sample(np.random.default_rng(0), LESSONS + 40))
+def test_training_samples_are_the_best_trials_and_failures_among_them_no_obstacle() -> None:
+    measured = examine(SPACE, SPACE.sample(np.random.default_rng(0), MOST_SAMPLES + 40))
     costs = costs_of(measured.points)
     costs[::9] = np.inf
     short_list = ShortList(read=lambda values: np.full(2, np.nan), model=QUICK)
-    (lesson,) = short_list.lessons(SPACE, measured, costs)
-    assert lesson.features.shape == (LESSONS, measured.features.shape[1] + 2)
-    assert sorted(lesson.costs) == sorted(costs)[:LESSONS]
-    scores = QUICK.fit([lesson], seed=0).scores(joined(SPACE, measured.take(slice(9)), short_list.read))
+    (samples,) = short_list.training_samples(SPACE, measured, costs)
+    assert samples.features.shape == (MOST_SAMPLES, measured.features.shape[1] + 2)
+    assert sorted(samples.costs) == sorted(costs)[:MOST_SAMPLES]
+    scores = QUICK.fit([samples], seed=0).scores(joined(SPACE, measured.take(slice(9)), short_list.read))
     assert np.isfinite(scores).all()
-    assert short_list.lessons(SPACE, measured, np.full(len(measured), np.inf)) == []
-    # No two ran: what is listed is measured in the account's order.
+    assert short_list.training_samples(SPACE, measured, np.full(len(measured), np.inf)) == []
+    # No two ran: what is listed is measured in the order of the estimates.
     failed = History(points=measured.points[:8], costs=np.full(8, np.inf))
     for strategy in searches(short_list).values():
         assert len(strategy.propose(SPACE, failed, np.random.default_rng(0), 8)) == 8

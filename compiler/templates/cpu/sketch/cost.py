@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from ...columns import Columns, one_point
-from ...space import Account, Axis, Space
+from ...space import Axis, CostEstimates, Space
 from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
     INNERMOST,
@@ -26,7 +26,7 @@ from .sketch import (
     part_of,
     permuted,
     term_orders,
-    written_out,
+    unrolled_loops,
 )
 from .stages import Read, Sum
 
@@ -42,38 +42,38 @@ trials.
 """
 
 
-def sketch_space(given: Sketches) -> Space:
-    """The space of all values of the knobs that `sketch.sketches` found; costs are seconds of one thread."""
-    moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
+def sketch_space(sketches: Sketches) -> Space:
+    """The space of all values of the knobs that `sketch.find_sketches` found; costs are seconds of one thread."""
+    moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in sketches.program.parameters)
     floor = moved / MEMORY_BYTES_CYCLE / CLOCK
-    if given.main is not None:
-        vectors = given.lanes(given.main.bits) * MULTIPLIERS * CLOCK
-        floor = max(floor, given.main.work / vectors)
-    terms = None if given.main is None else _Terms.of(given.main, given.axes)
+    if sketches.main is not None:
+        vectors = sketches.lanes(sketches.main.bits) * MULTIPLIERS * CLOCK
+        floor = max(floor, sketches.main.work / vectors)
+    terms = None if sketches.main is None else _Terms.of(sketches.main, sketches.axes)
     return Space(
         template="sketch_cpu",
-        axes=given.axes,
-        account=partial(_estimated, given, floor, terms),
+        axes=sketches.axes,
+        cost=partial(_estimated, sketches, floor, terms),
         floor=floor,
         slack=SLACK,
     )
 
 
-def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
+def effective_values(sketches: Sketches, values: Mapping[str, int]) -> dict[str, int]:
     """Canonical form of a point (setting of the knobs): each knob without effect gets a fixed value, so that points
     with equal programs have equal values.
     """
-    if given.main is None:
+    if sketches.main is None:
         return dict(values)
     columns = one_point(values)
-    found = _effective(given, given.main, columns, _Terms.of(given.main, given.axes))
+    found = _effective(sketches, sketches.main, columns, _Terms.of(sketches.main, sketches.axes))
     return {name: int(column[0]) for name, column in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
     """Tables for every combination of the knobs "terms" (order of the reduction loops), "part" (terms of a partial sum)
-    and "unroll", with the results of `part_of` and `written_out`: int64 [orders, parts, unrolls] each.
+    and "unroll", with the results of `part_of` and `unrolled_loops`: int64 [orders, parts, unrolls] each.
 
     `part`, `unroll`: effective values of the knobs. `steps`: number of unrolled terms. `parts`, `unrolls`: the knobs'
     values along the second and third axis.
@@ -97,7 +97,7 @@ class _Terms:
                 of_part = part_of(summed, order, wanted)
                 known: dict[tuple[tuple[str, int], ...], int] = {}
                 for j, most in enumerate(unrolls):
-                    loops = written_out(summed, order, of_part, most)
+                    loops = unrolled_loops(summed, order, of_part, most)
                     part[k, i, j] = of_part
                     unroll[k, i, j] = known.setdefault(loops, most)
                     steps[k, i, j] = prod(size for _, size in loops)
@@ -125,7 +125,7 @@ def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
     return tile, tiles, block
 
 
-def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) -> dict[str, np.ndarray]:
+def _effective(sketches: Sketches, summed: Sum, columns: Columns, terms: _Terms) -> dict[str, np.ndarray]:
     _, tiles, block = _tiles(summed, columns)
     zero = np.zeros_like(next(iter(tiles.values())))
     found = {name: np.array(column) for name, column in columns.items()}
@@ -161,17 +161,17 @@ def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
     return table[mask, number]
 
 
-def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> Account:
+def _estimated(sketches: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> CostEstimates:
     count = len(next(iter(columns.values()))) if columns else 1
-    knobs = {axis.name: columns[axis.name] + 1.0 for axis in given.axes}
-    if given.main is None or terms is None:
+    knobs = {axis.name: columns[axis.name] + 1.0 for axis in sketches.axes}
+    if sketches.main is None or terms is None:
         bound = np.full(count, floor)
-        return Account(limits={}, bound=bound, quantities=knobs, effective=dict(columns))
-    summed = given.main
+        return CostEstimates(limits={}, bound=bound, quantities=knobs, effective=dict(columns))
+    summed = sketches.main
     zero = np.zeros(count, np.int64)
     tile, tiles, block = _tiles(summed, columns)
-    effective = _effective(given, summed, columns, terms)
-    n = given.lanes(summed.bits)
+    effective = _effective(sketches, summed, columns, terms)
+    n = sketches.lanes(summed.bits)
     whole, vectorized = np.ones(count, bool), {}
     for number, candidate in enumerate(candidates(summed)):
         vectorized[candidate.inner] = mine = columns.get("vector", zero) == number
@@ -219,14 +219,15 @@ def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Col
     for k, a in enumerate(summed.axles):
         quantities[f"waste {k}"] = tiles[a.name] * tile[a.name] / a.size
     least = steps * sums / MULTIPLIERS / CLOCK
-    return Account(
+    return CostEstimates(
         limits={
             "tiles of whole vectors": whole,
             f"tiles of at most {TILE_ROWS} vectors or elements": np.logical_and.reduce(
                 [units[a.inner] <= TILE_ROWS for a in summed.axles]
             ),
-            "the vector registers": registers <= given.target.vector_registers,
-            "the statements of its tiles' code": sums * written * len(given.stages.sums) <= MOST_STATEMENTS,
+            "the vector registers": registers <= sketches.target.vector_registers,
+            "the statements of its tiles' code": sums * written * len(sketches.stages.sums)
+            <= MOST_STATEMENTS,
         },
         bound=np.maximum(floor, least),
         quantities=quantities | knobs,

@@ -35,7 +35,7 @@ whether it is a pad.
 """
 
 
-def default_values(given: Sketches) -> dict[str, int]:
+def default_values(sketches: Sketches) -> dict[str, int]:
     """The default setting of the knobs of `cost.sketch_space` for a program whose main sum is a product, or has one
     operand.
 
@@ -45,29 +45,29 @@ def default_values(given: Sketches) -> dict[str, int]:
     operand, a tile has as many vectors as keep the adders busy; for a sum over a window, a tile has a few output
     positions. All other knobs have their first value.
     """
-    axes = {axis.name: axis.values for axis in given.axes}
+    axes = {axis.name: axis.values for axis in sketches.axes}
     values = {name: known[0] for name, known in axes.items()}
     values |= {"nest.vectors": VECTORS} if "nest.vectors" in axes else {}
-    if given.main is None:
+    if sketches.main is None:
         return values
-    summed, lane = given.main, candidates(given.main)[0]
+    summed, lane = sketches.main, candidates(sketches.main)[0]
     wide = [read for read in summed.reads if lane.inner in read.loops()]
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
-    wanted = {lane.name: given.lanes(summed.bits) * LATENCY_SUMS}
+    wanted = {lane.name: sketches.lanes(summed.bits) * LATENCY_SUMS}
     blocks: dict[str, int] = {}
     if positions := _positions(summed):
         moved = {axle.inner for axle in positions}
         if lane in positions or all(read.loops() & moved for read in summed.reads):
-            wanted = _window_tile(given, summed, positions)
+            wanted = _window_tile(sketches, summed, positions)
             values |= _taps(summed)
         else:
-            wanted = _weighted_tile(given, summed, lane, positions)
-            blocks, taps = _weighted_taps(given, summed, positions, wanted)
+            wanted = _weighted_tile(sketches, summed, lane, positions)
+            blocks, taps = _weighted_taps(sketches, summed, positions, wanted)
             values |= taps
     elif len(wide) == len(narrow) == 1:
         rows = [axle for axle in summed.axles if axle.inner not in wide[0].loops()]
-        wanted, blocks = _product_tile(given, summed, lane, rows)
-        values |= _panels(given, summed, wide[0], lane, rows)
+        wanted, blocks = _product_tile(sketches, summed, lane, rows)
+        values |= _panels(sketches, summed, wide[0], lane, rows)
     for k, axle in enumerate(summed.axles):
         length = min(wanted.get(axle.name, 1), axle.size)
         values[f"tile.{k}"] = max(known for known in axes[f"tile.{k}"] if known <= length)
@@ -85,11 +85,11 @@ def _positions(summed: Sum) -> list[Axle]:
     return [axle for axle in summed.axles if axle.inner in moved]
 
 
-def _window_tile(given: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
+def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
     """Elements of a register tile of a windowed sum without weights (a pool), by loop: two vectors of channels at
     several columns, or one vector of columns in several rows.
     """
-    lanes, channels, columns = given.lanes(summed.bits), summed.axles[-1], positions[-1]
+    lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
     return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
@@ -104,15 +104,15 @@ def _taps(summed: Sum) -> dict[str, int]:
     return {"unroll": WRITTEN_TERMS // 2, "producer": OUTERMOST}
 
 
-def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> dict[str, int]:
+def _weighted_tile(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> dict[str, int]:
     """Elements of a register tile of a windowed sum with weights (a convolution), by loop: all channels of some output
     positions.
     """
-    vectors = -(-lane.size // given.lanes(summed.bits))
+    vectors = -(-lane.size // sketches.lanes(summed.bits))
     # Values that must be widened first are worth a register of sums for each row that uses them. Otherwise half of the
     # registers is for inputs, which the compiler loads for several taps ahead.
     widened = any(read.bits < summed.bits for read in summed.reads)
-    registers = given.target.vector_registers
+    registers = sketches.target.vector_registers
     room = max(1, (registers - 2 if widened else registers // 2) // vectors)
     rows = min(WEIGHTED[0], max(1, room // WEIGHTED[1])) if len(positions) > 1 else 1
     columns = min(WEIGHTED[1], max(1, room // rows))
@@ -121,7 +121,7 @@ def _weighted_tile(given: Sketches, summed: Sum, lane: Axle, positions: list[Axl
 
 
 def _weighted_taps(
-    given: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
+    sketches: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """For a windowed sum with weights (a convolution): number of tiles in a block, by loop, and the knobs that decide
     how the terms are added.
@@ -130,16 +130,16 @@ def _weighted_taps(
     a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole
     plane or, if half of the second-level cache does not hold the plane, a block of its rows.
     """
-    (unroll,) = [axis.values[-1] for axis in given.axes if axis.name == "unroll"] or [1]
+    (unroll,) = [axis.values[-1] for axis in sketches.axes if axis.name == "unroll"] or [1]
     values = {"unroll": unroll, "producer": INLINE}
-    copies = [s for s in walk(given.program) if isinstance(s, Copy) and s.name in summed.producers]
+    copies = [s for s in walk(sketches.program) if isinstance(s, Copy) and s.name in summed.producers]
     read = next((r for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name), None)
     if read is None or all(_in_ends(copies[0], read, summed, axle, tile[axle.name]) for axle in positions):
         return {}, values
     outer = [axle.name for axle in summed.axles if axle.name not in tile]
     height = next(d for d, steps in enumerate(read.steps) if positions[0].inner in dict(steps))
     line = prod(read.shape[height + 1 :]) * read.bits // 8
-    room = given.target.cache_bytes[1] // 2
+    room = sketches.target.cache_bytes[1] // 2
     if line * read.shape[height] > room:
         step = tile[positions[0].name] * dict(read.steps[height])[positions[0].inner]
         blocks = dict.fromkeys(outer, 1) | {positions[0].name: max(1, room // (line * step))}
@@ -164,24 +164,24 @@ def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool
 
 
 def _product_tile(
-    given: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
+    sketches: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """For a product of matrices: elements of a register tile by loop, and number of tiles in a block by loop. Only the
     loop `lane` and the last of the loops `rows` have more than one element.
     """
-    lanes, depth = given.lanes(summed.bits), prod(term.size for term in summed.terms)
+    lanes, depth = sketches.lanes(summed.bits), prod(term.size for term in summed.terms)
     row = next((axle for axle in reversed(rows) if axle.size > 1), None)
     sizes = (1, 1 if row is None else row.size, -(-lane.size // lanes))
-    most = (1, MAXIMUM_ROWS, given.target.vector_registers)
-    _, height, vectors = choose_tile(given.target, sizes, depth, most)
+    most = (1, MAXIMUM_ROWS, sketches.target.vector_registers)
+    _, height, vectors = choose_tile(sketches.target, sizes, depth, most)
     if row is None:
         return {lane.name: vectors * lanes}, {}
-    together = row_block(given.target, row.size, height, depth * summed.bits // 8)
+    together = row_block(sketches.target, row.size, height, depth * summed.bits // 8)
     tiles = 0 if together >= row.size else together // height
     return {row.name: height, lane.name: vectors * lanes}, {row.name: tiles}
 
 
-def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
+def _panels(sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
     """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
     panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
     unrolled steps and partial sums.
@@ -190,12 +190,12 @@ def _panels(given: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axl
     loops += [axle.name for axle in rows]
     free = permuted(summed)
     order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
-    number = given.number(wide)
-    if wide.buffer in given.constants:
+    number = sketches.number(wide)
+    if wide.buffer in sketches.constants:
         depth = prod(term.size for term in summed.terms)
         part = part_size(depth) or 0
-        part -= part % written_steps(given.target, depth)
-        steps = {"part": part, "unroll": most_steps(given.target)}
+        part -= part % written_steps(sketches.target, depth)
+        steps = {"part": part, "unroll": most_steps(sketches.target)}
         return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
     copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
     return {f"copy.{number}": int(copied), "order": order, "outer": order}

@@ -304,10 +304,10 @@ def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
         return
     peel_ragged(s, nest.ragged)
     if count - 1 > unroll > 1 and has_loop(s, nest.ragged):
-        _write_out(s, nest.ragged, unroll)
+        _unroll_by(s, nest.ragged, unroll)
 
 
-def _write_out(s: Schedule, loop: str, steps: int) -> None:
+def _unroll_by(s: Schedule, loop: str, steps: int) -> None:
     """Unrolls a loop by `steps` iterations; the remaining iterations, if any, become a separate loop (are peeled)."""
     pieces, step = s.split(loop, steps)
     s.unroll(step)

@@ -12,7 +12,7 @@ from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import ask_early, sum_in_parts, waits_for_weights
+from ..partial_sums import prefetch, sum_in_parts, waits_for_weights
 from .cost import effective_values
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
@@ -27,8 +27,8 @@ from .sketch import (
     packable,
     part_of,
     permuted,
+    unrolled_loops,
     with_consumers,
-    written_out,
 )
 from .stages import Axle, Read, Sum
 
@@ -42,25 +42,25 @@ consumer calls functions.
 Values = Mapping[str, int]
 
 
-def sketch_schedule(given: Sketches, values: Values) -> Schedule:
+def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
     """The program scheduled with `values`, a setting of the knobs of `sketch_space`.
 
     Raises LegalityError if a primitive is not legal, which is rare; the setting then counts as a failed trial.
     """
-    values = effective_values(given, values)
-    s = with_consumers(given.program)
-    for nest in given.stages.nests:
-        schedule_nest(s, given.target, nest, values, parallel=given.parallel)
-    tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
+    values = effective_values(sketches, values)
+    s = with_consumers(sketches.program)
+    for nest in sketches.stages.nests:
+        schedule_nest(s, sketches.target, nest, values, parallel=sketches.parallel)
+    tiled = [(summed, _tile(s, sketches, summed, values)) for summed in sketches.stages.sums]
     for summed, tiles in tiled:
-        _pack(s, given, summed, tiles)
+        _pack(s, sketches, summed, tiles)
     for summed, tiles in tiled:
-        if given.parallel:
+        if sketches.parallel:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
-        _ask_early(s, given, summed, tiles.knobs)
-    schedule_around(s, given.stages.around, given.stages.chains if given.parallel else ())
+        _prefetch_weights(s, sketches, summed, tiles.knobs)
+    schedule_around(s, sketches.stages.around, sketches.stages.chains if sketches.parallel else ())
     return s
 
 
@@ -76,12 +76,12 @@ class _Knobs:
     others: Values
 
     @staticmethod
-    def of(given: Sketches, summed: Sum, values: Values) -> _Knobs:
+    def of(sketches: Sketches, summed: Sum, values: Values) -> _Knobs:
         """The knob values for the sum `summed`. The knobs are those of the main sum; each loop of `summed` gets the
         values of the main sum's loop at the same place, counted from the innermost loop.
         """
-        assert given.main is not None
-        first = len(given.main.axles) - len(summed.axles)
+        assert sketches.main is not None
+        first = len(sketches.main.axles) - len(summed.axles)
         tile, block = {}, {}
         for k, axle in enumerate(summed.axles, first):
             tile[axle.name] = min(axle.size, values.get(f"tile.{k}", 1))
@@ -113,8 +113,8 @@ class _Tiles:
     repeated: frozenset[str]
 
 
-def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
-    knobs = _Knobs.of(given, summed, values)
+def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tiles:
+    knobs = _Knobs.of(sketches, summed, values)
     producer = knobs.get("producer", WHOLE)
     if producer == INLINE:
         for name in summed.producers:
@@ -144,7 +144,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
         for name in summed.producers:
             s.compute_at(name, around[at])
             s.set_scope(_written_by(s, name), "workspace")
-    _sum_up(s, given, summed, knobs, rows, lane)
+    _sum_up(s, sketches, summed, knobs, rows, lane)
     shared: list[str] = []
     counts = dict.fromkeys(around, 1.0)
     for axle in summed.axles:
@@ -153,7 +153,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
             counts[blocks[axle.name]] = number / block
         counts[tiles[axle.name]] = block or number
     if summed.work >= PARALLEL_WORK:
-        times = team_times(counts, summed.work / (2 * given.lanes(summed.bits)))
+        times = team_times(counts, summed.work / (2 * sketches.lanes(summed.bits)))
         shared = sorted(counts, key=lambda name: times[name])
     return _Tiles(
         knobs=knobs,
@@ -185,14 +185,14 @@ def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
         parts = [f"{part}{end}" for part in parts for end in peel_ends(s, f"{loop}{part}", True, True)]
 
 
-def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
+def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
     """Packs constants that a sum reads, or copies its other operands into panels (contiguous pieces, each for one
     tile), according to the knobs pack.p and copy.p of parameter number p.
     """
-    for read in packable(given, summed):
-        if tiles.knobs.get(f"pack.{given.number(read)}"):
+    for read in packable(sketches, summed):
+        if tiles.knobs.get(f"pack.{sketches.number(read)}"):
             s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
-        elif tiles.knobs.get(f"copy.{given.number(read)}"):
+        elif tiles.knobs.get(f"copy.{sketches.number(read)}"):
             # A loop of one iteration needs no copy of its own.
             own = [
                 loop
@@ -201,31 +201,33 @@ def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
                 for loop in tiles.of[a.name]
                 if loop in tiles.repeated
             ]
-            _copy_panels(s, given, summed, read, tiles.knobs, own, tiles.around)
+            _copy_panels(s, sketches, summed, read, tiles.knobs, own, tiles.around)
 
 
-def _ask_early(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs) -> None:
+def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
     """Emits prefetches of the packed weights of a product at the places where a tile would wait for them. Weights that
     are read only once are contiguous and need no prefetches.
     """
     lane = knobs.vector
     again = any(axle.size > knobs.tile[axle.name] for axle in summed.axles if axle is not lane)
-    for read in packable(given, summed):
-        if len(summed.terms) != 1 or not again or not knobs.get(f"pack.{given.number(read)}"):
+    for read in packable(sketches, summed):
+        if len(summed.terms) != 1 or not again or not knobs.get(f"pack.{sketches.number(read)}"):
             continue
         weights = prod(read.shape) * read.bits // 8
         if waits_for_weights(
-            given.target,
+            sketches.target,
             panel=weights * min(knobs.tile[lane.name] / lane.size, 1),
             weights=weights,
-            cycles=summed.work / (2 * given.lanes(summed.bits)),
+            cycles=summed.work / (2 * sketches.lanes(summed.bits)),
         ):
-            ask_early(s, summed.terms[0].name, read.buffer)
+            prefetch(s, summed.terms[0].name, read.buffer)
 
 
-def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str) -> None:
+def _sum_up(
+    s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str
+) -> None:
     """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops."""
-    n = given.lanes(summed.bits)
+    n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner
     wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}
     spatial = [a.inner for a in summed.axles if a is not knobs.vector] + [t.name for t in summed.beside]
@@ -267,7 +269,7 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
     part = part_of(summed, terms, knobs.get("part"))
     names: list[str] = []
     first = terms[0]
-    for name, piece in written_out(summed, terms, part, knobs.get("unroll", 1)):
+    for name, piece in unrolled_loops(summed, terms, part, knobs.get("unroll", 1)):
         if piece == sizes[name]:
             names.append(name)
             continue
@@ -342,7 +344,7 @@ def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, in
 
 def _copy_panels(
     s: Schedule,
-    given: Sketches,
+    sketches: Sketches,
     summed: Sum,
     read: Read,
     knobs: _Knobs,
@@ -365,7 +367,7 @@ def _copy_panels(
     others = [d for d in range(last) if d != wide]
     s.pack(copy, (), (*others, last, wide))
     # Square tiles, which code generation transposes in registers.
-    lanes = given.lanes(summed.bits)
+    lanes = sketches.lanes(summed.bits)
     columns, column = s.split(f"{copy}.{wide}", lanes)
     rows, row = s.split(f"{copy}.{last}", lanes)
     s.reorder(*(f"{copy}.{d}" for d in others), rows, columns, row, column)

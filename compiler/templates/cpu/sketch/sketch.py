@@ -79,7 +79,7 @@ class Sketches:
         return lanes_of(self.target, bits)
 
 
-def sketches(
+def find_sketches(
     program: Program,
     target: CpuTarget,
     *,
@@ -103,7 +103,7 @@ def sketches(
     """
     found = stages(with_consumers(program).program)
     main = max(found.sums, key=lambda s: s.work, default=None)
-    given = Sketches(
+    sketches = Sketches(
         program=program,
         target=target,
         constants=constants,
@@ -112,7 +112,7 @@ def sketches(
         main=main,
         axes=(),
     )
-    axes = [] if main is None else _axes_of_sum(given, main)
+    axes = [] if main is None else _axes_of_sum(sketches, main)
     nests = [nest for nest in found.nests if nest.vectors]
     if any(len(nest.vectors) > 1 for nest in nests):
         axes.append(Axis(name="nest.loop", values=(0, 1)))
@@ -205,7 +205,7 @@ def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
     return part if least <= part < first else 0
 
 
-def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
+def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
     """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
 
     The last of these loops may be unrolled partially, by a divisor of its iterations; if partial sums of `part`
@@ -228,7 +228,7 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
     return tuple(found)
 
 
-def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
+def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
     """Reads whose buffer may be packed, or copied in panels (one for each tile): reads of parameters that the program
     reads once, with affine indices, along a loop of `candidates` and a reduction loop that index different dimensions.
 
@@ -248,29 +248,29 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
             and bool(read.loops() & inner and read.loops() & terms)
         )
 
-    if len(given.stages.sums) == 1:
+    if len(sketches.stages.sums) == 1:
         return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
     # Several sums would each copy different panels, and packed constants have the order of the main sum.
     return tuple(
         [
             read
             for read in summed.reads
-            if summed is given.main
-            and read.buffer in given.constants
+            if summed is sketches.main
+            and read.buffer in sketches.constants
             and seen.count(read.buffer) == 1
             and fits(read)
         ]
     )
 
 
-def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
-    n = given.lanes(summed.bits)
+def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
+    n = sketches.lanes(summed.bits)
     vectors = candidates(summed)
     axes: list[Axis] = []
     for number, axle in enumerate(summed.axles):
         sizes = {even(axle.size, t) for t in range(1, TILE_ROWS + 1)}
         if axle in vectors:
-            longest = max(TILE_VECTORS, given.target.vector_registers // 2)
+            longest = max(TILE_VECTORS, sketches.target.vector_registers // 2)
             sizes |= {min(n * k, axle.size) for k in range(1, longest + 1)}
         axes.append(Axis(name=f"tile.{number}", values=tuple(sorted(sizes))))
         counts = [c for c in BLOCKS if c < axle.size]
@@ -286,16 +286,16 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
         parts = {even(longest, p) for p in PARTS if p < longest}
         # The default partial sum, and a multiple of the default's unrolled steps below it.
         part = part_size(longest) or longest
-        parts = (parts | {part, part - part % written_steps(given.target, longest)}) - {longest}
+        parts = (parts | {part, part - part % written_steps(sketches.target, longest)}) - {longest}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
         window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
         whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()
         axes.append(Axis(name="unroll", values=(*UNROLLED, *whole)))
-    if summed.producers and len(given.stages.sums) == 1:
+    if summed.producers and len(sketches.stages.sums) == 1:
         axes.append(Axis(name="producer", values=(WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE)))
-    for read in packable(given, summed):
-        kind = "pack" if read.buffer in given.constants else "copy"
-        axes.append(Axis(name=f"{kind}.{given.number(read)}", values=(0, 1)))
+    for read in packable(sketches, summed):
+        kind = "pack" if read.buffer in sketches.constants else "copy"
+        axes.append(Axis(name=f"{kind}.{sketches.number(read)}", values=(0, 1)))
     return axes
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.compiler.codegen.cpu.decided import decided, undecided
+from vdla.compiler.codegen.cpu.constant_folding import folding_function, unfoldable
 from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.module import lower
@@ -86,14 +86,14 @@ def test_unrolled_sums_touch_memory_once() -> None:
 
 def test_a_decision_is_made_as_soon_as_what_is_known_suffices() -> None:
     x, y = Var("x"), Var("y")
-    both = decided(binary("and", binary("<", x, 3), binary("<=", 2, y)))
+    both = folding_function(binary("and", binary("<", x, 3), binary("<=", 2, y)))
     answers = [both(held) for held in ({"x": 1, "y": 2}, {"x": 5}, {"y": 1}, {"x": 1}, {"y": 9}, {})]
     assert answers == [True, False, False, None, None, None]
     assert both({"x": object(), "y": 1}) is False
-    chosen = decided(select(binary("==", x, 0), y * 2, y % 3))
+    chosen = folding_function(select(binary("==", x, 0), y * 2, y % 3))
     answers = [chosen(held) for held in ({"x": 0, "y": 5}, {"x": 1, "y": 5}, {"y": 5}, {"x": 0})]
     assert answers == [10, 2, None, None]
-    assert decided(binary("*", Const(2**62), x))({"x": 2}) == -(2**63)
+    assert folding_function(binary("*", Const(2**62), x))({"x": 2}) == -(2**63)
     loaded = Load(Buffer(name="X", shape=(4,), dtype=DType.INT64), (x,))
-    assert decided(loaded) is undecided and decided(binary("+", loaded, x)) is undecided
-    assert decided(binary("+", Const(1.5, DType.FLOAT32), Const(1.0, DType.FLOAT32))) is undecided
+    assert folding_function(loaded) is unfoldable and folding_function(binary("+", loaded, x)) is unfoldable
+    assert folding_function(binary("+", Const(1.5, DType.FLOAT32), Const(1.0, DType.FLOAT32))) is unfoldable

@@ -198,7 +198,7 @@ def test_points_of_the_space() -> None:
     space, default = tuned.space(TARGET, workload), tuned.default(TARGET, workload)
     assert tuned.knobs_at(workload, default) == conv2d_direct.choose_knobs(TARGET, program)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
-    found = space.account(space.columns(points))
+    found = space.cost(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     arrays = integers(program)
     results = []

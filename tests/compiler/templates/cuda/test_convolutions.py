@@ -286,7 +286,7 @@ def test_points_of_the_space_of_depthwise_convolutions() -> None:
     space, default = depthwise.TUNED.space(TARGET, workload), depthwise.TUNED.default(TARGET, workload)
     assert depthwise.TUNED.knobs_at(workload, default) == depthwise.choose_knobs(TARGET, program, window)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
-    found = space.account(space.columns(points))
+    found = space.cost(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     for point in points:
         check_alone(net, depthwise.TUNED.knobs_at(workload, space.values(point)))

@@ -12,7 +12,7 @@ from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.columns import ESTIMATE
 from vdla.compiler.templates.gpu import gemm, gemv
 from vdla.compiler.templates.gpu import gemm as template
-from vdla.compiler.templates.gpu.gemm_cost import Problem, account, choose_tile, problem_of
+from vdla.compiler.templates.gpu.gemm_cost import Problem, choose_tile, estimate_cost, problem_of
 from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 
@@ -22,7 +22,7 @@ TARGET = cuda_target("sm_90")
 def accounted(problem: Problem, tile: Tile):
     names = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
     columns = {name: np.array([getattr(tile, name)]) for name in (*names, "stages", "splits")}
-    return account(TARGET, problem, columns)
+    return estimate_cost(TARGET, problem, columns)
 
 
 @pytest.mark.parametrize("size", [1024, 2048, 4096, 8192])
@@ -102,7 +102,7 @@ def test_points_of_the_space_are_legal(arch, rows, depth, columns) -> None:
     tile = tuned.knobs_at(workload, default)
     assert tile == choose_tile(target, problem_of(program))
     points = space.sample(np.random.default_rng(rows), 2)
-    found = space.account(space.columns(points))
+    found = space.cost(space.columns(points))
     assert (found.bound <= found.quantities[ESTIMATE]).all()
     for point in points:
         tile = tuned.knobs_at(workload, space.values(point))

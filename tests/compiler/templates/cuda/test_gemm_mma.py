@@ -279,7 +279,7 @@ def test_points_of_the_space_are_kernels():
     prepare(gemm_mma.schedule(TARGET, program, parts).program, TARGET)
     numbers = np.random.default_rng(3).integers(0, found.size, 20_000)
     points = found.numbered(numbers)
-    effective = found.account(found.columns(points)).effective
+    effective = found.cost(found.columns(points)).effective
     kept = found.legal(points)
     different = np.unique(np.stack([effective[axis.name][kept] for axis in found.axes], axis=1), axis=0)
     assert len(different) / len(points) * found.size > 100_000

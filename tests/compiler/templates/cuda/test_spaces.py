@@ -56,7 +56,7 @@ def test_points_are_kernels_of_the_same_results(name) -> None:
     space, default = GPU.space(TARGET, workload), GPU.default(TARGET, workload)
     assert template.TUNED.knobs_at(workload, default) == template.choose_knobs(TARGET, program)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 6)])
-    found = space.account(space.columns(points))
+    found = space.cost(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     arrays = every_operator.arrays_of(program)
     expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
@@ -75,7 +75,7 @@ def test_the_estimate_prefers_wide_accesses_of_large_tensors() -> None:
     space = GPU.space(TARGET, CudaWorkload(template="elementwise_cuda", expression=program))
     values = [{"threads": 256, "width": width, "items": 1} for width in (1, 4)]
     points = np.stack([space.point(v) for v in values])
-    narrow, wide = space.account(space.columns(points)).quantities[ESTIMATE]
+    narrow, wide = space.cost(space.columns(points)).quantities[ESTIMATE]
     assert wide < narrow
 
 

@@ -269,7 +269,7 @@ def test_points_of_the_space(m: int) -> None:
     seconds, tile = winograd_cost.seconds_of(TARGET, sizes, m)
     assert tuned.knobs_at(workload, default) == tile
     point = space.point(default)[None]
-    found = space.account(space.columns(point))
+    found = space.cost(space.columns(point))
     assert space.allowed(found).all()
     transformed = winograd_cost.transform_seconds(TARGET, sizes, m)
     assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)

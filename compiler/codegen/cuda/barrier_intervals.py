@@ -19,7 +19,7 @@ from ...ir.visit import walk
 
 
 @dataclass(slots=True)
-class Turn:
+class BarrierInterval:
     """Statements between two barriers, to be executed for each thread separately. Waits for asynchronous copies that
     may run once for all threads come last.
     """
@@ -47,22 +47,22 @@ class Nested:
     pieces: list[Piece]
 
 
-Piece = Turn | Rotated | Nested
+Piece = BarrierInterval | Rotated | Nested
 
 
 class Cut:
     """Visits a block's body and cuts it at its barriers into pieces, which are emulated one after the other."""
 
     def __init__(self) -> None:
-        turn = Turn()
-        self.pieces: list[Piece] = [turn]
-        self.open = turn.items
+        interval = BarrierInterval()
+        self.pieces: list[Piece] = [interval]
+        self.open = interval.items
 
     def barrier(self) -> None:
         """Ends the current turn (the statements between two barriers) and begins the next one."""
-        turn = Turn()
-        self.pieces.append(turn)
-        self.open = turn.items
+        interval = BarrierInterval()
+        self.pieces.append(interval)
+        self.open = interval.items
 
     def visit(self, node: Stmt) -> None:
         """Appends a statement that all threads of the block execute together, or its parts, to the pieces."""
@@ -81,7 +81,7 @@ class Cut:
                     self.barrier()
                     return
                 before: list[Stmt] = []
-                if isinstance(last := self.pieces[-1], Turn):
+                if isinstance(last := self.pieces[-1], BarrierInterval):
                     before = last.items
                     self.pieces.pop()
                 piece = Rotated(node, before, parts)
@@ -114,12 +114,12 @@ thread at this position.
 """
 
 
-def last_first(var: Var, count: int) -> Expr:
+def reversed_order(var: Var, count: int) -> Expr:
     """The thread along an axis that is emulated at position `var` of `count` if threads run in reverse order."""
     return Const(count - 1) - var
 
 
-def in_turn(var: Var, count: int) -> Expr:
+def mixed_order(var: Var, count: int) -> Expr:
     """The thread along an axis that is emulated at position `var` of `count`, in an order of all threads that exposes
     missing barriers.
 
@@ -128,7 +128,7 @@ def in_turn(var: Var, count: int) -> Expr:
     is the first sequence (step * var + start) % count with all these properties, if there is one.
     """
     if count <= 2:
-        return last_first(var, count)
+        return reversed_order(var, count)
     step = next(s for s in range(max(1, round(count * 0.618)), 2 * count) if gcd(s, count) == 1)
     start = 0
     for shift in range(count):

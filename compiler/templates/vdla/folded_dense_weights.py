@@ -22,7 +22,7 @@ from .workload import Workload
 
 
 @lru_cache(maxsize=64)
-def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
+def folded_dense_weights(config: Config, workload: Workload) -> FoldedWeights | None:
     """The parts of weight tiles that hold weights, assuming that a workload's weights are a dense matrix (filters x
     channels) without zeros.
 

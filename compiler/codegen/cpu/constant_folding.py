@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from ...ir.expr import Binary, Const, Expr, Select, Var, dtype_of
 from ...ir.types import DType
 
-Decided: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
+FoldingFunction: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
 """A function from the values of variables (an int, or another object if unknown) to the value of an integer or bool
 expression; None if it depends on an unknown variable.
 """
@@ -35,15 +35,15 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 }
 
 
-def undecided(variables: Mapping[str, Any]) -> None:
+def unfoldable(variables: Mapping[str, Any]) -> None:
     """Always returns None: the folding function for an expression that loads, calls, converts, or computes
     in floats.
     """
 
 
-def decided(expr: Expr) -> Decided:
-    """The folding function of an expression: computes its value from the values of loop variables (`Decided`). It is
-    `undecided` if loop variables alone never determine the expression's value.
+def folding_function(expr: Expr) -> FoldingFunction:
+    """The folding function of an expression: computes its value from the values of loop variables (`FoldingFunction`).
+    It is `unfoldable` if loop variables alone never determine the expression's value.
     """
     match expr:
         case Const(value=value):
@@ -60,9 +60,13 @@ def decided(expr: Expr) -> Decided:
         case Binary():
             return _arithmetic(expr)
         case Select(condition=condition, then=then, otherwise=otherwise):
-            chosen, first, second = decided(condition), decided(then), decided(otherwise)
-            if chosen is undecided or first is second is undecided:
-                return undecided
+            chosen, first, second = (
+                folding_function(condition),
+                folding_function(then),
+                folding_function(otherwise),
+            )
+            if chosen is unfoldable or first is second is unfoldable:
+                return unfoldable
 
             def select(variables: Mapping[str, Any]) -> int | float | None:
                 value = chosen(variables)
@@ -71,13 +75,13 @@ def decided(expr: Expr) -> Decided:
                 return first(variables) if value else second(variables)
 
             return select
-    return undecided
+    return unfoldable
 
 
-def _logical(expr: Binary) -> Decided:
-    a, b, decisive = decided(expr.a), decided(expr.b), expr.op == "or"
-    if a is b is undecided:
-        return undecided
+def _logical(expr: Binary) -> FoldingFunction:
+    a, b, decisive = folding_function(expr.a), folding_function(expr.b), expr.op == "or"
+    if a is b is unfoldable:
+        return unfoldable
 
     def logical(variables: Mapping[str, Any]) -> bool | None:
         x = a(variables)
@@ -91,11 +95,11 @@ def _logical(expr: Binary) -> Decided:
     return logical
 
 
-def _arithmetic(expr: Binary) -> Decided:
-    a, b = decided(expr.a), decided(expr.b)
+def _arithmetic(expr: Binary) -> FoldingFunction:
+    a, b = folding_function(expr.a), folding_function(expr.b)
     dtype = dtype_of(expr.a)
-    if a is undecided or b is undecided or dtype.is_float:
-        return undecided
+    if a is unfoldable or b is unfoldable or dtype.is_float:
+        return unfoldable
     if (compute := _PLAIN.get(expr.op)) is not None:
 
         def plain(variables: Mapping[str, Any]) -> int | float | None:
@@ -109,8 +113,8 @@ def _arithmetic(expr: Binary) -> Decided:
 
 
 def _wrapping(
-    compute: Callable[[Any, Any], int], a: Decided, b: Decided, dtype: DType, *, divides: bool
-) -> Decided:
+    compute: Callable[[Any, Any], int], a: FoldingFunction, b: FoldingFunction, dtype: DType, *, divides: bool
+) -> FoldingFunction:
     low, high = dtype.limits
 
     def wrapping(variables: Mapping[str, Any]) -> int | None:
