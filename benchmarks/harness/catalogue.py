@@ -81,6 +81,7 @@ BENCHMARKS = (
     Benchmark("outside_networks", "makes ONNX files of torchvision's networks", needs=TORCH),
     Benchmark("pages", "updates all generated parts of the pages"),
     Benchmark("python_mutants", "one-line mutants of the Python sources", "python_mutants", HOURS, CAMPAIGN),
+    Benchmark("pytorch_modules", "forty modules straight from PyTorch", "pytorch_modules", TORCH),
     Benchmark("quantization", "errors of quantization beside ONNX Runtime's", "quantization", QUIET, BENCH),
     Benchmark("quantize_budget", "quantization decided layer by layer", "quantize_budget", HOURS),
     Benchmark("readme", "writes the tables and pictures of the pages"),
