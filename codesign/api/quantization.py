@@ -27,6 +27,7 @@ from ..quantize_run import describe, load_calibration, prepare_here, split_sampl
 from ..report.frames import data_frame
 from ..technology.components import load_components
 from .configurations import config as named
+from .models import Model, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ class QuantizedNetwork:
 
 
 def quantize(
-    model: str | Path | bytes,
+    model: Model,
     calibration: Samples,
     *,
     budget: int | None = None,
@@ -104,7 +105,7 @@ def quantize(
     told: Callable[[Found], object] | None = None,
     remark: Callable[[str], None] = lambda text: None,
 ) -> QuantizedNetwork:
-    """Quantize a float32 network to int8 from samples of its inputs.
+    """Quantize a float32 network (a path, the bytes of a file, or a ModelProto) to int8 from samples of its inputs.
 
     Products with weights and their epilogues compute on integers; with `whole` also functions, softmax, normalizations
     and products of activations, which need extensions of the accelerator.
@@ -121,7 +122,7 @@ def quantize(
     the float network (without a budget), `told` after each evaluation (with a budget), `remark` with a line of text
     about slow steps. Raises UserError.
     """
-    network = read_model(model, batch=batch, whole=whole)
+    network = read_model(source_of(model), batch=batch, whole=whole)
     samples = _samples(network, calibration, "calibration")
     recipe = Recipe(
         activations="uint8" if activations == "u8" else "int8",

@@ -1,0 +1,32 @@
+"""Models as the functions of the front door take them: a file, the bytes of a file, or a model in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import onnx
+
+Model = str | Path | bytes | onnx.ModelProto
+"""The path of an ONNX file, the bytes of one, or a model in memory, such as `export` of `vdla.nn` returns."""
+
+
+def source_of(model: Model) -> str | Path | bytes:
+    """The path, or the bytes of a model in memory."""
+    return model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
+
+
+@contextmanager
+def model_file(model: Model) -> Iterator[Path]:
+    """The path of a model's file; a model in memory is in a file, named after its graph, while the block runs."""
+    if isinstance(model, str | Path):
+        yield Path(model)
+        return
+    proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else model
+    with TemporaryDirectory() as folder:
+        name = "".join(letter if letter.isalnum() else "_" for letter in proto.graph.name) or "model"
+        path = Path(folder) / f"{name[:80]}.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        yield path
