@@ -1,0 +1,1 @@
+"""Frontends: each makes an ONNX model in memory from another description of a network."""
