@@ -20,13 +20,13 @@ def source_of(model: Model) -> str | Path | bytes:
 
 @contextmanager
 def model_file(model: Model) -> Iterator[Path]:
-    """The path of a model's file; a model in memory is in a file, named after its graph, while the block runs."""
+    """The path of a model's file. A model in memory is in a file, named after its graph, while the block runs."""
     if isinstance(model, str | Path):
         yield Path(model)
         return
-    proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else model
+    graph = model.graph.name if isinstance(model, onnx.ModelProto) else ""
+    name = "".join(letter if letter.isalnum() else "_" for letter in graph)[:80]
     with TemporaryDirectory() as folder:
-        name = "".join(letter if letter.isalnum() else "_" for letter in proto.graph.name) or "model"
-        path = Path(folder) / f"{name[:80]}.onnx"
+        path = Path(folder) / f"{name or 'model'}.onnx"
         path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
         yield path

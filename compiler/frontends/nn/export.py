@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: 
     }
     with recorder.inside(module):
         outputs = _outputs(f"{kind}.{method}", function(**inputs))
-        outputs = {name: record("Identity", tensor, label=name) for name, tensor in outputs.items()}
+        _name_outputs(recorder, outputs)
     return _model(kind, recorder, inputs, outputs)
 
 
@@ -79,6 +80,23 @@ def _outputs(where: str, result: Any) -> dict[str, Tensor]:
                 f"{where}: {name} is of type {type(item).__name__}; return a tensor, a tuple or a dictionary of tensors"
             )
     return named
+
+
+def _name_outputs(recorder: Recorder, outputs: dict[str, Tensor]) -> None:
+    """Gives the tensors of `outputs` the names of the outputs; inputs, constants and tensors that are two outputs are
+    copied.
+    """
+    computed = {name for node in recorder.nodes for name in node.output}
+    renamed: dict[str, str] = {}
+    for name, tensor in outputs.items():
+        if tensor.name in renamed or tensor.name not in computed:
+            outputs[name] = record("Identity", tensor, label=name)
+        else:
+            renamed[tensor.name] = recorder.unique(name)
+            outputs[name] = replace(tensor, name=renamed[tensor.name])
+    for node in recorder.nodes:
+        for names in (node.input, node.output):
+            names[:] = [renamed.get(name, name) for name in names]
 
 
 def _model(

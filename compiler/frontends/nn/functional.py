@@ -125,14 +125,16 @@ def scaled_dot_product_attention(
     need(query, -1, key.shape[-1], "the size of the keys")
     products = record("MatMul", query, key.transpose(-1, -2), label="scores")
     scores = record("Div", products, sqrt(int(query.shape[-1])), label="scaled")
+    masks = [] if mask is None else [mask]
     if is_causal:
-        rows = arange(query.shape[-2], query).unsqueeze(1)
-        columns = arange(key.shape[-2], key).unsqueeze(0)
-        seen = record("GreaterOrEqual", rows, columns, label="causal")
-        scores = where(seen, scores, _LEAST)
-    if mask is not None:
-        is_bool = not isinstance(mask, float | int) and getattr(mask, "dtype", None) == np.bool_
-        scores = record("Where", mask, scores, np.array(_LEAST, scores.dtype)) if is_bool else scores + mask
+        rows, columns = arange(query.shape[-2], query).unsqueeze(1), arange(key.shape[-2], key).unsqueeze(0)
+        masks.append(record("GreaterOrEqual", rows, columns, label="causal"))
+    for item in masks:
+        if getattr(item, "dtype", None) == np.bool_:
+            seen = query.recorder.constant(item) if isinstance(item, np.ndarray) else item
+            none, least = np.zeros((), scores.dtype), np.full((), _LEAST, scores.dtype)
+            item = record("Where", seen, none, least, label="mask")
+        scores = record("Add", scores, item, label="masked")
     return record("MatMul", record("Softmax", scores, label="softmax", axis=-1), value, label="context")
 
 

@@ -130,9 +130,9 @@ def test_a_model_in_memory_is_explored_and_tuned(quantized: vdla.QuantizedNetwor
     rows = vdla.compare("tiny", "tiny", model).rows
     assert [row["ratio"] for row in rows if row["name"] == "cycles" and row["kind"] == "total"] == [1.0]
     options = {"config": "tiny", "trials": 2, "in_place": 0, "strategy": "random", "workers": 0}
-    for number, subject in enumerate((model, quantized.content)):
-        tuned = vdla.tune(subject, records=tmp_path / f"{number}.jsonl", **options)
-        assert tuned.document["name"] == "Mlp" and [task["name"] for task in tuned.tasks] == ["fc1", "fc2"]
+    for name, subject in (("Mlp", model), ("model", quantized.content)):
+        tuned = vdla.tune(subject, records=tmp_path / f"{name}.jsonl", **options)
+        assert tuned.document["name"] == name and [task["name"] for task in tuned.tasks] == ["fc1", "fc2"]
 
 
 def test_a_saved_model_is_the_same(tmp_path: Path) -> None:
