@@ -55,9 +55,9 @@ class Cnn(nn.Module):
 
 def main() -> None:
     """Print the cycles of both networks by layer, and the largest error of their int8 scores."""
-    images = np.random.default_rng(0).random((16, 3, 24, 24), dtype=np.float32)
+    images = np.random.default_rng(0).random((8, 3, 16, 16), dtype=np.float32)
     for block in (Full, Separable):
-        model = Cnn(block).export(spec={"forward": {"image": nn.spec.Tensor(("batch", 3, 24, 24))}})
+        model = Cnn(block).export(spec={"forward": {"image": nn.spec.Tensor(("batch", 3, 16, 16))}})
         quantized = vdla.quantize(model, {"image": images})
         report = vdla.simulate(vdla.compile(quantized.content, config="tiny"), {"image": images[:1]})
         with vdla.compile(model, target="llvm") as processor:

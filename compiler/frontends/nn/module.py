@@ -55,10 +55,9 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of `forward`, recorded as part of this module."""
-        for item in (*args, *kwargs.values()):
-            if isinstance(item, Tensor):
-                with item.recorder.inside(self):
-                    return self.forward(*args, **kwargs)
+        for tensor in _tensors((args, kwargs)):
+            with tensor.recorder.inside(self):
+                return self.forward(*args, **kwargs)
         raise NetworkError(
             f"{type(self).__name__}: is called without a tensor; modules compute while `export` records them, "
             "arrays go to what vdla.compile returns"
@@ -165,6 +164,15 @@ class Sequential(ModuleList):
         for module in self.modules:
             x = module(x)
         return x
+
+
+def _tensors(arguments: Any) -> Iterator[Tensor]:
+    """The tensors among arguments, also within lists, tuples and dictionaries."""
+    if isinstance(arguments, Tensor):
+        yield arguments
+    elif isinstance(arguments, list | tuple | dict):
+        for item in arguments.values() if isinstance(arguments, dict) else arguments:
+            yield from _tensors(item)
 
 
 def _array(value: Any) -> np.ndarray:

@@ -140,6 +140,8 @@ class Recorder:
         self.nodes.append(node)
         made = []
         for output in names:
+            if not types[output].tensor_type.elem_type:
+                raise NetworkError(f"{self.where}: ONNX infers no shape for {operator}; use other operators")
             dims = types[output].tensor_type.shape.dim
             sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
             if shape and output == name:
@@ -160,6 +162,10 @@ class Recorder:
                 {name: numpy_helper.from_array(self.constants[name], name) for name in integers},
                 opset_imports=[helper.make_opsetid("", OPSET)],
             )
+        except defs.SchemaError:
+            raise NetworkError(
+                f"{self.where}: ONNX has no operator {node.op_type} in opset {OPSET}; change the name"
+            ) from None
         except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
             reason = str(error).strip().splitlines()[0].removeprefix("[ShapeInferenceError] ")
             raise NetworkError(

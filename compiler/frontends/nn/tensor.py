@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import EllipsisType
@@ -72,6 +72,19 @@ class Tensor:
         """The type as ONNX writes it."""
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
 
+    def __bool__(self) -> bool:
+        raise NetworkError(
+            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs; use "
+            "nn.functional.where in place of if, and and or"
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape or isinstance(self.shape[0], str):
+            raise NetworkError(
+                f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
+            )
+        return (self[row] for row in range(self.shape[0]))
+
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
         if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
@@ -114,6 +127,15 @@ class Tensor:
         tensors = [self.recorder.size(size) for size in sizes]
         return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
 
+    def axes(self, *dims: int) -> list[int]:
+        """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
+        for dim in dims:
+            if not -self.ndim <= dim < self.ndim:
+                raise NetworkError(
+                    f"{self.recorder.where}: {self} has no dimension {dim}; it has {self.ndim}"
+                )
+        return [dim % self.ndim for dim in dims]
+
     def reshape(self, *sizes: Size) -> Tensor:
         """The same elements in another shape; one size may be -1. Sizes may be symbols of inputs."""
         same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(sizes)]
@@ -129,19 +151,20 @@ class Tensor:
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """One dimension in place of the dimensions from `start_dim` to `end_dim`."""
-        first, behind = start_dim % self.ndim, end_dim % self.ndim + 1
+        first, last = self.axes(start_dim, end_dim)
+        behind = last + 1
         sizes = [size for size in self.shape[first:behind] if not isinstance(size, str)]
         joined = prod(sizes) if len(sizes) == behind - first else -1
         return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
 
     def permute(self, *dims: int) -> Tensor:
         """The dimensions in the order `dims`."""
-        return record("Transpose", self, label="transpose", perm=[dim % self.ndim for dim in dims])
+        return record("Transpose", self, label="transpose", perm=self.axes(*dims))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """Two dimensions exchanged."""
-        dims = list(range(self.ndim))
-        dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+        dims, (first, second) = list(range(self.ndim)), self.axes(dim0, dim1)
+        dims[first], dims[second] = second, first
         return self.permute(*dims)
 
     def squeeze(self, *dims: int) -> Tensor:
@@ -173,9 +196,12 @@ class Tensor:
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
     """The first output of a new node; `inputs` are operands in ONNX's order, None for one that is left out.
 
-    Numbers get the type of the first tensor. The other arguments and errors are those of `Recorder.record`.
+    Numbers, and arrays of float64, get the type of the first tensor. The other arguments and errors are those of
+    `Recorder.record`.
     """
-    first = next(item for item in inputs if isinstance(item, Tensor))
+    first = next((item for item in inputs if isinstance(item, Tensor)), None)
+    if first is None:
+        raise NetworkError(f"{operator}: none of its operands is a tensor; give one, or compute in numpy")
     tensors = [_tensor(item, first) for item in inputs]
     return first.recorder.record(operator, tensors, label=label, **attributes)[0]
 
@@ -185,4 +211,7 @@ def _tensor(item: Operand | None, like: Tensor) -> Tensor | None:
         return item
     if isinstance(item, int | float | np.number):
         return like.recorder.constant(np.array(item, like.dtype))
-    return like.recorder.constant(item) if isinstance(item, np.ndarray) else like.recorder.parameter(item)
+    if not isinstance(item, np.ndarray):
+        return like.recorder.parameter(item)
+    narrow = item.dtype == np.float64 and np.issubdtype(like.dtype, np.floating)
+    return like.recorder.constant(item.astype(like.dtype) if narrow else item)

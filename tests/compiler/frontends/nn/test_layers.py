@@ -120,6 +120,8 @@ TABLE = values(3, 5, seed=3)
         (lambda x, s: -(x**2) @ TABLE, lambda x, s: -(x**2) @ TABLE),
         (lambda x, s: TABLE.T @ x.transpose(1, 2), lambda x, s: TABLE.T @ x.swapaxes(1, 2)),
         (lambda x, s: s * x - s, lambda x, s: s * x - s),
+        (lambda x, s: x * np.array([0.1, 0.2, 0.3]), lambda x, s: x * np.array([0.1, 0.2, 0.3], np.float32)),
+        (lambda x, s: F.concat(list(x)), lambda x, s: np.concatenate(list(x))),
         (lambda x, s: TABLE[:, 0] - x, lambda x, s: TABLE[:, 0] - x),
         (lambda x, s: x[1], lambda x, s: x[1]),
         (lambda x, s: x[..., -1], lambda x, s: x[..., -1]),

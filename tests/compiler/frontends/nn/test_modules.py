@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -155,6 +157,21 @@ def test_a_module_may_be_called_twice() -> None:
     assert {tensor.name for tensor in model.graph.initializer} == {"fc.weight", "fc.bias"}
 
 
+def test_modules_take_lists_of_tensors() -> None:
+    class Joined(nn.Module):
+        def forward(self, tensors):
+            return F.concat(tensors, 1)
+
+    model = export(lambda self, x: self.join([x, x + 1]), 2, 3, join=Joined())
+    assert [node.name for node in model.graph.node] == ["add", "join.concat"]
+
+
+def test_recording_imports_no_compiler() -> None:
+    code = "import sys; from vdla import nn; print([m for m in ('numba', 'llvmlite', 'vdla.sim') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -224,6 +241,24 @@ def test_a_module_may_be_called_twice() -> None:
         (
             lambda: export(lambda _, x: x * [1, 2], 2, 6),
             "Plain: reads a list that is no parameter of the network; ",
+        ),
+        (
+            lambda: export(lambda _, x: nn.record("Rleu", x), 2, 6),
+            "Plain: ONNX has no operator Rleu in opset 20; ",
+        ),
+        (lambda: export(lambda _, x: nn.record("Loop", x), 2, 6), "Plain: "),
+        (lambda: export(lambda _, x: F.concat([]), 2, 6), "Concat: none of its operands is a tensor; "),
+        (
+            lambda: export(lambda _, x: x if x else -x, 2, 6),
+            "Plain: reads the value of a tensor, which has none",
+        ),
+        (
+            lambda: export(lambda _, x: list(x), "batch", 6),
+            "Plain: float32 [batch, 6] has no known number of rows",
+        ),
+        (
+            lambda: export(lambda _, x: x.transpose(1, 2), 2, 6),
+            "Plain: float32 [2, 6] has no dimension 2; it has 2",
         ),
         (lambda: nn.Linear(3, 4)(np.zeros((2, 3))), "Linear: is called without a tensor; "),
         (lambda: nn.Module().export({"forward": {"x": nn.spec.Tensor((1,))}}), "Module: defines no forward"),
