@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,13 +51,15 @@ def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: 
             raise NetworkError(
                 f"{kind}.{method}: spec gives {given!r} for {name}; give nn.spec.Tensor(shape, dtype)"
             )
+        if name in values:
+            raise NetworkError(f"{kind}.{method}: {name} is an argument and a parameter; rename one of them")
     inputs = {
         name: recorder.tensor(recorder.unique(name), given.shape, np.dtype(given.dtype))
         for name, given in arguments.items()
     }
     with recorder.inside(module):
         outputs = _outputs(f"{kind}.{method}", function(**inputs))
-        _name_outputs(recorder, outputs)
+        _name_outputs(recorder, arguments, outputs)
     return _model(kind, recorder, inputs, outputs)
 
 
@@ -82,18 +84,22 @@ def _outputs(where: str, result: Any) -> dict[str, Tensor]:
     return named
 
 
-def _name_outputs(recorder: Recorder, outputs: dict[str, Tensor]) -> None:
-    """Gives the tensors of `outputs` the names of the outputs; inputs, constants and tensors that are two outputs are
-    copied.
+def _name_outputs(recorder: Recorder, inputs: Collection[str], outputs: dict[str, Tensor]) -> None:
+    """Gives the tensors of `outputs` the names of the outputs, and other tensors of these names other ones.
+
+    Inputs, constants, and tensors that are two outputs are copied. An output with the name of an input or a constant
+    gets a number behind its name.
     """
     computed = {name for node in recorder.nodes for name in node.output}
     renamed: dict[str, str] = {}
     for name, tensor in outputs.items():
-        if tensor.name in renamed or tensor.name not in computed:
-            outputs[name] = record("Identity", tensor, label=name)
-        else:
-            renamed[tensor.name] = recorder.unique(name)
-            outputs[name] = replace(tensor, name=renamed[tensor.name])
+        if tensor.name not in computed or tensor.name in renamed:
+            tensor = record("Identity", tensor, label="copy")
+        fixed = name in inputs or name in recorder.constants
+        renamed[tensor.name] = recorder.unique(name) if fixed else name
+        outputs[name] = replace(tensor, name=renamed[tensor.name])
+    for name in (computed & set(renamed.values())) - renamed.keys():
+        renamed[name] = recorder.unique(name)
     for node in recorder.nodes:
         for names in (node.input, node.output):
             names[:] = [renamed.get(name, name) for name in names]

@@ -53,9 +53,8 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 def where(condition: Tensor, x: Tensor, y: Operand) -> Tensor:
     """Elements of `x` where the condition is true, else of `y`."""
-    return record(
-        "Where", condition, x, np.array(y, x.dtype) if isinstance(y, int | float) else y, label="where"
-    )
+    y = np.array(y, x.dtype) if isinstance(y, int | float) else y
+    return record("Where", condition, x, y, label="where")
 
 
 def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -123,8 +122,10 @@ def scaled_dot_product_attention(
     sees the keys up to its own position.
     """
     need(query, -1, key.shape[-1], "the size of the keys")
+    if isinstance(query.shape[-1], str):
+        raise NetworkError(f"{query.recorder.where}: the size of a head is {query.shape[-1]}; give a number")
     products = record("MatMul", query, key.transpose(-1, -2), label="scores")
-    scores = record("Div", products, sqrt(int(query.shape[-1])), label="scaled")
+    scores = record("Div", products, sqrt(query.shape[-1]), label="scaled")
     masks = [] if mask is None else [mask]
     if is_causal:
         rows, columns = arange(query.shape[-2], query).unsqueeze(1), arange(key.shape[-2], key).unsqueeze(0)
@@ -139,8 +140,12 @@ def scaled_dot_product_attention(
 
 
 def pair(value: Pair) -> tuple[int, int]:
-    """The numbers for rows and columns."""
-    return (value, value) if isinstance(value, int) else value
+    """The numbers for rows and columns. Raises NetworkError for other than two."""
+    if isinstance(value, int):
+        return (value, value)
+    if len(value) != 2:
+        raise NetworkError(f"{value!r} is no number of rows and columns; give an integer or two")
+    return value
 
 
 def window(

@@ -147,6 +147,11 @@ def test_outputs_have_names() -> None:
         np.testing.assert_array_equal(actual, expected)
     model = export(lambda _, x: {"sum": x.sum(1), "x": x}, 2, 3)
     assert [end.name for end in model.graph.output] == ["sum", "x_1"]
+    # An output has its name even if a node has that name, too, and is the output or not.
+    model = export(lambda _, x: {"add": x * 2 + 1, "mul": x + 3}, 2, 3)
+    assert [end.name for end in model.graph.output] == ["add", "mul"]
+    for actual, expected in zip(evaluated(model, {"x": x}), (x * 2 + 1, x + 3), strict=True):
+        np.testing.assert_array_equal(actual, expected)
     # Nodes that no output needs are left out.
     assert len(export(lambda _, x: (x @ x, x + 1)[1], 3, 3).graph.node) == 1
 
@@ -275,6 +280,18 @@ def test_recording_imports_no_compiler() -> None:
             "ReLU.forward: spec gives (1, 2) for x; give nn.spec",
         ),  # type: ignore[dict-item]
         (lambda: nn.ReLU().export({}), "ReLU: spec names 0 methods; "),
+        (
+            lambda: export(lambda self, x: self.conv(x), 1, 3, 8, 8, conv=nn.Conv2d(3, 4, (3, 3, 3))),  # type: ignore[arg-type]
+            "(3, 3, 3) is no number of rows and columns; ",
+        ),
+        (
+            lambda: export(lambda _, x: F.scaled_dot_product_attention(x, x, x), 1, 2, 4, "size"),
+            "Plain: the size of a head is size; give a number",
+        ),
+        (
+            lambda: export(lambda self, x: self.x, 2, 3, x=nn.Parameter((3,))),
+            "x is an argument and a parameter; ",
+        ),
         (lambda: nn.spec.Tensor((1, 0)), "0 in shape (1, 0) is no size; "),
         (
             lambda: nn.spec.Tensor((1,), "float31"),
