@@ -82,6 +82,31 @@ def test_own_space(printed):
     assert cycles is not None and float(cycles[1]) < 0.6
 
 
+def test_nn_cnn(printed):
+    text = printed("nn_cnn.py")
+    full, separable = (numbers(line)[:2] for line in text.splitlines() if "int8 scores" in line)
+    assert separable[0] < full[0]
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert names[:5] == ["stem.0", "blocks.0.conv", "blocks.1.conv", "pool", "fc"]
+    errors = [float(error) for error in re.findall(r"within ([\d.]+)%", text)]
+    assert len(errors) == 2 and max(errors) < 3
+
+
+def test_nn_lstm(printed):
+    shares = [float(share) for share in re.findall(r"([\d.]+)% of 200", printed("nn_lstm.py"))]
+    assert len(shares) == 3 and min(shares) > 85 and shares[-1] > 97
+
+
+def test_nn_gpt(printed):
+    sentence, total, *layers = printed("nn_gpt.py").splitlines()
+    assert sentence == "a tile is computed while the next one arrives."
+    assert float(re.findall(r"error ([\d.]+)%", total)[0]) < 4
+    names = [line.split()[0] for line in layers]
+    assert {"norm1", "attention.query", "attention.softmax", "mlp.2"} <= set(names)
+    # The first number of the line of the sum is that of the letters.
+    assert numbers(total)[1] == sum(numbers(line)[-1] for line in layers)
+
+
 def test_every_script_is_run_and_shown():
     tests = set(re.findall(r'printed\("(\w+\.py)"\)', Path(__file__).read_text(encoding="utf-8")))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vdla.codesign.api.simulation import Report, simulate
     from vdla.codesign.api.torch_compile import last_report
     from vdla.codesign.api.tuning import Tuned, tune
+    from vdla.compiler.frontends import nn
     from vdla.compiler.ir.expr import maximum, minimum, select
     from vdla.compiler.ir.interp import interpret
     from vdla.compiler.ir.printer import format_node
@@ -77,6 +78,8 @@ _HOMES = {
     "vdla.sim.errors": ("DeadlockError",),
     "vdla.util.errors": ("UserError",),
 }
+_PACKAGES = {"nn": "vdla.compiler.frontends.nn"}
+"""Names that are packages."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -109,6 +112,7 @@ __all__ = [
     "load_program",
     "maximum",
     "minimum",
+    "nn",
     "placeholder",
     "post_value",
     "program_of",
@@ -125,6 +129,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name not in _HOME_OF:
         raise AttributeError(f"module 'vdla' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from vdla.compiler.frontends.sources import model_source
 from vdla.isa.config import PRESETS, Config
 from vdla.util.errors import UserError
 from vdla.util.notebook_tables import html_table
@@ -29,12 +30,11 @@ from ..explore.tables import document, rows
 from ..report.frames import data_frame
 from ..technology.components import load_components
 from .configurations import config as named
+from .models import Model
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-Model = str | Path | bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -136,10 +136,11 @@ def explore(
     """Search a space of machines (accelerator configurations) for the best ones on some quantized networks.
 
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
-    "block_out": "block_in"}}. `networks` is a model, several models (each with or without a weight, as in ("a.onnx",
-    2.0)), or weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`,
-    constraints such as "area<2mm2". Strategies are "model" (our own, guided by models of the figures), Optuna's "nsga2"
-    and "tpe", "random" and "exhaustive"; the first three need the extra `explore`.
+    "block_out": "block_in"}}. `networks` is a model (a path, the bytes of a file, or a ModelProto), several models
+    (each with or without a weight, as in ("a.onnx", 2.0)), or weights by file. Objectives are `latency`, `energy`,
+    `area`, `edp`, `cycles`, `dram` and `utilization`, constraints such as "area<2mm2". Strategies are "model" (our own,
+    guided by models of the figures), Optuna's "nsga2" and "tpe", "random" and "exhaustive"; the first three need the
+    extra `explore`.
 
     Hardware and schedules are searched together with `trials` above 0: for every machine, `trials` schedules of each
     distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. At the
@@ -159,7 +160,8 @@ def explore(
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
-    models = [item if isinstance(item, tuple) else (item, 1.0) for item in given]
+    pairs = [item if isinstance(item, tuple) else (item, 1.0) for item in given]
+    models = [(model_source(model).source, weight) for model, weight in pairs]
     study = Study(
         space=searched,
         networks=load_networks(models),
@@ -278,7 +280,7 @@ def compare(
     and energy of each network and layer, area and energy of each unit. Raises UserError if a machine cannot run a
     network.
     """
-    loaded = load_networks([(model, 1.0) for model in _several(networks)])
+    loaded = load_networks([(model_source(model).source, 1.0) for model in _several(networks)])
     if not loaded:
         raise UserError("give at least one network")
     machines = (named(first), named(second))
@@ -293,4 +295,4 @@ def _file(machine: Config | str | Path) -> Path | None:
 
 def _several(items: Model | Sequence[Any]) -> Sequence[Any]:
     """`items` as a sequence: a single model, text or path becomes a list of one."""
-    return [items] if isinstance(items, str | Path | bytes) else items
+    return [items] if isinstance(items, Model) else items

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
+
+from .models import Model, model_file
 
 if TYPE_CHECKING:
     from vdla.compiler.records.book import RecordBook
@@ -41,7 +44,7 @@ class Tuned:
 
 
 def tune(
-    subject: str | Path | Sequence[str],
+    subject: Model | Sequence[str],
     target: str = "vdla",
     config: Config | str | Path = "vta",
     *,
@@ -53,7 +56,8 @@ def tune(
     workers: int = 1,
     timeout: float | None = None,
 ) -> Tuned:
-    """Tune a model (an ONNX file) or workloads by name (["conv2d:C2"]), on the accelerator or this processor.
+    """Tune a model (an ONNX file, its bytes or a ModelProto) or workloads by name (["conv2d:C2"]), on the accelerator
+    or this processor.
 
     `records` names a new file that gets every trial. For a network on the accelerator, `in_place` further trials (by
     default half of `trials`) measure schedules of layers within the whole network. The strategy "evolution" learns a
@@ -68,8 +72,8 @@ def tune(
     from ..tuning.session import tune as run_tuner
     from ..tuning.target import Run
 
-    model = Path(subject) if isinstance(subject, str | Path) else None
-    names = [] if isinstance(subject, str | Path) else list(subject)
+    model = subject if isinstance(subject, Model) else None
+    names = [] if isinstance(subject, Model) else list(subject)
     if model is None and not names:
         raise UserError(
             "subject is empty; give the file of a model, or a list of workloads such as ['conv2d:C2']"
@@ -91,9 +95,10 @@ def tune(
     with (
         RecordWriter(file) as writer,
         tunable.workers(count=workers, scheduler=None, timeout=timeout, notify=_quiet) as backend,
+        nullcontext() if model is None else model_file(model) as path,
     ):
         run = Run(options=options, backend=backend, watchers=Watchers(write=writer.append))
-        document = run_tuner(tunable, model, names, run)
+        document = run_tuner(tunable, path, names, run)
     return Tuned(records=file, document=document)
 
 

@@ -10,8 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _PACKAGES = ("vdla.compiler", "vdla.isa", "vdla.sim")
-_SEARCHES = ("records/", *(f"tune/{part}/" for part in ("program_features", "runs", "search")))
-"""Folders of the compiler that determine which candidates are measured, but not their costs."""
+_WITHOUT_COSTS = (
+    "frontends/",
+    "records/",
+    *(f"tune/{part}/" for part in ("program_features", "runs", "search")),
+)
+"""Folders of the compiler that determine which models and which candidates are measured, but not their costs."""
 
 
 @functools.cache
@@ -34,7 +38,7 @@ def compiler_identity(kind: str) -> str:
     The identity consists of the package's version and a hash of the sources of compiler and simulator; for processors
     and GPUs it also has the version of llvmlite or NVRTC. Any change of these sources, even of a comment, changes it.
     """
-    identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
+    identity = f"{version('vdla')}+{_digest(leave_out=_WITHOUT_COSTS)}"
     if kind == "llvm":
         return f"{identity} llvmlite {version('llvmlite')}"
     if kind == "cuda":

@@ -1,0 +1,27 @@
+"""Models as the functions of the front door take them: a file, the bytes of a file, or a model in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import onnx
+
+Model = str | Path | bytes | onnx.ModelProto
+"""The path of an ONNX file, the bytes of one, or a model in memory, such as `export` of `vdla.nn` returns."""
+
+
+@contextmanager
+def model_file(model: Model) -> Iterator[Path]:
+    """The path of a model's file. A model in memory is in a file, named after its graph, while the block runs."""
+    if isinstance(model, str | Path):
+        yield Path(model)
+        return
+    graph = model.graph.name if isinstance(model, onnx.ModelProto) else ""
+    name = "".join(letter if letter.isalnum() else "_" for letter in graph)[:80]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name or 'model'}.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        yield path

@@ -1,0 +1,182 @@
+"""Modules and parameters: a network as attributes of Python objects, with weights by dotted names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from .spec import NetworkError
+from .spec import Tensor as Spec
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
+"""Draws initial values of a shape from random numbers."""
+
+
+def fill(value: float) -> Draw:
+    """Initial values that are all equal."""
+    return lambda _, shape: np.full(shape, value)
+
+
+def uniform(bound: float) -> Draw:
+    """Initial values from -bound to bound, as PyTorch's layers have them."""
+    return lambda random, shape: random.uniform(-bound, bound, shape)
+
+
+def normal(deviation: float = 1.0) -> Draw:
+    """Normally distributed initial values with mean 0."""
+    return lambda random, shape: random.normal(0, deviation, shape)
+
+
+class Parameter:
+    """A float32 tensor of weights: an array, or a shape whose values, unless set, are drawn (zeros)."""
+
+    def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
+        self.value = data.astype(np.float32) if isinstance(data, np.ndarray) else None
+        self.shape = tuple(data.shape if isinstance(data, np.ndarray) else data)
+        self.draw = draw or fill(0)
+
+
+class Module:
+    """A part of a network: `forward` computes with the parameters and modules that are attributes of the object."""
+
+    unused: tuple[str, ...] = ()
+    """Names of entries that PyTorch's state dicts have for this module, and that the network does not need."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs of the module, computed from tensors. Each module defines its own."""
+        raise NetworkError(f"{type(self).__name__}: defines no forward(self, x); define it")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of `forward`, recorded as part of this module."""
+        for tensor in _tensors((args, kwargs)):
+            with tensor.recorder.inside(self):
+                return self.forward(*args, **kwargs)
+        raise NetworkError(
+            f"{type(self).__name__}: is called without a tensor; modules compute while `export` records them, "
+            "arrays go to what vdla.compile returns"
+        )
+
+    def children(self) -> dict[str, Module]:
+        """The modules that are attributes of this one, by attribute."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Module)}
+
+    def named_modules(self, path: str = "") -> Iterator[tuple[str, Module]]:
+        """(path, module) for this module and all below; the path of a child is "PATH.ATTRIBUTE"."""
+        yield path, self
+        for name, child in self.children().items():
+            yield from child.named_modules(f"{path}.{name}" if path else name)
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, parameter); a parameter of two modules has both names."""
+        for path, module in self.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Parameter):
+                    yield f"{path}.{name}" if path else name, value
+
+    def state_dict(self, seed: int = 0) -> dict[str, np.ndarray]:
+        """All parameters by name, as `export` writes them with this seed.
+
+        A parameter without a value gets one from random numbers that depend on the seed and the parameter's name alone,
+        with the distributions that PyTorch documents for its layers.
+        """
+        made: dict[int, np.ndarray] = {}
+        for name, parameter in self.named_parameters():
+            if parameter.value is None and id(parameter) not in made:
+                random = np.random.default_rng([seed, crc32(name.encode())])
+                made[id(parameter)] = np.asarray(parameter.draw(random, parameter.shape), np.float32)
+        pairs = self.named_parameters()
+        return {name: made[id(p)] if p.value is None else p.value for name, p in pairs}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
+
+        Unless `strict` is False, the names must be exactly those of `named_parameters`. Raises NetworkError for other
+        names and shapes; nothing is set then.
+        """
+        kind, own = type(self).__name__, dict(self.named_parameters())
+        unused = {
+            f"{path}.{n}" if path else n for path, module in self.named_modules() for n in module.unused
+        }
+        missing = [name for name in own if name not in state]
+        unknown = [name for name in state if name not in own and name not in unused]
+        if strict and (missing or unknown):
+            found = (("lacks", missing), ("has, without a parameter for it,", unknown))
+            words = "; ".join(f"{verb} {', '.join(names)}" for verb, names in found if names)
+            raise NetworkError(f"{kind}: the state dict {words}; rename the entries, or give strict=False")
+        arrays = {name: _array(state[name]) for name in own if name in state}
+        for name, array in arrays.items():
+            if array.shape != own[name].shape:
+                raise NetworkError(
+                    f"{kind}: {name} of the state dict has shape {list(array.shape)}, the parameter "
+                    f"{list(own[name].shape)}; change the sizes of the module"
+                )
+        for name, array in arrays.items():
+            own[name].value = array
+
+    def export(self, spec: Mapping[str, Mapping[str, Spec]], *, seed: int = 0) -> onnx.ModelProto:
+        """The network as an ONNX model of opset 20, which `vdla.compile`, `vdla.quantize` and `onnx.save` take.
+
+        `spec` names the method to record and the shape and type of each of its arguments: {"forward": {"x":
+        nn.spec.Tensor((1, 784), "float32")}}. Inputs of the model have the names of the arguments; outputs are called
+        "output", or "output0", "output1" ... for a tuple, or have the keys of a dictionary. Parameters without values
+        are drawn with `seed`, as `state_dict` does. Raises NetworkError.
+        """
+        from .export import export_module
+
+        return export_module(self, spec, seed)
+
+
+class ModuleList(Module):
+    """A list of modules, which are called "0", "1" ..."""
+
+    def __init__(self, modules: Sequence[Module] = ()) -> None:
+        self.modules = list(modules)
+
+    def children(self) -> dict[str, Module]:
+        """The modules by their number."""
+        return {str(number): module for number, module in enumerate(self.modules)}
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.modules)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def __getitem__(self, number: int) -> Module:
+        return self.modules[number]
+
+
+class Sequential(ModuleList):
+    """Modules one after the other, each with the output of the one before as its input."""
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__(modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output of the last module."""
+        for module in self.modules:
+            x = module(x)
+        return x
+
+
+def _tensors(arguments: Any) -> Iterator[Tensor]:
+    """The tensors among arguments, also within lists, tuples and dictionaries."""
+    if isinstance(arguments, Tensor):
+        yield arguments
+    elif isinstance(arguments, list | tuple | dict):
+        for item in arguments.values() if isinstance(arguments, dict) else arguments:
+            yield from _tensors(item)
+
+
+def _array(value: Any) -> np.ndarray:
+    """float32 values of an array, or of a tensor of PyTorch's on any device, of any type, with or without gradient."""
+    for method in ("detach", "cpu", "float", "numpy"):
+        value = getattr(value, method)() if hasattr(value, method) else value
+    return np.array(value, np.float32)

@@ -1,0 +1,185 @@
+"""Records the nodes of a network, with names after its modules; each node's output shapes are inferred at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper, shape_inference
+
+from .spec import NetworkError, Size
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
+
+OPSET = 20
+_SMALL = 16
+"""Largest number of elements of constants that are one constant if they are equal."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Recorder:
+    """The graph of one export. `parameters`: name and value of each parameter, by its `id`; `modules`: the path of each
+    module, by its `id`.
+    """
+
+    parameters: Mapping[int, tuple[str, np.ndarray]]
+    modules: Mapping[int, str]
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
+    _shared: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
+    _sources: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _path: str = ""
+    _module: Module | None = None
+
+    @property
+    def where(self) -> str:
+        """The path and class of the module that is recorded now, for messages."""
+        kind = type(self._module).__name__
+        return f"{self._path} ({kind})" if self._path else kind
+
+    @contextmanager
+    def inside(self, module: Module) -> Iterator[None]:
+        """Nodes recorded in the block belong to `module`. Raises NetworkError for a module that has no path."""
+        outer = self._path, self._module
+        if id(module) not in self.modules:
+            raise NetworkError(
+                f"{self.where}: calls a {type(module).__name__} that is no attribute of a module; assign it to self "
+                "in __init__, and a list of modules as nn.ModuleList"
+            )
+        self._path, self._module = self.modules[id(module)], module
+        try:
+            yield
+        finally:
+            self._path, self._module = outer
+
+    def tensor(self, name: str, shape: Sequence[Size | None], dtype: np.dtype[Any]) -> Tensor:
+        """A tensor of the graph. Each size None becomes a new symbol; symbols are read from the first tensor that has
+        them.
+        """
+        sizes = tuple(f"{name}.{axis}" if size is None else size for axis, size in enumerate(shape))
+        for axis, size in enumerate(sizes):
+            if isinstance(size, str):
+                self._sources.setdefault(size, (name, axis))
+        return Tensor(self, name, sizes, dtype)
+
+    def constant(self, array: np.ndarray, label: str = "") -> Tensor:
+        """A constant, named `label` behind the module's path. Equal small constants without a label are one."""
+        small = not label and array.size <= _SMALL
+        key = (str(array.dtype), array.shape, array.tobytes() if small else len(self.constants))
+        if key not in self._shared:
+            name = self.unique(self._join(label) if label else "constant")
+            self.constants[name] = np.require(array, requirements="C")
+            self._shared[key] = Tensor(self, name, array.shape, array.dtype)
+        return self._shared[key]
+
+    def parameter(self, parameter: object, *, transposed: bool = False) -> Tensor:
+        """The constant with the value of a parameter, or with the transposed value (named "NAME.T")."""
+        name, array = self.named(parameter)
+        name, array = (f"{name}.T", np.ascontiguousarray(array.T)) if transposed else (name, array)
+        return Tensor(self, name, self.constants.setdefault(name, array).shape, array.dtype)
+
+    def named(self, parameter: object) -> tuple[str, np.ndarray]:
+        """The name and the value of a parameter. Raises NetworkError if no module has it."""
+        if id(parameter) not in self.parameters:
+            raise NetworkError(
+                f"{self.where}: reads a {type(parameter).__name__} that is no parameter of the network; assign an "
+                "nn.Parameter to self in __init__, or give an array"
+            )
+        return self.parameters[id(parameter)]
+
+    def size(self, size: Size) -> Tensor:
+        """An int64 tensor of shape [1] with a size; a symbol's size is read from a tensor when the network runs."""
+        if not isinstance(size, str):
+            return self.constant(np.array([size], np.int64))
+        if ("size", size) not in self._shared:
+            (source, axis), name = self.source(size), self.unique(f"{size}.size")
+            self.nodes.append(
+                helper.make_node("Shape", [source], [name], name=name, start=axis, end=axis + 1)
+            )
+            self._shared["size", size] = Tensor(self, name, (1,), np.dtype(np.int64))
+        return self._shared["size", size]
+
+    def source(self, symbol: str) -> tuple[str, int]:
+        """The name of a tensor with a symbol in its shape, and the dimension. Raises NetworkError if there is none."""
+        if symbol not in self._sources:
+            known = ", ".join(self._sources) or "none"
+            raise NetworkError(
+                f"{self.where}: no tensor has the symbol {symbol!r}; give one that exists: {known}"
+            )
+        return self._sources[symbol]
+
+    def record(
+        self,
+        operator: str,
+        inputs: Sequence[Tensor | None],
+        *,
+        label: str = "",
+        outputs: int = 1,
+        shape: Sequence[Size | None] = (),
+        **attributes: Any,
+    ) -> list[Tensor]:
+        """Adds a node with ONNX's attributes; returns its outputs.
+
+        The node is called by the path of its module, with `label` behind it if there is one. In a module that has
+        modules of its own, the label is by default the operator in lower case. `shape`: sizes of the first output for
+        sizes that ONNX's inference does not find. Raises NetworkError for inputs that do not fit.
+        """
+        leaf = self._path and self._module is not None and not self._module.children()
+        name = self.unique(self._join(label or ("" if leaf else operator.lower())))
+        names = [name, *(self.unique(f"{name}.output{index}") for index in range(1, outputs))]
+        read = ["" if tensor is None else tensor.name for tensor in inputs]
+        node = helper.make_node(operator, read, names, name=name, **attributes)
+        types = self._infer(node, [tensor for tensor in inputs if tensor is not None])
+        self.nodes.append(node)
+        made = []
+        for output in names:
+            if not types[output].tensor_type.elem_type:
+                raise NetworkError(f"{self.where}: ONNX infers no shape for {operator}; use other operators")
+            dims = types[output].tensor_type.shape.dim
+            sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
+            if shape and output == name:
+                pairs = zip(sizes, shape, strict=True)
+                sizes = [size if isinstance(size, int) else known or size for size, known in pairs]
+            dtype = helper.tensor_dtype_to_np_dtype(types[output].tensor_type.elem_type)
+            made.append(self.tensor(output, sizes, dtype))
+        return made
+
+    def _infer(self, node: onnx.NodeProto, inputs: Sequence[Tensor]) -> Mapping[str, onnx.TypeProto]:
+        """The types of a node's outputs, by name."""
+        integers = {tensor.name for tensor in inputs if tensor.dtype == np.int64} & self.constants.keys()
+        try:
+            return shape_inference.infer_node_outputs(
+                defs.get_schema(node.op_type, OPSET),
+                node,
+                {tensor.name: tensor.type for tensor in inputs},
+                {name: numpy_helper.from_array(self.constants[name], name) for name in integers},
+                opset_imports=[helper.make_opsetid("", OPSET)],
+            )
+        except defs.SchemaError:
+            raise NetworkError(
+                f"{self.where}: ONNX has no operator {node.op_type} in opset {OPSET}; change the name"
+            ) from None
+        except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+            reason = str(error).strip().splitlines()[0].removeprefix("[ShapeInferenceError] ")
+            raise NetworkError(
+                f"{self.where}: {node.op_type} does not take {' and '.join(map(str, inputs))}: {reason}; change "
+                "shapes or types, by reshape, unsqueeze, cast, or the sizes of the module"
+            ) from None
+
+    def _join(self, label: str) -> str:
+        return ".".join(filter(None, (self._path, label)))
+
+    def unique(self, name: str) -> str:
+        """The name, or, if a tensor or node has it, the name with a number."""
+        found, number = name, 1
+        while found in self._names:
+            found, number = f"{name}_{number}", number + 1
+        self._names.add(found)
+        return found

@@ -1,0 +1,217 @@
+"""Tensors while a network is recorded: each operation on a tensor adds a node to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .spec import NetworkError, Size
+
+if TYPE_CHECKING:
+    from .module import Parameter
+    from .recorder import Recorder
+
+    Operand: TypeAlias = "Tensor | Parameter | np.ndarray | float"
+    Index: TypeAlias = int | slice | EllipsisType | None
+
+_END = 2**63 - 1
+"""End of a slice that reaches to the end of its dimension."""
+
+
+def _binary(operator: str, *, swapped: bool = False) -> Callable[[Tensor, Operand], Tensor]:
+    """The method of `Tensor` that records `operator` with the tensor as first (`swapped`: second) operand."""
+
+    def method(self: Tensor, other: Operand) -> Tensor:
+        return record(operator, other, self) if swapped else record(operator, self, other)
+
+    return method
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor of the recorded network: its name, its shape (integers and symbols) and its element type.
+
+    Arithmetic takes tensors, parameters, arrays and numbers; a number gets the type of the tensor. Methods have the
+    names of PyTorch's. Operations raise NetworkError for shapes or types that do not fit.
+    """
+
+    recorder: Recorder
+    name: str
+    shape: tuple[Size, ...]
+    dtype: np.dtype[Any]
+
+    __array_ufunc__ = None  # So that array * tensor is an operation of the tensor, not of the array.
+
+    __add__, __radd__ = _binary("Add"), _binary("Add", swapped=True)
+    __sub__, __rsub__ = _binary("Sub"), _binary("Sub", swapped=True)
+    __mul__, __rmul__ = _binary("Mul"), _binary("Mul", swapped=True)
+    __truediv__, __rtruediv__ = _binary("Div"), _binary("Div", swapped=True)
+    __matmul__, __rmatmul__ = _binary("MatMul"), _binary("MatMul", swapped=True)
+    __pow__ = _binary("Pow")
+
+    def __neg__(self) -> Tensor:
+        return record("Neg", self)
+
+    def __str__(self) -> str:
+        return f"{self.dtype} [{', '.join(map(str, self.shape))}]"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def type(self) -> onnx.TypeProto:
+        """The type as ONNX writes it."""
+        return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
+
+    def __bool__(self) -> bool:
+        raise NetworkError(
+            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs; use "
+            "nn.functional.where in place of if, and and or"
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape or isinstance(self.shape[0], str):
+            raise NetworkError(
+                f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
+            )
+        return (self[row] for row in range(self.shape[0]))
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
+        items = list(index) if isinstance(index, tuple) else [index]
+        if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
+            raise NetworkError(
+                f"{self.recorder.where}: {wrong[0]!r} is no index; give integers, slices, None or ..., and indices "
+                "known at run time to nn.functional.embedding"
+            )
+        rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
+        if rest < 0:
+            raise NetworkError(f"{self.recorder.where}: too many indices of {self}; give {self.ndim} at most")
+        place = items.index(...) if ... in items else len(items)
+        items[place : place + 1] = [slice(None)] * rest
+        shape: list[Size | None] = list(self.shape)
+        cuts: list[tuple[int, Size, Size, int]] = []
+        for axis, item in enumerate(item for item in items if item is not None):
+            if isinstance(item, int):
+                item = slice(item, item + 1 if item != -1 else None)
+            if isinstance(item, slice) and item != slice(None):
+                step = item.step or 1
+                begin = (0 if step > 0 else _END) if item.start is None else item.start
+                end = (_END if step > 0 else -_END) if item.stop is None else item.stop
+                cuts.append((axis, begin, end, step))
+                shape[axis] = end if (begin, step) == (0, 1) and isinstance(end, str) else None
+        result = self
+        if cuts:
+            axes, begins, ends, steps = zip(*cuts, strict=True)
+            operands = self._sizes(begins), self._sizes(ends), np.array(axes), np.array(steps)
+            result = record("Slice", self, *operands, label="slice", shape=shape)
+        sizes = [item for item in items if item is not None]
+        if dropped := [axis for axis, item in enumerate(sizes) if isinstance(item, int)]:
+            result = result.squeeze(*dropped)
+        kept = [item for item in items if not isinstance(item, int)]
+        new = [axis for axis, item in enumerate(kept) if item is None]
+        return result.unsqueeze(*new) if new else result
+
+    def _sizes(self, sizes: Sequence[Size]) -> Tensor:
+        """An int64 tensor with the sizes; it is computed when the network runs if one is a symbol."""
+        if not any(isinstance(size, str) for size in sizes):
+            return self.recorder.constant(np.array(sizes, np.int64))
+        tensors = [self.recorder.size(size) for size in sizes]
+        return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
+
+    def axes(self, *dims: int) -> list[int]:
+        """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
+        for dim in dims:
+            if not -self.ndim <= dim < self.ndim:
+                raise NetworkError(
+                    f"{self.recorder.where}: {self} has no dimension {dim}; it has {self.ndim}"
+                )
+        return [dim % self.ndim for dim in dims]
+
+    def reshape(self, *sizes: Size) -> Tensor:
+        """The same elements in another shape; one size may be -1. Sizes may be symbols of inputs."""
+        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(sizes)]
+        numbers = [
+            0 if isinstance(size, str) and is_same else size
+            for size, is_same in zip(sizes, same, strict=True)
+        ]
+        symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
+        if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
+            numbers[symbols[0]] = -1
+        known = [None if size == -1 else size for size in sizes]
+        return record("Reshape", self, self._sizes(numbers), label="reshape", shape=known)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """One dimension in place of the dimensions from `start_dim` to `end_dim`."""
+        first, last = self.axes(start_dim, end_dim)
+        behind = last + 1
+        sizes = [size for size in self.shape[first:behind] if not isinstance(size, str)]
+        joined = prod(sizes) if len(sizes) == behind - first else -1
+        return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
+
+    def permute(self, *dims: int) -> Tensor:
+        """The dimensions in the order `dims`."""
+        return record("Transpose", self, label="transpose", perm=self.axes(*dims))
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """Two dimensions exchanged."""
+        dims, (first, second) = list(range(self.ndim)), self.axes(dim0, dim1)
+        dims[first], dims[second] = second, first
+        return self.permute(*dims)
+
+    def squeeze(self, *dims: int) -> Tensor:
+        """Without the dimensions `dims`, of size 1."""
+        return record("Squeeze", self, np.array(dims), label="squeeze")
+
+    def unsqueeze(self, *dims: int) -> Tensor:
+        """With new dimensions of size 1 at the places `dims` of the result."""
+        return record("Unsqueeze", self, np.array(dims), label="unsqueeze")
+
+    def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+        """Parts of the given sizes along `dim`."""
+        inputs = [self, self._sizes(sizes)]
+        return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=dim)
+
+    def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
+        """The mean over the dimensions `dims`."""
+        return record("ReduceMean", self, np.array(dims), keepdims=int(keepdim))
+
+    def sum(self, *dims: int, keepdim: bool = False) -> Tensor:
+        """The sum over the dimensions `dims`."""
+        return record("ReduceSum", self, np.array(dims), keepdims=int(keepdim))
+
+    def cast(self, dtype: str) -> Tensor:
+        """The elements converted to the type of that name ("float32")."""
+        return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
+    """The first output of a new node; `inputs` are operands in ONNX's order, None for one that is left out.
+
+    Numbers, and arrays of float64, get the type of the first tensor. The other arguments and errors are those of
+    `Recorder.record`.
+    """
+    first = next((item for item in inputs if isinstance(item, Tensor)), None)
+    if first is None:
+        raise NetworkError(f"{operator}: none of its operands is a tensor; give one, or compute in numpy")
+    tensors = [_tensor(item, first) for item in inputs]
+    return first.recorder.record(operator, tensors, label=label, **attributes)[0]
+
+
+def _tensor(item: Operand | None, like: Tensor) -> Tensor | None:
+    if item is None or isinstance(item, Tensor):
+        return item
+    if isinstance(item, int | float | np.number):
+        return like.recorder.constant(np.array(item, like.dtype))
+    if not isinstance(item, np.ndarray):
+        return like.recorder.parameter(item)
+    narrow = item.dtype == np.float64 and np.issubdtype(like.dtype, np.floating)
+    return like.recorder.constant(item.astype(like.dtype) if narrow else item)
