@@ -29,7 +29,7 @@ class MachineCode:
     """
 
     address: int
-    engine: llvm.ExecutionEngine
+    library: llvm.ResourceTracker
     optimised: llvm.ModuleRef
     machine: llvm.TargetMachine
 
@@ -127,14 +127,16 @@ def _emit_unlocked() -> Any:
     return emit
 
 
-def compile_module(module: Module, target: CpuTarget) -> MachineCode:
-    """The machine code of a module, for this process."""
+def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()) -> MachineCode:
+    """The machine code of a module, for this process. `others`: functions of the module, besides `module.function`,
+    whose addresses the result's `library` has.
+    """
     machine = target_machine(target, jit=True)
     optimised = optimise([module], machine)
-    engine = llvm.create_mcjit_compiler(optimised, machine)
-    engine.finalize_object()
-    address = engine.get_function_address(module.function)
-    return MachineCode(address=address, engine=engine, optimised=optimised, machine=machine)
+    library = _loaded([machine.emit_object(optimised)], target, [module.function, *others])
+    return MachineCode(
+        address=library[module.function], library=library, optimised=optimised, machine=machine
+    )
 
 
 def load_objects(
@@ -147,20 +149,33 @@ def load_objects(
     """
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
-    engine = llvm.create_mcjit_compiler(empty, machine)
     try:
-        for data in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        engine.finalize_object()
+        library = _loaded(objects, target, functions)
     except RuntimeError as error:
         raise TargetError(f"the object cannot be loaded: {error}") from None
-    codes: dict[str, MachineCode] = {}
+    return {
+        function: MachineCode(address=library[function], library=library, optimised=empty, machine=machine)
+        for function in functions
+    }
+
+
+def _loaded(objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]) -> llvm.ResourceTracker:
+    """The objects linked together and loaded into this process; the result has the addresses of `functions` and keeps
+    the code in memory. Raises RuntimeError if LLVM cannot read or link an object.
+
+    LLVM's JITLink places all sections of an object together. Its older linker (MCJIT's) takes a new block of addresses
+    for each section; in a process with gigabytes of libraries (PyTorch) blocks are more than 2 GiB apart, and a 32-bit
+    relocation between two of them ends the process.
+    """
+    compiler = llvm.create_lljit_compiler(
+        target_machine(target, jit=True), use_jit_link=True, suppress_errors=True
+    )
+    library = llvm.JITLibraryBuilder().add_current_process()
+    for data in objects:
+        library.add_object_img(data)
     for function in functions:
-        address = engine.get_function_address(function)
-        if not address:
-            raise TargetError(f"there is no function {function}")
-        codes[function] = MachineCode(address=address, engine=engine, optimised=empty, machine=machine)
-    return codes
+        library.export_symbol(function)
+    return library.link(compiler, "kernels")
 
 
 OBJECT_SECONDS = 600.0

@@ -38,6 +38,10 @@ epoch in the upper half.
 """
 
 
+FUNCTIONS = ("launch", "work", "stop")
+"""Functions of the pool's module that Python calls or passes to kernels."""
+
+
 class Pool:
     """A pool of `threads` threads, the caller's included. Close it, or use it as a context manager.
 
@@ -53,15 +57,13 @@ class Pool:
                 "pools of threads need Linux on x86-64, aarch64 or riscv64; run on one thread instead"
             )
         self.threads = threads
-        self._code = compile_module(_module(number), host_target())
+        self._code = compile_module(_module(number), host_target(), FUNCTIONS)
         self._words = (ctypes.c_int64 * _WORDS)()
         self._lock = threading.Lock()
         self._process = os.getpid()
         self.address = ctypes.addressof(self._words)
-        self.launch = self._code.engine.get_function_address("launch")
-        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
-            self._code.engine.get_function_address("work")
-        )
+        self.launch = self._code.library["launch"]
+        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.library["work"])
         self._helpers = [
             threading.Thread(target=work, args=(self.address, worker), daemon=True, name=f"vdla-{worker}")
             for worker in range(1, threads)
@@ -85,7 +87,7 @@ class Pool:
         """Ends the threads. A second call has no effect."""
         with self._lock:
             if self._helpers and os.getpid() == self._process:
-                stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code.engine.get_function_address("stop"))
+                stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code.library["stop"])
                 stop(self.address)
                 for helper in self._helpers:
                     helper.join()
