@@ -77,10 +77,13 @@ def compile(
     the programs of its kernels as well. Raises UserError, also if outputs of real tokens depend on the padding after
     them.
     """
-    given = model_source(model, Example(args=args, kwargs=kwargs or {}, dynamic_shapes=dynamic_shapes))
-    source = given.source
-    if lengths is None and len(given.ranges) == 1:
-        lengths = given.ranges
+    if isinstance(model, str | Path | bytes):
+        source = model
+    else:
+        given = model_source(model, Example(args=args, kwargs=kwargs or {}, dynamic_shapes=dynamic_shapes))
+        source = given.source
+        if lengths is None and len(given.ranges) == 1:
+            lengths = given.ranges
     if constants:
         from vdla.compiler.graph.bound_inputs import with_constants
 
