@@ -15,6 +15,7 @@ from vdla.util.files import read_file
 
 from .errors import ModelError
 from .external_data import load_external_data
+from .foreign_domains import is_qonnx
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
 from .tensor_arrays import LEAST_BYTES
@@ -88,7 +89,12 @@ def read_model(source: Source) -> ReadModel:
     check_texts(label, proto)
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
-    return ReadModel(label=label, bare=inline_functions(label, proto), weights=weights)
+    proto = inline_functions(label, proto)
+    if any(is_qonnx(entry.domain) for entry in proto.opset_import):
+        from .qonnx import replace_quant
+
+        proto = replace_quant(label, proto)
+    return ReadModel(label=label, bare=proto, weights=weights)
 
 
 def _without_weights(content: bytes) -> tuple[bytes, Mapping[int, memoryview]]:

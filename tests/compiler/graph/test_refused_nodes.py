@@ -114,17 +114,20 @@ def test_a_qonnx_file_is_quantized_already(tmp_path: Path) -> None:
     domain = "qonnx.custom_op.general"
     graph = helper.make_graph(
         [
-            helper.make_node("Quant", ["x"], ["q"], "the node", domain=domain),
+            helper.make_node("BipolarQuant", ["x", "s"], ["q"], "the node", domain=domain),
             helper.make_node("Relu", ["q"], ["y"]),
         ],
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor("s", TensorProto.FLOAT, [], [0.5])],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    words = r"'the node' \(Quant\): is an operator of QONNX, so the model is quantized already; convert it"
+    words = (
+        r"'the node' \(BipolarQuant\): is an operator of QONNX, so the model is quantized already; convert it"
+    )
     with pytest.raises(UserError, match=words) as refused, advice_on_errors(path):
         compile_program(path, TINY)
     assert "vdla quantize" not in str(refused.value) and "vdla,llvm" not in str(refused.value)
