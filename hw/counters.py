@@ -60,7 +60,9 @@ CYCLE_COUNTERS = tuple(
     for unit in Unit
     for activity in activities(unit)
 )
-"""(unit, activity, name) of each cycle counter; a name is unit.category, with the simulator's name of the category."""
+"""(unit, activity, name) of each cycle counter. The name is "unit.category", where the category is the simulator's name
+of the activity.
+"""
 
 COUNTERS = (
     *(name for _, _, name in CYCLE_COUNTERS),
@@ -101,9 +103,7 @@ class Counters(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds registers of the counted events, a register for each counter's increment, and one adder for each
-        counter.
-        """
+        """Builds registers of the counted events, and for each counter a register of its increment and an adder."""
         m = Module()
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}

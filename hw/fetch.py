@@ -58,7 +58,8 @@ class FetchUnit(wiring.Component):
 
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
         """Builds the requests in three stages of registers: number of instructions left to fetch, size of the next
-        request, and the request that is shown to the arbiter.
+        request, and the request that is shown to the arbiter. `fresh`: 1 in the first cycle of a run. `moved`: an
+        instruction left the head register.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -103,7 +104,7 @@ class FetchUnit(wiring.Component):
     def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
         """Writes the instructions of each beat, with their routes (the unit that executes an instruction, and whether
         it is FINISH), to the banks of the buffer. Returns the oldest instruction, its route, whether there is one, and
-        the signal that removes it.
+        the signal that removes it. `fresh`: 1 in the first cycle of a run.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
@@ -203,7 +204,8 @@ class FetchUnit(wiring.Component):
         For each unit, `to` is 1 if the head register holds an instruction for the unit and no FINISH was dispatched
         before (`ended`); `goes` is 1 if the unit's queue also has room. Both are registers that are computed a cycle
         ahead, so that the outputs are early in the cycle. `oldest`, `route`, `arrived`: the buffer's oldest
-        instruction, its route, and whether there is one.
+        instruction, its route, and whether there is one. Driven here: `loads` (the head register takes this
+        instruction), `moved` (an instruction left the head register).
         """
         # `takes`: there is no head, or it leaves. `takes` drives the bits of the head; its complement `keeps` drives
         # the decisions.

@@ -14,9 +14,7 @@ REGISTER_BITS = 64
 
 
 def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
-    """The layout of a word of `size` bits with `fields`, a FlexibleLayout, since there may be unused bits between
-    fields.
-    """
+    """The layout of a word of `size` bits with `fields`, a FlexibleLayout, since unused bits may be between fields."""
     return data.FlexibleLayout(
         size,
         {

@@ -44,9 +44,7 @@ class LoadUnit(wiring.Component):
         return data.StructLayout(parts)
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the issue logic, the read requests, the queue of loads in flight, and the writers to the
-        scratchpads.
-        """
+        """Builds the issue logic, the read requests, the queue of loads in flight, and writers to the scratchpads."""
         m = Module()
         config = self._config
         m.submodules.issue = issue = Issue(config=config)
@@ -132,6 +130,7 @@ class LoadUnit(wiring.Component):
     ) -> tuple[Value, Value]:
         """Decodes a LOAD.PATCH, whose start waits until a multiplier has computed the length of its rows; until then,
         registers hold its fields. Returns (whether the load starts in this cycle; whether no instruction may begin).
+        `bits`: register PATCH. `job` and the runs of `requests` are driven here.
         """
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
@@ -196,7 +195,8 @@ class LoadUnit(wiring.Component):
 
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
         """Connects jobs to the writers and the writers to the scratchpads; returns whether a load ends in the next
-        cycle."""
+        cycle. `begins`: the `job` begins in this cycle; `words`: the FIFO of bus words.
+        """
         config = self._config
         layout = self._job_layout()
         m.submodules.elements = elements = ElementWriter(
@@ -255,7 +255,8 @@ class LoadUnit(wiring.Component):
     def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
         """A register: 1 if the oldest load that has steps to do is a LOAD.PATCH. A queue stores the kinds of the loads.
 
-        The value is arbitrary while no load is in flight, and correct before a load's first step may happen.
+        The value is arbitrary while no load is in flight, and correct before a load's first step may happen. `begins`:
+        a load begins, a LOAD.PATCH if `is_patch`. `steps_last`: the oldest load does its last step.
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
@@ -327,7 +328,7 @@ class LoadUnit(wiring.Component):
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
         """Drives the token pushes and the ends of loads in flight; returns the number of loads in flight. Registers
         count the pushes of the youngest load, since CONFIGs may add to them; a small memory has the pushes of older
-        loads.
+        loads. `is_config`: the head instruction is a CONFIG. `last_step`: a load ends in the next cycle.
         """
         config = self._config
         bits = token_bits(config)

@@ -178,7 +178,8 @@ class PatchWriter(wiring.Component):
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
         """The register after the ring buffer. If `goes` is 1 it takes a new vector: the oldest one in the ring or, if
-        the ring is empty, the vector `staged` from the stages.
+        the ring is empty, the vector `staged` from the stages. `generates`: a vector enters the first stage;
+        `may_generate` (driven here): the ring has room for another one.
         """
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])

@@ -42,8 +42,8 @@ class Product(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Processes the right factor digit by digit, lowest first: two cycles compute left x digit, the next one adds
-        it.
+        """Processes the right factor digit by digit, lowest first: two cycles compute left x digit, the next
+        adds it.
         """
         m = Module()
         wide = self._bits + FACTOR_BITS

@@ -99,9 +99,9 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 @compiled()
 def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
-    """Whether each source vector and the `more` vectors after it are all in the input scratchpad (indices below `own`)
-    or all in the chain memory (on-chip buffer for a layer's output, indices chain_base to depth - 1). `row`: the
-    decoded instruction.
+    """Whether each source vector (its index in `indices` plus `base`) and the `more` vectors after it are all in the
+    input scratchpad (indices below `own`) or all in the chain memory (on-chip buffer for a layer's output, indices
+    chain_base to depth - 1). `row`: the decoded instruction.
     """
     if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
@@ -121,7 +121,7 @@ def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyp
     """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
     scratchpad, the vectors from `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next
     layer reads). Returns OUTSIDE also if register FOLD sets more groups of rows than the array has (extension `fold`).
-    `here`: values of the unit's configuration registers.
+    `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):
@@ -187,9 +187,9 @@ def zero_points(here):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _any_tiles(indices, dst, src, wgt, pads, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
-    """Executes a GEMM's micro-ops in one iteration of its loops. For arrays of fewer output lanes than LANES and for
-    nonzero zero points. `indices` (n, 3) are added to `dst`, `src` and `wgt`, the iteration's accumulator, input vector
-    and tile. `add`: 1 adds to accumulators, 0 overwrites them.
+    """Executes a GEMM's micro-ops in one iteration of its loops; used for arrays of fewer output lanes than LANES and
+    for nonzero zero points. `indices` (n, 3) are added to `dst`, `src` and `wgt`, the iteration's accumulator, input
+    vector and tile. `add`: 1 adds to accumulators, 0 overwrites them.
     """
     inp, packed, acc = pads.inputs, pads.packed, pads.acc
     lanes = packed.shape[3]
@@ -223,7 +223,7 @@ def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
 def run_depthwise(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the DEPTHWISE or TAPS `row`. `own`: number of vectors of the input scratchpad; `chain_base`: index of
     the chain memory's first vector. Micro-ops index `pads.wgt` int8 (depth, columns, block_in) by rows of weights
-    instead of tiles. `here`: values of the unit's configuration registers.
+    instead of tiles. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
 
     A row has as many weights as the shorter of an input and an output vector. If output vectors are longer, a position
     is `inputs` input vectors. If input vectors are longer, a position is one of `outputs` equal parts of an input
@@ -316,7 +316,7 @@ def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
 def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
     """Executes the TAPS `row` with register SWEEP on: each operation multiplies its own input positions and those of
     the operations before it. `own`: number of vectors of the input scratchpad; `chain_base`: index of the chain
-    memory's first vector. `here`: values of the unit's configuration registers.
+    memory's first vector. `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
     """
     uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
     if _empty(row):
@@ -365,7 +365,7 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 @compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
     """Executes the ALU `row` on the accumulators `acc` int32 (depth, batch, block_out). `here`: values of the unit's
-    configuration registers.
+    configuration registers; `uop`: micro-op memory; `widths`: bits of a micro-op's fields.
     """
     if row[ALU_OPCODE] >= CODES:
         return OUTSIDE
@@ -394,7 +394,7 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     """Executes the instruction `row`: GEMM, DEPTHWISE, TAPS or ALU (OPERATIONS). `here`: values of the unit's
-    configuration registers.
+    configuration registers; `widths`: bits of a micro-op's fields.
     """
     kind, own = row[KIND], len(pads.inp)
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])

@@ -122,8 +122,8 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
-    """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` int16 (depth, blocks, pairs, lanes, 2).
-    `row`: the decoded instruction.
+    """Executes LOAD.WGT into `wgt` int8 (depth, columns, block_in) and its copy `packed` int16 (depth, blocks of
+    columns, pairs of inputs, lanes, 2). `row`: the decoded instruction.
     """
     if not _fits(row, len(wgt)):
         return OUTSIDE
@@ -150,9 +150,7 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
-    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory, 4 or 8. `row`: the decoded
-    instruction.
-    """
+    """Executes LOAD.UOP into `uop` uint64; a micro-op has `size` bytes in memory (4 or 8). `row`: the instruction."""
     if not _fits(row, len(uop)):
         return OUTSIDE
     for to, count, start in _runs(row):

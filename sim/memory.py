@@ -107,8 +107,8 @@ def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
 
 @timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
-    """Starts a transfer: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both above 0), `pitch`
-    bytes apart; it shows its first request in cycle `earliest` or later.
+    """Starts a transfer of traffic `kind`: client `c` (a row of the array C) reads `runs` runs of `length` bytes (both
+    above 0) from `address` on, `pitch` bytes apart; it shows its first request in cycle `earliest` or later.
     """
     C[c, C_KIND] = kind
     C[c, C_ADDRESS] = address
@@ -122,9 +122,7 @@ def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type:
 
 @timing_code
 def requests_left(C, c):  # type: ignore[no-untyped-def]
-    """Whether the transfer of client `c` (a row of the array C) still has a request that is not shown or not
-    accepted.
-    """
+    """Whether the transfer of client `c` (a row of the array C) still has a request not yet shown or accepted."""
     return C[c, C_LEFT] > 0 or C[c, C_SHOWN] != NEVER
 
 

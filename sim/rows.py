@@ -88,10 +88,10 @@ def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
-    """Scales `reduced` int32 (batch, block_out), a vector of the instruction's row `x`, in place: each lane becomes the
-    row's factor (from `entries`) times the lane's difference from the row's mean or, for softmax, times the table's
-    entry for its difference from the row's maximum (`isa.rows`). Lanes beyond the row become 0. `here`: values of the
-    unit's configuration registers.
+    """Scales `reduced` int32 (batch, block_out), a vector of the instruction's row `x` (the last one if `is_last`), in
+    place: each lane becomes the row's factor (from `entries`) times the lane's difference from the row's mean or, for
+    softmax, times the table's entry for its difference from the row's maximum (`isa.rows`). Lanes beyond the row become
+    0. `here`: values of the unit's configuration registers.
     """
     register = here[6]
     elements = _elements(register, is_last, reduced.shape[1])
@@ -115,9 +115,9 @@ def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-un
 
 @compiled()
 def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
-    """Executes ROWS: writes the factor and the value of each row to `entries` uint32 (row_depth, 2). `scratch`: a
-    temporary vector, int32 (batch, block_out). `row`: the decoded instruction; `here`: values of its unit's
-    configuration registers.
+    """Executes ROWS: updates in `entries` uint32 (row_depth, 2) each row's packed factor and its value (softmax: the
+    maximum; normalizations: the sum of differences). `scratch`: a temporary vector, int32 (batch, block_out). `row`:
+    the decoded instruction; `here`: values of its unit's configuration registers.
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE

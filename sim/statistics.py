@@ -57,8 +57,8 @@ _BUS_AT = _STORE_AT + len(STORE_MEASURED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandStatistics:
-    """Toggled bits of a program by counter of `MEASURED`. Bits inside the array are counted in `looked_at` of its
-    `operations` and scaled up to all of them.
+    """Toggled bits of a program by counter of `MEASURED`. Bits inside the array were counted in `looked_at` operations
+    and scaled up to all `operations` of the array.
     """
 
     operations: int
@@ -109,8 +109,9 @@ def operand_statistics(
 
 
 def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Immediate that the ALU's lanes see while an instruction runs, int64 (n,): the bits of the field `imm` of ALU
-    instructions, in an instruction of any kind; NO_IMMEDIATE if the bit at the place of use_imm is 0.
+    """For each instruction, int64 (n,), the immediate that the ALU's lanes see while it runs: the bits at the place of
+    an ALU instruction's field `imm`, in an instruction of any kind; NO_IMMEDIATE if the bit at the place of `use_imm`
+    is 0.
     """
     layout = formats(config)["ALU"]
     found = extract(np.asarray(instructions), layout.field("imm")).astype(np.int64)

@@ -382,8 +382,9 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
-    """Reads accumulator vectors for the store as long as FIFO room, operand and use of the read ports are known;
-    returns whether it read any. P, U, V, X: state arrays (`sim/arrays.py`).
+    """Reads accumulator vectors for the store as long as FIFO room, operand and use of the read ports are known
+    (`next_event`: cycle of the memory's next event); returns whether it read any. P, U, V, X: state arrays
+    (`sim/arrays.py`).
     """
     if V[V_INDEX] == V[V_COUNT]:
         return False

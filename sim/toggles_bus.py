@@ -62,8 +62,8 @@ def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
 def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the beats that the instruction `row` moves. `beats` uint8 (n, bus bytes), updated: the
     last beats on the bus. If `beats` has two rows, the transfer is that of a load's data or a store's operands; if it
-    has one row, that of a store's outputs. `here`: values of the unit's configuration registers; `totals`: counters of
-    toggled bits, updated.
+    has one row, that of a store's outputs. `here`: values of the unit's configuration registers; `sizes`: DRAM bytes of
+    an element by kind of instruction; `totals`: counters of toggled bits, updated.
     """
     kind = row[KIND]
     size = sizes[kind]

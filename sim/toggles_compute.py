@@ -131,8 +131,8 @@ def _chosen(number, share, seed):  # type: ignore[no-untyped-def]
 @compiled()
 def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of a read of an accumulator `vector`: at the output of `bank`, in counter `reads` unless
-    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`. `totals`: counters of
-    toggled bits, updated.
+    that is negative, and, if the store unit's port shows the bank (`shown`), in counter `seen`. Updated: `state` (last
+    register contents), `totals` (counters of toggled bits).
     """
     found = 0
     held = state.banks[bank]
@@ -148,8 +148,8 @@ def read_bank(vector, bank, state, shown, totals, reads, seen):  # type: ignore[
 
 @compiled()
 def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written. `totals`:
-    counters of toggled bits, updated.
+    """Counts the toggled bits and the lanes of the accumulators that the load `row` has just written. Updated: `state`
+    (last register contents), `totals` (counters of toggled bits).
     """
     rows, columns = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     if row[X_SIZE] == 0:
@@ -179,7 +179,8 @@ def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the lanes' immediate operand. Lanes take it from each instruction of the unit whose
-    bit use_imm is 1, even if that is no ALU instruction. `totals`: counters of toggled bits, updated.
+    bit use_imm is 1, even if that is no ALU instruction. Updated: `state` (last register contents), `totals` (counters
+    of toggled bits).
     """
     if immediate == NO_IMMEDIATE:
         return
@@ -194,7 +195,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
 ):
     """Executes a GEMM, DEPTHWISE, TAPS or ALU operation by operation and counts the toggled bits; returns -1 if an
     operation accesses a scratchpad out of bounds, else 0. `row`: the decoded instruction; `here`: values of its unit's
-    configuration registers; `totals`: counters of toggled bits, updated.
+    configuration registers; `shown`: the accumulator bank at the store unit's port. Updated: `state` (last register
+    contents), `sample`, and `totals` (counters of toggled bits).
 
     In the array, TAPS counts like a DEPTHWISE for each of its input positions. So does a sweep (TAPS with register
     SWEEP on), for its own positions and those of earlier operations, but the positions of earlier operations toggle no
@@ -375,7 +377,8 @@ def _place(word, d, s, w, places, totals):  # type: ignore[no-untyped-def]
 @compiled()
 def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore[no-untyped-def]
     """Executes the ALU `row` and counts the toggled bits; returns -1 if it accesses a scratchpad out of bounds, else 0.
-    `here`: values of the unit's configuration registers; `totals`: counters of toggled bits, updated.
+    `here`: values of the unit's configuration registers; `shown`: the accumulator bank at the store unit's port.
+    Updated: `state` (last register contents), `totals` (counters of toggled bits).
     """
     uop, acc = pads.uop, pads.acc
     lanes = acc.shape[1] * acc.shape[2]
@@ -431,7 +434,8 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
 
 @compiled()
 def _multiply(left, right, k, slow, totals):  # type: ignore[no-untyped-def]
-    """Counts the toggled bits of partial products of `left` x `right`, one of the three products of a MUL, in lane `k`.
+    """Counts the toggled bits of partial products of `left` x `right` in lane `k`; an ALU multiplication (MUL) consists
+    of three such products of 16 bits. `slow`: rows 1 and 2 hold each lane's previous factors, which are replaced.
     `totals`: counters of toggled bits, updated.
     """
     totals[_MULTIPLIED] += booth_changes(left, right, slow[1, k], slow[2, k], 9, 18)

@@ -123,7 +123,8 @@ def _float_mantissa(bits):  # type: ignore[no-untyped-def]
 @compiled()
 def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
     """Requantizes the sum `total` with the float32 `scale` (stage A) and counts the toggled bits; returns the int8
-    result. `here`: values of the unit's configuration registers; `totals`: counters of toggled bits, updated.
+    result. `here`: values of the unit's configuration registers. Updated: `kept` (register contents), `totals`
+    (counters of toggled bits).
     """
     zero_point = here[2] << 48 >> 48
     low, high = here[2] << 40 >> 56, here[2] << 32 >> 56
@@ -148,7 +149,8 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of stage B (the operation after requantization) for the pair `value`, `operand`. The
     hardware computes stage B for each pair, whether the result is used or not. `row`: the decoded instruction; `here`:
-    values of its unit's configuration registers; `totals`: counters of toggled bits, updated.
+    values of its unit's configuration registers; `table`: look-up tables. Updated: `kept` (register contents), `totals`
+    (counters of toggled bits).
     """
     zero_point = here[2] << 48 >> 48
     if row[TABLE]:
@@ -189,7 +191,8 @@ def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no
 def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
     """Counts the bits that toggle when an instruction begins: its flags (only STORE.POST has any) and its registers
     change while the lanes' inputs are still the values of the previous instruction. `row`: the decoded instruction;
-    `here`: values of its unit's configuration registers; `totals`: counters of toggled bits, updated.
+    `here`: values of its unit's configuration registers. Updated: `state` (last register contents), `totals` (counters
+    of toggled bits).
     """
     flags = np.int64(0)
     post = row[KIND] == STORE_POST
@@ -236,8 +239,8 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, state, totals):  # type: ignore[no-untyped-def]
     """Counts the toggled bits of the store `row`, which has just been executed; `operands`: result of `operands_of`
-    before the execution. `here`: values of the unit's configuration registers; `totals`: counters of toggled bits,
-    updated.
+    before the execution. `here`: values of the unit's configuration registers. Updated: `compute` and `state` (last
+    register contents of both units), `totals` (counters of toggled bits).
     """
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
@@ -296,8 +299,8 @@ def observe_store(row, here, memory, operands, pads, compute, state, totals):  #
 
 @compiled()
 def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
-    """Takes an accumulator vector into the reduction `reduced` of a window (sum if `sums`, else maximum) and counts the
-    toggled bits. `totals`: counters of toggled bits, updated.
+    """Takes an accumulator vector, the window's `first` or a later one, into the reduction `reduced` of the window (sum
+    if `sums`, else maximum) and counts the toggled bits. `totals`: counters of toggled bits, updated.
     """
     for k in range(len(reduced)):
         value = np.int64(vector[k])

@@ -31,9 +31,7 @@ from .onnx_values import Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports a MatMul of two activations with equal leading axes; returns False if the target does not compute the
-    node.
-    """
+    """Imports a MatMul of two activations with equal leading axes; returns False if the target cannot compute it."""
     a, b = context.value(node, 0), context.value(node, 1)
     if not (context.abilities.products and isinstance(a, Real) and isinstance(b, Real)):
         return False
@@ -82,7 +80,7 @@ def round_multiplied(
     sizes: tuple[int, int, int],
 ) -> str:
     """Adds the integer product of two activations, requantized by `to`; returns the name of the result's tensor.
-    `sizes`: rows, columns and depth of each matrix product.
+    `groups`: where each single matrix product begins in the tensors. `sizes`: rows, columns and depth of each product.
     """
     a, b = (factor.quantization for factor in factors)
     rows, columns, depth = sizes
@@ -108,9 +106,12 @@ MatrixStack = tuple[Real, Origins]
 
 
 def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[MatrixStack, MatrixStack]:
-    """Two stacks of equal numbers of matrices (..., rows, columns) in the layout that a product needs: both matrices of
-    a pair in one image, images in ascending order, positions (pixels) of `b` at multiples of a block. Nodes that move
-    them are added if necessary. Raises ModelError if no moves produce this layout.
+    """`a` and `b`, two stacks of equally many matrices (..., rows, columns), in the layout that a product needs. Nodes
+    that move them are added if necessary. Raises ModelError if no moves produce this layout.
+
+    Matrix i of `a` is multiplied by matrix i of `b`. Layout: rows of a matrix are positions (pixels), its columns are
+    channels. Both matrices i are in the same image (batch index), which never decreases with i. Each matrix of `b`
+    begins at a position that is a multiple of a block.
     """
     block = context.abilities.block
     sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
@@ -192,8 +193,8 @@ def _moved_to_images(
 def _by_positions(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after a move of positions (pixels) only, for matrices whose columns are adjacent
-    channels; matrices with the same positions are moved once. None for other layouts.
+    """The matrices of `value` after a move of positions (pixels) only, to the given `images`, for matrices whose
+    columns are adjacent channels; matrices with the same positions are moved once. None for other layouts.
     """
     _, channels, height, width = context.tensors[value.tensor].nchw
     *_, rows, columns = value.shape
@@ -223,8 +224,8 @@ def _by_positions(
 def _by_transposition(
     context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]
 ) -> MatrixStack | None:
-    """The matrices of `value` after an exchange of channels and positions (pixels), for matrices whose rows are
-    adjacent channels. None for other layouts.
+    """The matrices of `value` after an exchange of channels and positions (pixels), moved to the given `images`, for
+    matrices whose rows are adjacent channels. None for other layouts.
     """
     *_, rows, columns = value.shape
     transposed = with_view(context, value, np.swapaxes(elements_of(context, value), -1, -2))

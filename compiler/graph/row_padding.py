@@ -1,5 +1,5 @@
 """Padding after the last position (pixel) of a tensor, so that an exchange of channels and positions reads whole blocks
-of positions: the producer of the tensor leaves the gap when it stores, without a copy. For accelerators.
+of positions: the producer of the tensor leaves the gap when it stores, without a copy. Only accelerators need it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def has_room(
 ) -> bool:
     """Whether the producer of tensor `name`, whose positions (pixels) do not fill whole blocks, can add padding
     positions: it must write position by position, and all readers must be 1x1 convolutions. False also if products of
-    the padding would take longer than an exchange of channels and positions.
+    the padding would take more cycles than swapping the tensor's channels and positions.
     """
     maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
@@ -80,7 +80,9 @@ def reads_whole_blocks(
 
 
 def _moves_nothing(node: Node) -> bool:
-    """Whether a node is a 1x1 convolution whose store has no second operand and does not move its results."""
+    """Whether a node is a 1x1 convolution that reads every position and stores each result at the same position,
+    without pool or second operand.
+    """
     operator = node.operator
     return (
         isinstance(operator, Int8Convolution)

@@ -105,10 +105,10 @@ class SubmodelWriter:
     def write(self, own: Sequence[int], wanted: Sequence[str], *, accelerated: bool) -> Submodel:
         """The submodel of nodes `own` (indices) with outputs `wanted`, for the accelerator (`accelerated`) or the CPU.
 
-        Constants and entry nodes are copied into it; all other tensors that it reads are its inputs. On the
-        accelerator, float32 inputs that come from another submodel of the accelerator begin with a QuantizeLinear of
-        their own. On the CPU, integer inputs and outputs are passed as float32 numbers of the same values. Raises
-        ModelError if an input or output has an unknown shape.
+        It has copies of constants and of entry nodes (views and QuantizeLinear nodes at the beginning of a region); all
+        other tensors that it reads are its inputs. On the accelerator, a QuantizeLinear node is added for each float32
+        input that another submodel of the accelerator computes. On the CPU, integer inputs and outputs are passed as
+        float32 numbers of the same values. Raises ModelError if an input or output has an unknown shape.
         """
         part = _Part(taken=self.names)
         self._collect(part, own, wanted)
@@ -163,9 +163,7 @@ class SubmodelWriter:
                 part.inputs.setdefault(name)
 
     def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
-        """Declares the submodel's input `name`, and adds the nodes that convert it to the type that its
-        readers take.
-        """
+        """Declares the submodel's input `name`, and adds nodes that convert it to the type that its readers take."""
         if name not in self.survey.types:
             raise ModelError(
                 f"{self.label}: the shape of '{name}' is not known before the model runs, so the nodes that compute "

@@ -17,9 +17,7 @@ from ..ir.visit import map_expressions, map_operands, map_stmt
 
 
 def inline_intrinsics(program: Program) -> Program:
-    """`program` without intrinsics; names in the inlined bodies are prefixed with the statement's name
-    (and a number).
-    """
+    """`program` without intrinsics; names in the inlined bodies begin with the statement's name (and a number)."""
     used: dict[str, int] = {}
 
     def rewrite(statement: Stmt) -> Stmt:

@@ -108,9 +108,7 @@ class _State:
         self.pending, self.closed = {}, True
 
     def add(self, uses: Iterable[_Use]) -> None:
-        """Adds accesses (`uses`) to the state; those of asynchronous copies are delayed until the wait for
-        the copies.
-        """
+        """Adds the accesses `uses` to the state; those of asynchronous copies are delayed until the wait for them."""
         for use in uses:
             flies = use.access.asynchronous and use.access.write
             (self.flying if flies else self.pending)[use.key] = use
@@ -127,7 +125,7 @@ class _Block:
         self.successive = successive(kernel)
 
     def statement(self, node: Stmt, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
-        """The statement with its barriers, and the state after it; `state` is modified."""
+        """The statement with its barriers, and the state after it; `state` is modified. `around`: enclosing loops."""
         match node:
             case For() if is_thread_loop(node):
                 phase = phase_at(node)
@@ -225,8 +223,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """The accesses `uses` of one iteration of `loop`, as its next iteration sees them. Accesses in `before` may
-        belong to any earlier iteration.
+        """The accesses `uses` of one iteration of `loop`, rewritten for comparison with the next iteration: the loop
+        variable i becomes i - 1. An access in `before` (None: every access) may be of any earlier iteration; its
+        indices stay, and `loop` is added to its `own` loops.
         """
         name = loop.name
         for use in uses:

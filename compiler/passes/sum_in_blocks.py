@@ -49,7 +49,7 @@ def sum_in_blocks(program: Program, *, within: Callable[[For], bool] | None = No
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """A Reduce (addition to a sum) inside a statement. `lanes`: the loops on which the indices of its target depend,
-    outermost first. `terms`: the number of terms that it adds in a row.
+    outermost first. `terms`: the number of terms that it adds to an element one after the other.
     """
 
     reduce: Reduce
@@ -58,9 +58,7 @@ class _Sum:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Extents of the `lanes` (the loops on which the target's indices depend); None if one depends on
-        other loops.
-        """
+        """Extents of the `lanes` (loops on which the target's indices depend); None if one depends on other loops."""
         extents = [int(n.extent.value) for n in self.lanes if isinstance(n.extent, Const)]
         return tuple(extents) if len(extents) == len(self.lanes) else None
 
@@ -86,7 +84,7 @@ def _visit(
     names: _Names,
 ) -> tuple[Stmt, list[_Sum]]:
     """A statement with its long sums cut into blocks; and the Reduces in it that are not complete, since enclosing
-    loops add further terms to their sums.
+    loops add further terms to their sums. `around`: enclosing loops; `inside`: one of them satisfies `within`.
     """
     match node:
         case Reduce(op="add", first=None, buffer=buffer) if inside and buffer.dtype.is_float:
@@ -111,7 +109,9 @@ def _visit(
 
 
 def _cut(loop: For, count: int, sums: Sequence[_Sum], names: _Names) -> tuple[Stmt, list[_Sum]]:
-    """A loop of at most `count` iterations around `sums`, cut into blocks if it adds too many terms."""
+    """A loop of at most `count` iterations around `sums`, cut into blocks if it adds too many terms; and the Reduces in
+    it, to whose sums enclosing loops may add further terms.
+    """
     outside = [
         replace(s, lanes=(loop, *s.lanes))
         if _target_depends_on(loop, s.reduce)

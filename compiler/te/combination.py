@@ -44,9 +44,7 @@ class Combination:
 
     @property
     def only_clamps(self) -> bool:
-        """Whether stage B of the store unit (the combination) changes no value inside low..high, so that it only
-        clamps.
-        """
+        """Whether stage B of the store unit (combination) changes no value inside low..high, so that it only clamps."""
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
     def of_operand(self) -> Combination:
@@ -74,9 +72,7 @@ def limits_within(inner_low: int, inner_high: int, low: int, high: int) -> dict[
 
 
 def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
-    """Stage B of the store unit (add, multiply or rescale, then clamp) on the int8 value `q` and, if `c` has one, on
-    `operand`.
-    """
+    """Stage B of the store (add, multiply or rescale, then clamp) on the int8 `q` and, if `c` has one, on `operand`."""
     limits = (_int8(c.low), _int8(c.high))
     if c.kind == "rescale":
         arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)

@@ -91,9 +91,7 @@ class ReduceAxis(Var):
 
 
 def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOAT32) -> Tensor:
-    """An input tensor, whose data is given at run time. Raises ExpressionError for a size below 1 or an
-    unknown type.
-    """
+    """An input tensor with data given at run time. Raises ExpressionError for a size below 1 or an unknown type."""
     return Tensor(name=name, shape=_shape(name, shape), dtype=_type(name, dtype))
 
 

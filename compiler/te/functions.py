@@ -29,7 +29,9 @@ def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
 def requantize(
     total: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, low: ArrayLike, high: ArrayLike
 ) -> NDArray[np.int8]:
-    """Stage A of the store pipeline, requantization: the int8 values of int32 sums `total`, which include the bias."""
+    """Stage A of the store pipeline, requantization: clamp(round(`total` * `scale`) + `zero_point`, `low`, `high`) as
+    int8. `total`: int32 sums, which include the bias.
+    """
     return arithmetic.requantize(
         np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
     )
@@ -55,7 +57,7 @@ def rescale(
     high: ArrayLike,
 ) -> NDArray[np.int8]:
     """Stage B of the store pipeline (the combination) without a second tensor: int8 values converted to another scale
-    and zero point.
+    and zero point, then clamped to `low` .. `high`.
     """
     return arithmetic.rescale(
         np.asarray(value, np.int8),
@@ -77,8 +79,9 @@ def combine_add(
     low: ArrayLike,
     high: ArrayLike,
 ) -> NDArray[np.int8]:
-    """Stage B of the store pipeline (the combination): the sum of two int8 tensors, in the order of the
-    model's inputs.
+    """Stage B of the store pipeline (the combination), sum of two int8 tensors in the order of the model's inputs:
+    clamp(round(`first` * `ratio_first` + `second` * `ratio_second` + `offset`), `low`, `high`). `unsigned`: the model's
+    type is uint8, stored less 128.
     """
     constants = arithmetic.AddConstants(
         ratio_a=np.float32(_one(ratio_first)),

@@ -91,9 +91,7 @@ def general_power(x: Scalar, exponent: Scalar) -> Expr:
 
 
 def whole(function: str, x: Expr) -> Expr:
-    """x, a float of any type, rounded to a whole number of that type. `function`: "floor", "ceil", "round_even" or
-    "truncate".
-    """
+    """x, a float, rounded to a whole number of its type; `function`: "floor", "ceil", "round_even" or "truncate"."""
     return Call(function, (x,), dtype_of(x))
 
 
@@ -185,9 +183,7 @@ def swish(x: Expr) -> Expr:
 
 
 def gelu(x: Expr) -> Expr:
-    """x times the cumulative distribution function of the standard normal distribution at x: x / 2 * (1 + erf(x / sqrt
-    2)).
-    """
+    """x times the standard normal cumulative distribution function at x: x / 2 * (1 + erf(x / sqrt 2))."""
     return (x * 0.5) * (erf(x * math.sqrt(0.5)) + 1.0)
 
 

@@ -93,11 +93,12 @@ class Sweep:
         return whole * self.operations(heights) + self.operations(rest)
 
     def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
-        """Packed weights: int8 (C, rows, columns, TAPS), whose columns `TapGroups.rows` grouped, as tiles [ceil(C /
-        block), T, rows, m]; T is the number of tiles for a block (`tiles`).
+        """Packs `weight`, int8 (channels, kernel rows, `columns`, TAPS) from `TapGroups.rows`, into weight tiles: int8
+        [ceil(channels / b), `tiles`, b, m], with b the larger and m the smaller of block_in and block_out.
 
-        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; if a block of channels has several such
-        parts, they follow each other.
+        The weights of one operation (`swept` kernel rows of a group of columns) are `SWEEP_MODE.group` rows of m
+        weights, zeros at the end. They are ordered by output vector of the block of channels, then group of kernel
+        rows, then group of columns.
         """
         block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (

@@ -1,5 +1,5 @@
-"""Groups of `TAPS` adjacent columns of a depthwise convolution's window. The accelerator's instruction TAPS multiplies
-one group by one operation. Also the window widened to whole groups.
+"""Groups of `TAPS` adjacent columns of a depthwise convolution's window. One operation of the accelerator's instruction
+TAPS multiplies one group. `TapGroups.widened` extends a window to whole groups.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class TapGroups:
         return (self.count - 1) * self.step + TAPS
 
     def widened(self, window: Window) -> Window:
-        """The window with `columns` columns, without dilation of columns, and the same number of outputs: it has more
-        right pads.
+        """The window with `columns` undilated columns, and with more right pads, so that the number of
+        outputs stays.
         """
         top, left, bottom, right = window.pads
         return replace(
@@ -54,8 +54,8 @@ class TapGroups:
         )
 
     def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
-        """int8 weights [..., kw] as [..., count, TAPS], with zeros in places of a group whose column belongs to an
-        earlier group or has no weight.
+        """The int8 weights [..., kernel columns], `dilation` columns apart, as [..., count, TAPS]; zeros where the
+        column of a group belongs to an earlier group or has no weight.
         """
         spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
         spread[..., : self.span : dilation] = weight

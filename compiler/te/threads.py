@@ -66,11 +66,12 @@ class Threads:
         unroll: bool = False,
         most: Expr | None = None,
     ) -> Stmt:
-        """Runs `body` for all elements of a thread; its arguments are a suffix for names, the step (number of the
-        thread's element) and the element's index in the row.
+        """The statements of `body` for all elements of thread `lane` of a row. `body` gets a suffix for names, the step
+        (number of the element among the thread's elements) and the element's index in the row.
 
-        Loop `name`.k runs over the steps that all lanes (threads of a row) have, then loop `name`.g, of at most one
-        iteration, over the rest of the row. `most`: number of elements of the row, if it may be less than `size`.
+        Loop `name`.k runs over the steps in which every thread of the row has an element. Loop `name`.g, of at most one
+        iteration, is the step in which only some threads have one. `unroll`: whether loop k is unrolled. `most`: number
+        of elements of the row, if it may be less than `size`; loop g is then inside loop k.
         """
         k, g = Var(f"{name}.k"), Var(f"{name}.g")
         if most is not None:

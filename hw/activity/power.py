@@ -203,7 +203,8 @@ def _of_output(
     clock: str | None,
 ) -> NDArray[np.float64]:
     """Energy in picojoules of one toggle of an output, for each of `cells`: mean over the tables `powers` of the inputs
-    that may cause it, weighted by the inputs' toggles.
+    that may cause it, weighted by the inputs' toggles. `names`: pins of the cells; `state`: loads and slews of all
+    nets; `load`: load of each output; `clock`: name of the clock pin, if any.
     """
     total, weights = np.zeros(len(cells)), np.zeros(len(cells))
     plain, count = np.zeros(len(cells)), 0

@@ -73,9 +73,7 @@ class ControlRegisters:
         return b"".join(word.to_bytes(4, "little") for word in words).hex()
 
     async def status(self) -> dict[str, bool]:
-        """Reads STATUS; returns its bits `running`, `finished`, `error` and `quiet` (no burst is outstanding)
-        by name.
-        """
+        """Reads STATUS; returns the bits `running`, `finished`, `error` and `quiet` (no burst outstanding) by name."""
         bits = await self.read(REGISTERS["STATUS"])
         places = {"running": RUNNING_BIT, "finished": DONE_BIT, "error": ERROR_BIT, "quiet": QUIET_BIT}
         return {name: bool(bits >> place & 1) for name, place in places.items()}

@@ -77,8 +77,8 @@ class MemoryModel:
         self._task = cocotb.start_soon(self._run())
 
     def restart(self) -> None:
-        """Restarts the random sequence of the timing, as a launch does. Raises RuleError if a transaction is
-        incomplete.
+        """Restarts the random sequence of the timing, as a launch does. Raises RuleError for an incomplete
+        transaction.
         """
         self._rules.finish()
         self._reset()

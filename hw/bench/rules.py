@@ -60,7 +60,7 @@ class AxiRules:
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:
-        """Checks channel AR or AW in a cycle; `shown`: the request on it, None without VALID."""
+        """Checks channel AR or AW in a cycle; `shown`: the request on it, None without VALID; `ready`: its READY."""
         self._stable(channel, shown, ready)
         if shown is None:
             return
@@ -89,9 +89,7 @@ class AxiRules:
                 raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
 
     def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
-        """Checks channel W in a cycle, after `address` of the same cycle; `shown`: the beat on it, None
-        without VALID.
-        """
+        """Checks channel W in a cycle, after `address`; `shown`: the beat on it, None without VALID; `ready`: READY."""
         self._stable("w", shown, ready)
         if shown is None or not ready:
             return

@@ -56,9 +56,7 @@ intermediate files take 200 MB.
 
 
 class BenchFailed(Exception):
-    """Raised if a test of the bench failed, or if none ran; the message names the failed tests and has the end of the
-    log.
-    """
+    """Raised if a test of the bench failed, or none ran; the message names the failed tests and has the log's end."""
 
 
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:

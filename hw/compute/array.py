@@ -71,19 +71,30 @@ class MultiplyArray(wiring.Component):
     multiplexer. DEPTHWISE and TAPS use the largest number of groups: array row o has the lanes o + k * `columns`, each
     with the multipliers of group k.
 
-    Members ------- vector, tile, depthwise, row : In The operands, first element lowest: an input vector
-    ([batch][block_in] int8), a weight tile ([columns][block_in] int8), whether the operation is DEPTHWISE, and the
-    index of its row of weights in the tile. They may come directly from memories. With the extension `taps`, `vector`
-    has TAPS positions, one from each bank; bank number `first` has the first position, the banks after it (bank 0 after
-    the last) have the others in order. taps, first, part : In With the extension `taps`: whether the operation is TAPS
-    (then `depthwise` is 1, too, and `row` is the first row of its group); the bank of the first position; the index,
-    within the first position, of the input vector that GEMM uses. sweep : In With the extension `sweep`: the operation
-    belongs to a sweep (then `taps` and `depthwise` are 1, too). shape, tile_part : In With the extension `fold`, for
-    GEMM: log2 of the number of groups of array rows; the index of this tile among the parts of a whole tile. inp_zero,
-    wgt_zero : In With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and
-    of the tile. sums : Out Signed numbers of `sum_bits` bits each. Number b * block_out + o is the dot product of
-    vector[b] and tile[o], or the sum of lane o in DEPTHWISE and TAPS. With `fold`, a GEMM puts the sum of group k mod
-    2^shape of array row c in lane k * columns + c.
+    Members
+    -------
+    vector, tile, depthwise, row : In
+        The operands, first element lowest: an input vector ([batch][block_in] int8), a weight tile
+        ([columns][block_in] int8), whether the operation is DEPTHWISE, and the index of its row of weights in the tile.
+        They may come directly from memories. With the extension `taps`, `vector` has TAPS positions, one from each
+        bank; bank number `first` has the first position, the banks after it (bank 0 after the last) have the others in
+        order.
+    taps, first, part : In
+        With the extension `taps`: whether the operation is TAPS (then `depthwise` is 1, too, and `row` is the first row
+        of its group); the bank of the first position; the index, within the first position, of the input vector that
+        GEMM uses.
+    sweep : In
+        With the extension `sweep`: the operation belongs to a sweep (then `taps` and `depthwise` are 1, too).
+    shape, tile_part : In
+        With the extension `fold`, for GEMM: log2 of the number of groups of array rows; the index of this tile among
+        the parts of a whole tile.
+    inp_zero, wgt_zero : In
+        With the extension `zero_points`: int8 numbers that are subtracted from each element of the vector and of the
+        tile.
+    sums : Out
+        Signed numbers of `sum_bits` bits each. Number b * block_out + o is the dot product of vector[b] and tile[o], or
+        the sum of lane o in DEPTHWISE and TAPS. With `fold`, a GEMM puts the sum of group k mod 2^shape of array row c
+        in lane k * columns + c.
     """
 
     # Members are plain bits, not layouts: Amaranth names each element of a layout's registers, thousands for a tile.
@@ -124,9 +135,7 @@ class MultiplyArray(wiring.Component):
         return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the registers after the memories, the operand selection, and a `columns.Row` for each row of
-        the tile.
-        """
+        """Builds the registers after the memories, the operand selection, and a `columns.Row` for each tile row."""
         m = Module()
         config = self.config
         # Data registers need no reset: the pipeline beside the array has their valid bits.

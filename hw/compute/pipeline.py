@@ -67,12 +67,14 @@ def uop_layout(config: Config) -> data.Layout:
 class Pipeline(wiring.Component):
     """Executes an operation a cycle, in these stages after its issue in cycle t:
 
-    ====================  =================================================================================== t, t + 1
-    the micro-op memory is addressed; the micro-op arrives t + 2                 the offsets are added to the micro-op t
-    + 3                 input and weight memories are addressed; for an ALU operation this is r r = t + read stage
-    the accumulators are addressed (GEMM: `gemm_read_stage`) r + 1, r + 2          the accumulators arrive; newer
-    results, not yet in memory, replace them x = r + 3             execution, on the result of the previous operation if
-    it wrote the same accumulator x + 1                 write; the instruction ends here if the operation is its last
+    ====================  ===================================================================================
+    t, t + 1              the micro-op memory is addressed; the micro-op arrives
+    t + 2                 the offsets are added to the micro-op
+    t + 3                 input and weight memories are addressed; for an ALU operation this is r
+    r = t + read stage    the accumulators are addressed (GEMM: `gemm_read_stage`)
+    r + 1, r + 2          the accumulators arrive; newer results, not yet in memory, replace them
+    x = r + 3             execution, on the result of the previous operation if it wrote the same accumulator
+    x + 1                 write; the instruction ends here if the operation is its last
     ====================  ===================================================================================
 
     An ALU operation with two accumulators reads its source, then its destination; its stages count from the read of the
@@ -83,12 +85,17 @@ class Pipeline(wiring.Component):
     the same accumulator (min(min(a, i), i) = min(a, i)). Without an immediate, operations are two cycles apart, so the
     previous result was written a cycle earlier.
 
-    Members ------- issue, source, destination, uop, offset : In An operation (`operations.Operations`). mode : In Mode
-    of the operation's instruction; does not change while an ALU instruction executes. uop_memory, inp, wgt, chain,
-    acc_read : Out Read ports; data of accumulators come two cycles after their address. `chain` exists on machines with
-    a chain memory (on-chip buffer between layers): the upper bits of a source index select it instead of `inp`.
-    acc_write : Out Write port, all lanes of a vector at once; with the extension `fold`, only the lanes of the
-    operation's part.
+    Members
+    -------
+    issue, source, destination, uop, offset : In
+        An operation (`operations.Operations`).
+    mode : In
+        Mode of the operation's instruction; does not change while an ALU instruction executes.
+    uop_memory, inp, wgt, chain, acc_read : Out
+        Read ports; data of accumulators come two cycles after their address. `chain` exists on machines with a chain
+        memory (on-chip buffer between layers): the upper bits of a source index select it instead of `inp`.
+    acc_write : Out
+        Write port, all lanes of a vector at once; with the extension `fold`, only the lanes of the operation's part.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -24,6 +24,7 @@ def write_chain(
 ) -> Signal:
     """Drives `port`, the write port of the chain memory (on-chip buffer for a layer's output, which the next layer
     reads). Returns a signal that is high for one cycle, the cycle after `port` has written a store's last vector.
+    `job`: the oldest store that is not written yet; `running`: the store whose accumulators are being read.
 
     The vectors leave the pipeline in order, so a counter here computes their addresses; the pipeline carries none.
     """

@@ -127,7 +127,8 @@ class Head:
         in_flight: InFlight,
     ) -> Value:
         """Whether the head instruction may begin while earlier instructions are in flight, if `in_flight` has a free
-        entry.
+        entry. `begin`: the head that `starting` describes begins in this cycle; `running`: the store that `reader`
+        reads.
 
         The head may have arrived in this cycle, so it is decoded here; the registers of `decode` come a cycle later.
         """

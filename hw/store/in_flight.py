@@ -48,9 +48,7 @@ class InFlight(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds a ring buffer of entries, and a counter of complete stores that wait for the ends of older
-        instructions.
-        """
+        """Builds a ring buffer of entries, and a counter of complete stores that wait for older instructions to end."""
         m = Module()
         m.submodules.entries = entries = memory.Memory(
             shape=entry_layout().size, depth=STORES_IN_FLIGHT, init=[]

@@ -54,7 +54,8 @@ class Parameters:
     def add_loads(
         self, m: Module, begin: Value, starting: data.View, entry: Signal, operands: OperandFifo
     ) -> ElementWriter:
-        """Adds the parameter table (a memory of biases and one of scales) and the writer that fills it step by step.
+        """Adds the parameter table (a memory of biases and one of scales) and the writer that fills it step by step
+        from the FIFO `operands`. `entry`: index of the current vector's parameter entry.
 
         The writer waits until every vector that the reader has begun has read its parameters.
         """
@@ -140,7 +141,7 @@ class Parameters:
 
     def add_rows(self, m: Module, begin: Value, setting: Signal, loader: ElementWriter) -> None:
         """Adds the memory of row statistics (one entry for each row) to the pipeline, and computes the number of each
-        vector's row: field `first` of register ROWS plus the vector's index within a row of the reader.
+        vector's row: field `first` of register ROWS (`setting`) plus the vector's index within a row of the reader.
         """
         config, running, reader, pipeline = self.config, self.running, self.reader, self.pipeline
         m.submodules.row_entries = rows = Rows(config=config)

@@ -69,7 +69,8 @@ class Reader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Builds four nested loops, each with a register of the address at which its current iteration began.
 
-        `_Loop.all_end` is a register, so that no comparison and no chain of loops follows the late signal `grant`.
+        `_Loop.all_end` (a loop and all inner loops are in their last iterations) is a register, so that no comparison
+        and no chain of loops follows the late signal `grant`.
         """
         m = Module()
         bits = self._config.acc_index_bits

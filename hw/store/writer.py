@@ -171,7 +171,9 @@ class Writer(wiring.Component):
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
-        """Builds the data path for output vectors of one or more bus words."""
+        """Builds the data path for output vectors of one or more bus words. `capacity`: vectors that the FIFO can hold;
+        `moved`: a beat moves on the bus in this cycle.
+        """
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
         m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[], attrs=_DISTRIBUTED)
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
@@ -196,7 +198,8 @@ class Writer(wiring.Component):
         self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
     ) -> None:
         """Builds the data path for bus words of two or more output vectors: consecutive vectors are in different banks,
-        so that the vectors of a word can be read in the same cycle.
+        so that the vectors of a word can be read in the same cycle. `capacity`: vectors that the FIFO can hold;
+        `moved`: a beat moves on the bus in this cycle.
         """
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes

@@ -17,13 +17,15 @@ def key(*parts: str) -> str:
 
 
 def load(name: str, suffix: str) -> bytes | None:
-    """The bytes of entry `name`; None if there is no entry or its file was changed."""
+    """The bytes of entry `name` (file ending `suffix`); None if there is no entry or its file was changed."""
     path = user_cache.find_cached(_PART, _file(name, suffix))
     return None if path is None else gzip.decompress(path.read_bytes())
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Stores `data` as entry `name`; if the user's cache cannot be written, only for the duration of this process."""
+    """Stores `data` as entry `name` (file ending `suffix`); if the user's cache is not writable, for this
+    process only.
+    """
 
     def write(path: Path) -> None:
         path.write_bytes(gzip.compress(data, 1, mtime=0))

@@ -134,7 +134,7 @@ module \any
   end
 end
 """
-"""RTLIL of an arbitrary module, which Yosys passes to ABC; ABC's script then reads the comparing circuit from the file
+"""RTLIL of a placeholder: Yosys must pass a module to ABC, whose script then reads the comparing circuit from the file
 MITER instead.
 """
 

@@ -35,9 +35,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The longest path between two registers: their names, nanoseconds in cells and in wires, and its segments in
-    order.
-    """
+    """The longest path between two registers: their names, nanoseconds in cells and wires, its segments in order."""
 
     start: str
     end: str

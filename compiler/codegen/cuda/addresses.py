@@ -98,9 +98,9 @@ def touched(
 
 
 def _needed(access: Access, inner: list[For], names: set[str]) -> set[str]:
-    """The names of the loops that determine which elements an access touches: loops over the threads or blocks in
-    `names`, loops whose variables occur in the access's indices, loops with variable extents, and the loops on which
-    these depend.
+    """The names of the loops in `inner` that determine which elements an access touches: loops over the threads or
+    blocks in `names`, loops whose variables occur in the access's indices, loops with variable extents, and the loops
+    on which these depend.
     """
     needed = set(names)
     for expr in (*access.starts, *access.extents):

@@ -41,9 +41,7 @@ and kernels that start early and wait for the preceding kernel ("overlapping").
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card: number of multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, second-level
-    cache in bytes.
-    """
+    """A card: multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, bytes of the second-level cache."""
 
     name: str
     multiprocessors: int

@@ -8,9 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 MOST_THREADS = 8
-"""Largest number of threads: enough for NVRTC to keep up with the passes in Python. A compilation takes about
-100 MB.
-"""
+"""Largest number of threads: NVRTC keeps up with the passes in Python. A compilation takes about 100 MB."""
 
 
 @contextmanager

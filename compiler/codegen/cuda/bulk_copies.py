@@ -90,9 +90,7 @@ template <int MOST, int PENDING> __device__ __forceinline__ void wait_bulk(Group
 }
 """
 FUNCTIONS = {"TensorMap": _STRUCT, "Groups": _GROUPS}
-"""Definitions of device functions by name; definitions of the copies themselves are generated on use
-(`_definition`).
-"""
+"""Definitions of device functions by name; definitions of the copies themselves are made on use (`_definition`)."""
 NAMES = frozenset(
     {
         *FUNCTIONS,
@@ -276,7 +274,7 @@ class _Groups:
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
-    """The tensor map of a copy. Raises LoweringError if none can express the copy."""
+    """Tensor map of a copy (`swizzled`: names of swizzled buffers). Raises LoweringError if none can express it."""
     of, to = copy.source.buffer, copy.destination.buffer
     where = f"`{summarize(copy)}` is in no loop over threads, and no tensor map can describe its source: "
     size = of.dtype.bits // 8

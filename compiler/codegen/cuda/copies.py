@@ -153,7 +153,7 @@ class _Move:
         return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
 
     def lanes(self, run: _Dimension, extent: int) -> int:
-        """The number of elements along dimension `run` that one move takes."""
+        """The number of elements, of the `extent` elements along dimension `run`, that one move takes."""
         most = power_of_two(extent, extent, self.element_bytes)
         for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
             most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)
@@ -167,8 +167,8 @@ class _Move:
         return most
 
     def whole(self, run: _Dimension, lanes: int) -> bool:
-        """Whether each move of `lanes` elements is entirely inside or entirely outside the source, or can be truncated
-        at the source's end.
+        """Whether each move of `lanes` elements along dimension `run` is entirely inside or entirely outside the
+        source, or can be truncated at the source's end.
         """
         if self.copy.pad is None:
             return True
@@ -194,7 +194,7 @@ class _Move:
         return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
 
     def move(self, offsets: dict[int, Expr], lanes: int) -> None:
-        """Emits one move of `lanes` elements."""
+        """Emits one move of `lanes` elements, at `offsets` (by identity of the dimension) from the start of the box."""
         copy, values = self.copy, self.values
         to, of = list(copy.destination.starts), list(copy.source.starts)
         for d in self.dimensions:

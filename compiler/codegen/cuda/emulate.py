@@ -148,7 +148,7 @@ class _Block:
 
     def undefined(self, buffer: Buffer, axes: Sequence[str | None]) -> Stmt:
         """A phase (code that each thread runs by itself) in which each thread fills its part of a buffer with poison
-        (NaN or a pattern).
+        (NaN or a pattern). `axes`: for each dimension the thread axis over which it is distributed, or None.
         """
         loops: list[For] = []
         threads: list[For] = []
@@ -314,8 +314,8 @@ class _Block:
         return map_children(node, lambda child: self.thread(child, places))
 
     def inside(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
-        """A thread's statement, rewritten for emulation. Its loops become serial, its allocations are filled with
-        poison (NaN or a pattern), and its asynchronous copies go to shadow buffers.
+        """A statement of the thread with coordinates `places`, rewritten for emulation. Its loops become serial, its
+        allocations are filled with poison (NaN or a pattern), and its asynchronous copies go to shadow buffers.
         """
         match node:
             case For():

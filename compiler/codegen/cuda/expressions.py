@@ -152,9 +152,7 @@ class ExpressionEmitter:
         return call(name, conversion("int", a), conversion("int", b))
 
     def as_float(self, expr: Expr) -> Text:
-        """The C text of a value as arithmetic needs it: 16-bit floats are converted to float, other values are
-        unchanged.
-        """
+        """The C text of a value as arithmetic needs it: 16-bit floats are converted to float, others are unchanged."""
         dtype = dtype_of(expr)
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)

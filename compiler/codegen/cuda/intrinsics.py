@@ -80,7 +80,9 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
-    """The address of an instruction's operand, as text; raises LoweringError if it is not aligned to `align` bytes."""
+    """The address of operand `region` of instruction `use`, as text. Raises LoweringError unless it is a multiple of
+    `align`.
+    """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
     size = region.buffer.dtype.bits // 8

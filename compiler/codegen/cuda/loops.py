@@ -50,7 +50,9 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """Emits `loop` as a C++ loop with a counter (not unrolled)."""
+    """Emits `loop` as a C++ loop with a counter, not unrolled. `extent`: number of iterations, at most `bound` (None:
+    unknown); `inside`: emitter of its body.
+    """
     values = kernel.values
     most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
     if _indexes_registers(loop):
@@ -72,7 +74,7 @@ def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None,
 
 
 def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
-    """Emits the body under the condition that all `conditions` are true."""
+    """Emits `body` by the emitter `inside`, under the condition that all `conditions` are true."""
     if not conditions:
         inside(body)
         return

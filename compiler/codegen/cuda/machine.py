@@ -155,9 +155,7 @@ def architecture(name: str) -> Architecture:
 
 
 def architecture_for(capability: tuple[int, int]) -> Architecture:
-    """The newest architecture whose code a device of a compute capability can run. Raises CudaTargetError if none is
-    known.
-    """
+    """The newest architecture whose code a device of `capability` can run. Raises CudaTargetError if none is known."""
     fitting = [row for row in ARCHITECTURES if row.runs_on(capability)]
     if not fitting:
         known = ", ".join(row.name for row in ARCHITECTURES)

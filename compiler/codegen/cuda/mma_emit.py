@@ -106,9 +106,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Emits plain loads: every lane reads its elements and packs them into registers, the first element in the lowest
-    bits.
-    """
+    """Emits plain loads: every lane reads its elements and packs them into registers, the first in the lowest bits."""
     to, source = use.operands
     fragment = Fragment.of(to.buffer)
     columns = use.declaration.name.endswith("_columns")
@@ -187,7 +185,7 @@ def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
 
 
 def first_register(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str:
-    """The address of the first register of a fragment."""
+    """The address of the first register of the fragment that is operand `region` of `use`."""
     form = _form(kernel, use, region)
     storage = kernel.values.storages[region.buffer.name]
     text = kernel.values.offset_text(form)
@@ -195,7 +193,7 @@ def first_register(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str
 
 
 def _register(kernel: KernelEmitter, use: Intrinsic, region: Region, register: int) -> str:
-    """The text of one register of a fragment."""
+    """The text of register number `register` of the fragment that is operand `region` of `use`."""
     form = _form(kernel, use, region).offset(register)
     storage = kernel.values.storages[region.buffer.name]
     return f"{storage.name}[{kernel.values.offset_text(form)}]"

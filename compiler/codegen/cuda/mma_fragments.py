@@ -51,9 +51,7 @@ class Fragment:
 
     @staticmethod
     def of(buffer: Buffer) -> Fragment:
-        """The fragment that a buffer in a fragment scope holds. Raises LoweringError if no operation has such
-        fragments.
-        """
+        """The fragment that a buffer in a fragment scope holds. Raises LoweringError if no operation has this one."""
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
         wanted = shape_of(buffer.scope, buffer.dtype, columns)

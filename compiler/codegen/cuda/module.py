@@ -175,7 +175,7 @@ class _Outline:
                 raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds one launch of the kernel whose outermost loop is `statement`."""
+        """Adds a launch of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
         written = self._written.get(id(statement))
         if written is None:
             written = self._written[id(statement)] = self.write(kernel_at(statement, loops))

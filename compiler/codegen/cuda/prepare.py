@@ -1,7 +1,7 @@
 """prepare: runs the passes and checks that a scheduled program needs before code generation or emulation.
 
-PASSES     sum in blocks, narrow allocations, insert barriers CHECKS     kernel form, instructions of the architecture,
-limits of blocks and grids, asynchronous copies, races
+Passes: sum in blocks, narrow allocations, insert barriers. Checks: kernel form, instructions of the architecture,
+limits of blocks and grids, asynchronous copies, races.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _check_copy(copy: Copy) -> None:
 
 
 def check_order(program: Program, target: GpuTarget) -> None:
-    """Raises RaceError for races; see `races.check_races`."""
+    """Raises RaceError if threads or blocks of a kernel access an element unsynchronized (`races.check_races`)."""
     check_races(program)
 
 

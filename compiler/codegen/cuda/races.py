@@ -40,9 +40,7 @@ from .span_races import SpanChecker, element_text, point
 __all__ = ["RaceError", "check_races"]
 
 MOST_BLOCKS = 256
-"""Largest number of kinds of blocks of a kernel whose execution is followed; blocks of one kind touch equal
-elements.
-"""
+"""Largest number of kinds of blocks of a kernel whose execution is followed; blocks of a kind touch equal elements."""
 MOST_ITERATIONS = 1 << 22
 """Largest number of iterations of the host's loops and the loops over blocks that are searched for blocks which touch
 different elements.

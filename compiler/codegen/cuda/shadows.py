@@ -41,7 +41,7 @@ def poison(dtype: DType) -> Const:
 
 
 def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
-    """Loops that fill a buffer with `value` (None: with poison, which makes it undefined)."""
+    """Loops that fill a buffer with `value` (None: poison, which makes it undefined); `names`: makes their names."""
     loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
     body = Assign.to(
         f"{buffer.name}.undefined",
@@ -110,8 +110,8 @@ class Shadows:
         return number
 
     def issue(self, copy: Copy, places: Mapping[str, Expr], *, whole: bool = False) -> Stmt:
-        """Statements that emulate the issue of an asynchronous copy: the data goes to a shadow buffer, and the copy's
-        destination becomes undefined and is stamped with the copy's group and thread.
+        """Statements that emulate the issue of an asynchronous copy by the thread at `places`: the data goes to a
+        shadow buffer, and the copy's destination becomes undefined and is stamped with the copy's group and thread.
 
         A copy of a `whole` block is made element by element, because copies of whole rows cannot be verified for large
         boxes (rectangular parts) that exceed the edges of arrays.

@@ -333,9 +333,7 @@ def _touches_shared(phase: Stmt) -> bool:
 
 
 def _title(body: Stmt) -> str:
-    """The names of the statements in a phase (code that each thread runs by itself), in program order, for a
-    comment.
-    """
+    """Names of the statements in a phase (code that each thread runs by itself), in program order, for a comment."""
     named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
     return _printable(", ".join(dict.fromkeys(named))) or "nothing"
 

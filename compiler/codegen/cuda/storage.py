@@ -12,7 +12,9 @@ from .dialect import Space
 ALIGNMENT = 64
 """Alignment in bytes of every array in device memory, guaranteed by storage plans (`graph.storage_plan`)."""
 SHARED_ALIGNMENT = 128
-"""Alignment in bytes of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
+"""Alignment in bytes of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and the width of all
+32 banks together.
+"""
 REGISTER_ALIGNMENT = 16
 MOST_VECTOR_BYTES = 16
 """Bytes of the widest access of one thread."""

@@ -90,7 +90,7 @@ class _Vectors:
         return bool(self.loads or self.stores)
 
     def find_loads(self, expr: Expr, written: set[str]) -> None:
-        """Finds the loads in an expression that are evaluated unconditionally."""
+        """Finds the loads in `expr` that are evaluated unconditionally, except loads of `written` buffers."""
         match expr:
             case Select(condition=condition):
                 self.find_loads(condition, written)
@@ -148,7 +148,9 @@ class _Vectors:
             self.kernel.source.line(f"*{pointer} = {name};")
 
     def declare(self, buffer: Buffer, own: Buffer) -> tuple[str, str]:
-        """The C type and name of a vector that holds elements of `buffer`; `own` is its register buffer."""
+        """The C type and name of a vector for one access to `buffer`. Records the vector's array as the storage of
+        `own`, the register buffer that replaces `buffer` in the loop's body.
+        """
         name = self.kernel.names.make(f"{buffer.name}.vector")
         self.values.storages[own.name] = Storage(
             buffer=own,

@@ -25,12 +25,12 @@ from .mma import FACTORS, TF32, Order, sum_type
 from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""The 16-bit types: only factors of these types may be stored in either order ("rows" or "columns"), or as core
+"""The 16-bit types: only factors of these types may be stored in either order ("rows", "columns") or as core
 matrices.
 """
 HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
-"""Lines of a core matrix, and 16-bit elements of a line."""
+"""Number of lines (contiguous pieces of a row or column) of a core matrix, and of 16-bit elements in a line."""
 COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
 """All widths of a product of floats (PTX ISA, "wgmma.mma_async", its .shape)."""
 SWIZZLES = (128, 64, 32)
@@ -188,7 +188,8 @@ def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
     """The buffer of a wgmma factor that is stored as core matrices, and the indices of one element. `data` (along the
-    rows of A or columns of B) and `depth` are the element's coordinates, each split into (multiple of 8, remainder).
+    `size` rows of A or columns of B) and `depth` are the element's coordinates, each split into (multiple of 8,
+    remainder). `along_depth`: lines of core matrices run along the depth.
     """
     deep = (HALF_DEPTH, depth)
     lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
@@ -210,8 +211,9 @@ def _swizzled_factors(
 def _swizzled_factor(
     name: str, dtype: DType, size: int, data: str, k: Var, *, along_depth: bool
 ) -> tuple[Expr, list[tuple[Var, int]], Load]:
-    """For a wgmma factor in swizzled rows: the element's index among rows (of A) or columns (of B), the loops over this
-    index, and the load of the element at depth `k`.
+    """For a wgmma factor in swizzled rows: the element's index among its `size` rows (of A) or columns (of B), the
+    loops over this index (named after `data`), and the load of the element at depth `k`. `along_depth`: swizzled rows
+    run along the depth.
     """
     if along_depth:
         i = Var(data)

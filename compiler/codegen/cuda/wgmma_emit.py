@@ -72,9 +72,7 @@ FUNCTIONS = {
     "show_to_products": _FENCE_PROXY,
     "hold_registers": _HOLD,
 }
-"""Definitions of device functions by name; definitions of the products themselves are generated on use
-(`definition`).
-"""
+"""Definitions of device functions by name; definitions of the products themselves are made on use (`definition`)."""
 
 
 NAMES = frozenset({*FUNCTIONS, "wait_products"})
@@ -122,9 +120,7 @@ def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
 
 @contextmanager
 def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
-    """A context for a loop whose products are waited for one iteration later; before and after it no product is in
-    flight.
-    """
+    """A context for a loop whose products are waited for one iteration later; outside it no product is in flight."""
     uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
     _hold(kernel, uses)
     kernel.overlapping = True
@@ -217,7 +213,7 @@ def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
     """The C++ text of the descriptor of a wgmma factor that is stored as core matrices (8 contiguous lines of 16 bytes
-    each).
+    each). `along_depth`: the lines run along the depth.
     """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]

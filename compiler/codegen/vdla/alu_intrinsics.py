@@ -39,8 +39,8 @@ def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
 
 
 def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> IntrinsicDeclaration:
-    """An ALU operation: acc int32[B, co] = operation(acc, right), where right is src int32[B, co] or the int16
-    `immediate`.
+    """An ALU operation on one accumulator vector: acc int32[B, co] = operation(acc, right), with B = batch and co =
+    block_out. `right` is src int32[B, co], or the int16 `immediate`.
 
     Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine or the loop IR
     lacks.
@@ -70,7 +70,7 @@ def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ..
 
 
 def fill(config: Config) -> IntrinsicDeclaration:
-    """Fills acc int32[B, co] with the smallest int32, the value of the pads of a max-pool over accumulators."""
+    """Fills acc int32[batch, block_out] with the smallest int32, the value of pads of a max-pool over accumulators."""
     lanes = (config.batch, config.block_out)
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
     b, j = Var("b"), Var("j")

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
     """The range of `size` bytes at byte `address` of the chain memory (on-chip memory that keeps a layer's output for
-    the next layer). Its unit is input vectors, which the array numbers from `Config.chain_base` on.
+    the next layer). The range counts input vectors; the array numbers those of this memory from `Config.chain_base` on.
     """
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory
-    (on-chip memory between layers).
+    """Runs of consecutive pad vectors around a tensor [images, blocks, rows, columns, batch, block_out] at `place` in
+    the chain memory (on-chip memory between layers).
 
     Each run is (first vector, number of rows, vectors in a row, distance of the rows), all in output vectors. Pads at
     the end of a plane and at the beginning of the next plane form a single row.
@@ -53,8 +53,8 @@ def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
     """Adds the stores that write the pads around a tensor at `place` in the chain memory (on-chip memory between
-    layers). They are spread evenly after the stores at `positions` (numbers of iterations in program order). Equal low
-    and high clamping limits produce the pad value.
+    layers). They are spread evenly after the stores at `positions` (numbers of iterations in program order). Such a
+    store writes the pad value because its low and high clamping limits both equal this value.
 
     `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same ones, so that
     they wait for no other data.
@@ -74,8 +74,8 @@ def _pad(
     position: Rows,
     at: tuple[int, int],
 ) -> None:
-    """Adds the stores of several `runs` of pad vectors (see `margin_runs`), after the store at `position` in program
-    order.
+    """Adds the stores of several `runs` of pad vectors (from `margin_runs` for `place`), after the store at `position`
+    in program order. `at`: accumulator and parameter entry that they read.
     """
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at

@@ -71,7 +71,9 @@ class Emission:
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Reserves instruction `number` of layer `group` to load the next page (part) of micro-ops, set by `finish`."""
+        """Reserves an instruction, with this `number` in layer `group`, that loads the next page (part) of micro-ops;
+        `finish` fills it in.
+        """
         self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
@@ -88,7 +90,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """DRAM span of `size` bytes at `address` for dependences; empty for 0 bytes and (never written) constants."""
+        """DRAM span of `size` bytes at `address`, for dependences; empty for 0 bytes and constants (never written)."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -117,7 +119,9 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """All iterations of the chain's loops in `around`; `folded` loops (counted by instructions) stay at 0."""
+        """All iterations of the chain's loops for each row of `around`; loops in `folded` (counted by instructions)
+        stay at 0.
+        """
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
             if name in folded:
@@ -131,10 +135,10 @@ class LayerEmitter:
     """Emits kernels of one program, one after the other, into an `Emission`.
 
     `addresses`: for each kernel the memory locations of its parameters; the kernels differ in DRAM addresses only.
-    `weights`: the parts of weight tiles that contain weights (extension `fold`). An output tensor in the chain memory
-    (on-chip memory that keeps a layer's output for the next layer) gets its pads after the layer's first store, unless
-    the pads are there already. `ahead`: tensors that the next layer writes to the chain memory; their pads are stored
-    between this layer's stores.
+    `weights`: the parts of weight tiles that contain weights, on a machine that multiplies a tile in several parts
+    (extension `fold`). An output tensor in the chain memory (on-chip memory between layers) gets its pads after the
+    layer's first store, unless the pads are there already. `ahead`: tensors that the next layer writes to the chain
+    memory; their pads are stored between this layer's stores.
     """
 
     def __init__(
@@ -224,12 +228,14 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """Adds an instruction at each of `positions`: iteration numbers in program order, ascending, may repeat."""
+        """Adds an instruction `name` at each of `positions` (numbers of iterations in program order, ascending, may
+        repeat). `reads`, `writes`: the memory that it accesses. `sequence`: number of its micro-op sequence.
+        """
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
-        """Adds a CONFIG that sets register `name`, at each of `positions` (numbers of iterations in program order) at
-        which the register does not hold these values yet.
+        """Adds a CONFIG that sets register `name` to the values `fields`, at each of `positions` (numbers of iterations
+        in program order) at which the register does not hold these values yet.
         """
         target = register(name)
         value = register_values(name, fields)
@@ -237,14 +243,16 @@ class LayerEmitter:
         self._drafts.append(Draft("CONFIG", positions, common, register=name))
 
     def sequence(self, words: np.ndarray) -> int:
-        """Adds a micro-op sequence (`layout.uop_dtype`) and returns its number in this layer."""
+        """Adds the micro-op sequence `words` (`layout.uop_dtype`) and returns its number in this layer."""
         self._sequences.append(words)
         return len(self._sequences) - 1
 
     def access(
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
-        """An operand's addresses in this layer's scratchpad slots, DRAM or chain memory (on-chip, between layers)."""
+        """The addresses of an operand `region` in this layer's scratchpad slots, DRAM or chain memory (on-chip memory
+        between layers). The last `element_dimensions` dimensions are one element; for `least` see `Access`.
+        """
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
         return Access(region, self.slots, element_dimensions, least, start)
@@ -271,7 +279,9 @@ class LayerEmitter:
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """Number of positions (in program order) that a statement takes; each loop counts with its largest extent."""
+        """Number of positions (in program order) that a statement takes; each loop counts with its largest extent.
+        `ranges`: values of the variables of enclosing loops.
+        """
         match statement:
             case Seq(statements=statements):
                 count = sum(self._count_positions(item, ranges) for item in statements)

@@ -43,17 +43,17 @@ _MODE = {mode.name: mode for mode in MODES}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The role of each loop of a chain, the same for every tile: counted by the instruction, unrolled into micro-ops,
-    or repeated.
+    """The role of each loop of a chain (nest of loops around a matrix intrinsic), the same for every tile.
 
-    `counted`: at most two data-parallel loops, the instruction's loop counts. `unrolled`: loops that become micro-ops;
-    the `reducing` loops among them occur in the `first` predicate. `repeated`: loops with an instruction for each
-    iteration: data-parallel loops that would make the micro-op sequence too long, and loops whose address steps differ
-    between tiles, as in a ring buffer. `operands`: accumulator, input, weight. `factors`: steps of each operand's
-    address along the counted loops. `sweeps`: the instruction is TAPS in sweep order, in which each operation also
-    multiplies the input rows that preceding operations read; loops down the rows are then never counted. `padded`: the
-    rows of padding of such sweeps, if each sweep can reuse the pad row with which the sweep before it ended. `parts`:
-    parts of weight tiles, for GEMM with extension `fold`.
+    Indices of loops: `counted`, at most two data-parallel loops that the instruction counts; `unrolled`, loops whose
+    iterations become micro-ops; `repeated`, loops with an instruction for each iteration. Repeated are data-parallel
+    loops that would make the micro-op sequence too long, and loops whose address steps differ between tiles, as in a
+    ring buffer. `reducing`: names of the loops over which sums run. `first`: the condition under which an operation
+    overwrites its sum. `operands`: accumulator, input, weight. `factors`: for each operand the steps of its address
+    along the counted loops. `sweeps`: operations of TAPS go down the input row by row, and each also multiplies the
+    input rows that the operations before it read; loops down the rows are then never counted. `padded`: rows of
+    padding, if each sweep can reuse the pad row with which the sweep before it ended. `parts`: the parts into which
+    GEMM divides weight tiles on machines with the extension `fold`.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -69,8 +69,8 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emits the instructions of the sums of all tiles: at most two for each iteration of the repeated loops (loops that
-    instructions neither count nor unroll, see `Plan`).
+    """Emits the matrix intrinsic `leaf` in the loops of `chain`, for all iterations `around` them: at most two
+    instructions for each iteration of the repeated loops (loops that instructions neither count nor unroll).
     """
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
@@ -94,7 +94,9 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _registers(plan: Plan, leaf: Intrinsic) -> dict[str, dict[str, Column]]:
-    """Registers that a matrix intrinsic's mode reads, with values of fields; only registers that the machine has."""
+    """The configuration registers that the array mode of the intrinsic `leaf` reads, each with the values of its
+    fields. May include registers that the machine lacks; `emit_matrix` skips them.
+    """
     mode, given = _MODE[leaf.declaration.name], dict(leaf.attributes)
     registers: dict[str, dict[str, Column]] = {
         "ZERO": {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
@@ -116,7 +118,8 @@ def _emit_sums(
     mode: ArrayMode,
 ) -> None:
     """Emits at most two instructions for each iteration of the repeated loops (loops that instructions neither count
-    nor unroll): one whose micro-ops overwrite sums, and one whose micro-ops add to them.
+    nor unroll): one whose micro-ops overwrite sums, and one whose micro-ops add to them. `inner`: these iterations;
+    `names`, `extents`: the chain's loops.
     """
     config = emitter.config
     row = mode.tile_weights(config)
@@ -303,7 +306,7 @@ class _Sequences:
     its `number` in the layer, its `length`, and how many micro-ops are `overwriting`, that is, start a sum (these come
     first).
 
-    `reach`: largest index of each operand.
+    `reach`: for each operand the largest index in the sequence.
     """
 
     number: Rows
@@ -320,8 +323,8 @@ def _sequences(
     inside: Column,
     inner: Iterations,
 ) -> _Sequences:
-    """The micro-op sequence of each iteration in `inner`. Iterations share a sequence if the unrolled loops have equal
-    `extents`, and the weights begin at an equal row `inside` their tile.
+    """The micro-op sequence of each iteration in `inner`. `inside`: the row of a weight tile at which an iteration's
+    weights begin. Iterations share a sequence if this row and the `extents` of the unrolled loops are equal.
     """
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))
@@ -347,7 +350,7 @@ def _unroll(
     """Micro-ops of one iteration of the repeated loops (loops that instructions neither count nor unroll): their words,
     how many start a sum (these come first), and the largest index of each operand.
 
-    Weight indices start at `first_row`.
+    `names`, `extents`: the unrolled loops. Weight indices start at `first_row`.
     """
     grid = (
         [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]

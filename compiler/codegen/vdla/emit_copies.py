@@ -24,7 +24,9 @@ _MAX_PAD = 15
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A copy's dimension in elements: extent with pads, stride in scratchpad (`to`) and DRAM (`origin`), pad counts."""
+    """A dimension of a copied box: `extent` in elements with its pads (`before`, `after` the data), and the stride of
+    its elements in the scratchpad (`to`) and in DRAM (`origin`).
+    """
 
     extent: int
     to: int
@@ -146,7 +148,9 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """Dimensions of a box (rectangular region that a copy moves) except those of size 1; None if the box is empty."""
+    """Dimensions of box `row` except those of size 1; None if it is empty. `to`, `origin`: strides of its
+    dimensions.
+    """
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -211,7 +215,7 @@ def _transfers(axes: list[_Axis]) -> list[_Transfer]:
 
 
 def pads(rows: int, width: int, target: int = 0, origin: int = 0) -> list[_Transfer]:
-    """Loads without data rows that fill `rows` rows of `width` elements with pads."""
+    """Loads without data rows that fill `rows` rows of `width` elements with pads, from element `target` on."""
     transfers: list[_Transfer] = []
     while rows > 0:
         count = min(rows, 2 * _MAX_PAD)
@@ -242,7 +246,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Loads rows with more pad columns than one load can have: row by row, with separate loads of pads between rows."""
+    """Loads rows `y` whose columns `x` have more pads than one load can have: row by row, pads by separate loads."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

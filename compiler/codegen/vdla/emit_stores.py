@@ -26,7 +26,7 @@ class _Dimension:
     """One or several nested loops that together become the rows or the columns of a store; `names` outermost first,
     `extent` iterations in all.
 
-    `steps`: address steps of one iteration, for output, accumulators (one for each row of a window), parameters,
+    `steps`: address steps of one iteration, for output, accumulators (one for each row of a window), parameters, second
     operand.
     """
 
@@ -104,7 +104,7 @@ def _emit_stores(
     operands: tuple[Access, list[Access], Access, Access | None],
     dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """Emits one STORE.POST for each iteration, whose rows and columns are `dimensions`."""
+    """Emits one STORE.POST for each iteration; the rows and columns of the store are `dimensions`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
     accumulator, at = accumulators[0], inner.values
@@ -202,7 +202,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
 def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> None:
     """Emits LOAD.TABLE of the layer's only look-up table, before the first store of each kernel.
 
-    The preceding layer may still use its own table: the store unit executes in order.
+    The load cannot disturb the preceding layer, which may still use its own table: the store unit executes in order.
     """
     (region,) = [
         operand

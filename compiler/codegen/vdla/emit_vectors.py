@@ -76,7 +76,7 @@ def _first(around: Iterations, names: list[str]) -> Environment:
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
     """The number of innermost loops, at most two, that become loop counts of one instruction: their address steps must
-    be constant and not negative.
+    be constant and not negative. `zero`: values of the loop variables in the first iteration.
     """
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
@@ -90,7 +90,7 @@ def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
 
 
 def _micro_ops(emitter: LayerEmitter, target: Column, source: Column, count: int) -> np.ndarray:
-    """For each of `count` instructions, the number of its micro-op sequence, which has one micro-op."""
+    """For each of `count` instructions, the number of its sequence: one micro-op with addresses `target`, `source`."""
     groups = group_rows([target, source], count)
     numbers = []
     for row in groups.first.tolist():

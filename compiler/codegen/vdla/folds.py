@@ -102,8 +102,8 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """The folding with the fewest used parts for weights of this form and shape, whatever their values: weights of
-    value 0 count as used, padding of tiles does not.
+    """The folding with the fewest used parts for weights of shape `weights` that `form` packs, whatever their values:
+    weights of value 0 count as used, padding of tiles does not. `more`: further arguments of `form`, as nested tuples.
     """
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
@@ -186,8 +186,8 @@ class PartsOfTiles:
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which parts of each operation's tile are used: bool [n, parts].
 
-        An operation in `starting`, which begins sums, also uses the first part of all lanes for which any tile has
-        weights, so that all their sums are begun.
+        An operation in `starting` begins sums. So that it begins the sums of all lanes, it also uses the first part of
+        the inputs for each group of lanes that has weights in any tile of the block of filters.
         """
         count = len(starting)
         if self._used is None:

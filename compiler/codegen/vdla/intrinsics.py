@@ -20,7 +20,7 @@ from ...te.post import PoolOperator, Post, Views, post_point
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
     """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci]; acc = instead of += where FIRST is
-    true.
+    true. B, ci and co are batch, block_in and block_out.
 
     `scope`: memory of inp, the input scratchpad or the chain memory (on-chip memory between layers). `zero_points` are
     subtracted from inp and wgt; use `gemm_attributes` with them.
@@ -56,8 +56,8 @@ def post(
     *,
     chained: bool = False,
 ) -> IntrinsicDeclaration:
-    """The intrinsic of STORE.POST for one output vector: out int8[B, co] from acc, par int32[2, co] and, with a
-    combination, operand int8[B, co].
+    """The intrinsic of STORE.POST for one output vector: out int8[B, co] from acc, par int32[2, co] (bias, bits of the
+    scale) and, with a combination, operand int8[B, co]. B and co are batch and block_out.
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
     or sum). `chained`: out is in the chain memory (on-chip memory between layers). With a look-up table, the table

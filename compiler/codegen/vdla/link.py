@@ -93,7 +93,7 @@ class Image:
         return -(-self.size // self.alignment) * self.alignment
 
     def reserve(self, name: str, kind: str, size: int) -> int:
-        """The address of a new segment of `size` bytes."""
+        """The address of a new segment of `size` bytes, recorded with its `name` and the `kind` of its contents."""
         address = self.end
         self.segments.append(Segment(name=name, kind=kind, address=address, size=size))
         self.size = address + size
@@ -111,7 +111,9 @@ class Image:
         return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
-        """An empty program whose micro-ops follow the segments reserved so far."""
+        """An empty program whose micro-ops follow the segments reserved so far. `activations`: the byte range of DRAM
+        that its stores write.
+        """
         emission = Emission(
             config=kernel_fields(config),
             micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
@@ -233,7 +235,9 @@ def _alike(
     places: Sequence[Mapping[str, Place]],
     weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
-    """Yields (first, end) of each run of consecutive kernels that differ only in DRAM addresses; `end` is exclusive."""
+    """Yields (first, end) of each run of consecutive kernels that differ only in DRAM addresses; `end` is exclusive.
+    `places`, `weights`: for each kernel the locations of its parameters and the folding of its weights.
+    """
 
     def kind(number: int) -> Hashable | None:
         of = places[number]

@@ -38,7 +38,9 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
 
 
 def array_depths(config: Config) -> dict[str, int]:
-    """`scratchpad_depths`, but "inp" extends to the end of the chain memory (on-chip memory between layers), if any."""
+    """Number of elements of each on-chip memory by scope, as in `scratchpad_depths`; "inp" also counts the chain memory
+    (on-chip memory between layers) behind it, if any.
+    """
     depths = scratchpad_depths(config)
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 

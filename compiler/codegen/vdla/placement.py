@@ -123,9 +123,7 @@ class Scratchpads:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The place of a micro-op sequence: micro-ops `first` .. `last` - 1 of a page (micro-ops that are loaded
-    together).
-    """
+    """The place of a micro-op sequence: micro-ops `first` .. `last` - 1 of a page (micro-ops loaded together)."""
 
     page: int
     first: int

@@ -41,9 +41,9 @@ PAD = -1
 
 
 class PartedRows:
-    """Access to depthwise weights for sweeps (operations that also multiply input rows read before). An address is the
-    first row of a group of rows of weights, plus a part number: if an input vector is wider than block_out lanes, it
-    consists of several parts, and the number says in which part the region `data` starts.
+    """Access to depthwise weights for sweeps (operations that also multiply input rows read before). Each operation
+    multiplies a group of rows of weights. An address is the first row of the group, plus a part number: an input vector
+    wider than block_out lanes has several parts, and the number says in which part the input region `data` starts.
     """
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
@@ -127,12 +127,12 @@ def sweep_order(
     each whether it starts a sum.
 
     `indices` (dst, src, wgt) are the plain micro-ops: accumulator, input row, group of rows of weights. A sweep
-    micro-op starts a sum if `starting` is true for any plain micro-op with its group of weights. Rows of a sum with one
-    group of weights are in the order of the window. The array holds the input rows of preceding operations; if it lacks
-    a row besides the one that an operation reads, an additional operation without a sum reads that row first. `pads`:
-    which plain micro-ops read a row of padding; all these rows are equal. The array holds a row of padding when the
-    sweeps begin and end: if the last sweep ends on another row (possible with dilations), an additional operation reads
-    a row of padding.
+    micro-op starts a sum if `starting` is true for any plain micro-op with its group of weights. The input rows that a
+    sum multiplies by one group of weights are in the order of the window. The array holds the input rows of preceding
+    operations; if it lacks a row besides the one that an operation reads, an additional operation without a sum reads
+    that row first. `pads`: which plain micro-ops read a row of padding; all these rows are equal. The array holds a row
+    of padding when the sweeps begin and end: if the last sweep ends on another row (possible with dilations), an
+    additional operation reads a row of padding.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -186,7 +186,9 @@ def hold_pads(
     emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
 ) -> None:
     """Emits, before all sums, a TAPS operation that reads a row of padding. The array then holds this row, so that the
-    first operation of a sweep can multiply it as a row read before.
+    first operation of a sweep can multiply it as a row read before. `inner`: the iterations of the repeated loops;
+    `common`: names of the instruction's fields; `spans`: the accumulators, inputs and weights that all iterations
+    access.
     """
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + SWEEP_MODE.group(emitter.config) // 2)

@@ -15,8 +15,8 @@ from ...te.post import Post, Views, rolling_point
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
     """Lane by lane, acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt
-    int8[positions, co]; acc = instead of += where FIRST is true. `positions`: number of neighbouring positions of the
-    window that one operation multiplies.
+    int8[positions, co]; acc = instead of += where FIRST is true. `positions`: number of neighbouring window positions
+    (pixels) that one operation multiplies. B, ci and co are batch, block_in and block_out.
 
     With one position (no position dimension) the instruction is DEPTHWISE, with several TAPS. If co is r times ci, a
     position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a part of ci, inp and

@@ -25,8 +25,9 @@ from .sums import Epilogue, Loops, padded_input, summed
 class FloatSums:
     """A convolution with sums in float32; positions outside the input read as 0.
 
-    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] with a bias, and R like Y
-    with an operand. Y is zero in the lanes of a last block that have no filter, whatever the parameters contain there.
+    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] if there is a bias, and R,
+    of Y's shape, if there is an operand. Y is zero in the lanes of a last block that have no filter, whatever the
+    parameters contain there.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
@@ -38,7 +39,7 @@ class QuantizedSums:
 
     Positions outside the input read as `pad_value` (a uint8 activation). Weights are int8[groups, filters, blocks of
     channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y, 2, lanes] (row 0 the biases, row 1 the bits
-    of the float32 scales), and R like Y if `post` combines with an operand.
+    of the float32 scales), and R, of Y's shape, if `post` combines with an operand.
     """
 
     pad_value: int

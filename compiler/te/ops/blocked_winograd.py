@@ -18,11 +18,11 @@ from .winograd import applied, transforms
 def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
     """The tiles of a convolution's input, transformed: B^T d B for each tile d of n x n inputs, n = m + 2.
 
-    Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block], tiles of m x m
-    outputs row by row of all images; both zero beyond the channels. In loops n, c, y (rows of tiles), statements "rows"
-    (loops x, j) combine rows of X into `half` [n, columns, block], whose pads "left" and "right" set to zero; then
-    statements "columns" (loops i, t, l) combine columns of `half` into Y. There is a statement for each row of B^T.
-    Raises ValueError unless `suits_winograd`, or if the window does not fit.
+    Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block]; both are zero
+    beyond the channels. Tiles of m x m outputs are numbered row by row over all images. In loops n, c, y (rows of
+    tiles), statements "rows" (loops x, j) combine rows of X into `half` [n, columns, block], whose pads "left" and
+    "right" set to zero; then statements "columns" (loops i, t, l) combine columns of `half` into Y. There is a
+    statement for each row of B^T. Raises ValueError unless `suits_winograd`, or if the window does not fit.
     """
     if not suits_winograd(shape):
         raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
@@ -118,7 +118,7 @@ def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
 
 
 def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:
-    """Statements that set the columns of `half` that are outside of the input to zero."""
+    """Statements that set `count` columns of `half`, from `first` on, to zero: columns outside of the input."""
     if count <= 0:
         return []
     rows, _, block = half.shape

@@ -52,8 +52,8 @@ class Part:
 class Spread:
     """Outputs that are not adjacent: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a `plane`.
 
-    With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. The kernel's offset gives
-    the position of the first output.
+    With a `pitch`, rows of outputs are stored one after the other in a plane of a single row. Positions in the plane
+    count from the first output, which the kernel's byte offset selects.
     """
 
     plane: Pair
@@ -63,15 +63,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Memory and layout of an operator's tensors, and the computed part of the output; default: whole tensors in DRAM.
+    """Memory and layout of an operator's tensors (input X, output Y, second operand R, parameters P of the
+    post-processing), and the computed part of the output; default: whole tensors in DRAM.
 
     `area`: the only rows and columns of the output that are computed. `spread`: strides between the area's outputs in Y
     (requires `area`). `resident`: X is in the chain memory (on-chip memory that keeps a layer's output for later
-    layers), with its pads. `margins`: Y is in the chain memory, surrounded by (top, left, bottom, right) positions;
-    with an operand all must be 0, since R and Y have the same layout. `apart`: vectors from one position to the next in
-    X, Y and R. `planes`: R has a single position for each plane of Y. `turned`: parameters and operand differ between
-    columns but not between filters; P is int32[columns, 2, co], and R has a single block of filters. Raises ValueError
-    for margins around an area.
+    layers), with its pads. `margins`: Y is in the chain memory, with (top, left, bottom, right) pads around it; with R
+    all must be 0, since R and Y have the same layout. `apart`: vectors from one position to the next in X, Y and R.
+    `planes`: R has a single position for each plane of Y. `turned`: P and R differ between columns but not between
+    filters; P is int32[columns, 2, co], and R has a single block of filters. Raises ValueError for margins around an
+    area.
     """
 
     area: Area | None = None
@@ -140,10 +141,10 @@ _LOOPS = tuple(Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
 class Outputs:
     """The output of an operator with the tensors that its post-processing `post` reads.
 
-    `parameters` is P int32[OB, 2, co], `out` is Y int8[images, OB, rows, columns, B, co] in output vectors, `operand`
-    is R like Y if `post` combines with an operand, `table` is T int8[256] if `post` has a table. If a block of channels
-    is `blocks.outputs` output vectors, those of one position are adjacent columns of Y. `placement` says how P, Y and R
-    differ from this.
+    `parameters` is P int32[OB, 2, co] for OB blocks of filters, `out` is Y int8[images, OB, rows, columns, B, co] in
+    output vectors, `operand` is R, of Y's shape, if `post` combines with an operand, `table` is T int8[256] if `post`
+    has a table. If a block of channels is `blocks.outputs` output vectors, those of one position are adjacent columns
+    of Y. `placement` says how P, Y and R differ from this.
     """
 
     blocks: Blocks
@@ -215,16 +216,16 @@ class Outputs:
         filters: int | None = None,
         neighbours: int = 1,
     ) -> Stmt:
-        """Loops n, o, y, x around one output vector each, in which `post` finishes the `pool` of a window of sums.
+        """Loops n (images), o (output vectors), y (rows), x (columns). Each iteration takes the `pool` (maximum or sum)
+        of a window of sums in `accumulator`, applies `post` and stores one output vector.
 
         The `window` (None: single sums) of output (y, x) starts at row y * strides[0] and column x * strides[1] of the
-        accumulator; its pads and dilations play no part.
-        If a block has several output vectors, an innermost loop "s" runs over the vectors of a position; o counts
-        blocks, and the accumulator may have a dimension for these vectors behind that of blocks. The first `filters`
-        (None: all) vectors of a position, counted over all blocks, are stored; the others do not change.
-        With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop "xi" inside of it the columns of a
-        group, for which the accumulator has a dimension behind the one of groups; windows are then single sums.
-        If only an area of Y is computed, y and x count from its corner.
+        accumulator; its pads and dilations play no part. If a block has several output vectors, an innermost loop "s"
+        runs over the vectors of a position; o counts blocks, and the accumulator may have a dimension for these vectors
+        behind that of blocks. The first `filters` (None: all) vectors of a position, counted over all blocks, are
+        stored; the others do not change. With `neighbours` above 1 x counts groups of `neighbours` columns, and a loop
+        "xi" inside of it the columns of a group, for which the accumulator has a dimension behind the one of groups;
+        windows are then single sums. If only an area of Y is computed, y and x count from its corner.
         """
         window = Window(kernel=(1, 1)) if window is None else window
         outputs = self.blocks.outputs

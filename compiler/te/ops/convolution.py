@@ -94,9 +94,7 @@ class Convolution:
 
     @property
     def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-        """The phases of rows and of columns, in the order of their first outputs (`rest`), including phases without
-        taps.
-        """
+        """The phases of rows and of columns, in the order of their first outputs (`rest`), also phases without taps."""
         window, outputs = self.window, self.outputs
         phases = _single_phase
         if self.transposed:

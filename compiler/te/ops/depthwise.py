@@ -19,7 +19,8 @@ from .convolution import Convolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The weights of a depthwise convolution, one filter a channel, and the positions that are multiplied at once.
+    """The weights of a depthwise convolution, one filter a channel, and the window positions that are multiplied at
+    once.
 
     By default W is int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of tile t // co, T =
     ceil(KH * KW / co); lanes of a row are channels. If `shared`, W is int8[1, 1, co, ci], whose row 0 serves every
@@ -28,8 +29,8 @@ class Filters:
     With `taps` (groups of neighbouring columns of the window), loop kw becomes two loops, g over groups and t inside a
     group: row (kh * count + g) * TAPS + t holds the weight of column g * step + t. If `shared`, W has only kh = 0.
 
-    With a `sweep` too (operations that multiply several rows of the window at once), rows of weights are groups of
-    `sweep_rows`, packed by `Sweep.packed`: W int8[CB, T, max(ci, co), min(ci, co)], shared or not.
+    With a `sweep` too (operations that multiply several rows of the window at once), W is int8[CB, T, max(ci, co),
+    min(ci, co)], shared or not: T tiles for each channel block, packed by `Sweep.packed`.
     """
 
     shared: bool = False
@@ -38,8 +39,8 @@ class Filters:
     sweep_rows: int = 0
 
     def rows_apart(self, rows: int) -> int:
-        """Number of rows that are packed for `rows` kernel rows of equal weights: 1, since they share one row, but
-        `rows` with a sweep (operations that multiply several kernel rows at once).
+        """Number of kernel rows for which weights are stored, if all `rows` kernel rows have equal weights: 1, which
+        all share, but `rows` with a sweep (operations that multiply several kernel rows at once).
         """
         return 1 if self.sweep is None else rows
 

@@ -61,7 +61,7 @@ def float_pool(
     outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci. Positions
     outside X are ignored; a window entirely outside X (pads and dilations can cause one) has the maximum -inf. Averages
     divide by the number of the window's positions inside X enlarged by `counted` (top, left, bottom, right): the
-    model's pads for ONNX's count_include_pad, else zeros. If there are none, the average is NaN. Intermediates:
+    model's pads for ONNX's count_include_pad, else zeros. If this number is 0, the average is NaN. Intermediates:
     `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y, pool.x, pool.j,
     pool.kh, pool.kw); loops n, y, x, j around the statement "post" follow. Raises ValueError if the window does not
     fit.

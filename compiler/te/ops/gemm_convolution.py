@@ -30,7 +30,8 @@ def is_pointwise(window: Window) -> bool:
 class PhaseGroup:
     """Consecutive phases of an axis with equal numbers of taps and outputs.
 
-    The base of phase m of the group is `first.base` + (m + `offset`) // `stride`.
+    The base of phase m of the group (input position of the first tap of its first output) is `first.base` + (m +
+    `offset`) // `stride`.
     """
 
     members: tuple[Phase, ...]
@@ -199,7 +200,9 @@ _Source = Callable[[Sequence[Expr], Expr, Expr], Indices]
 
 
 def _source(shape: Convolution, depth: Depth) -> _Source:
-    """The map from (matrix indices, k, j) to indices of X; X of a pointwise convolution has merged rows and columns."""
+    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X; X of a pointwise
+    convolution has merged rows and columns.
+    """
     (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
     oh, ow = shape.outputs
 
@@ -215,7 +218,7 @@ def _source(shape: Convolution, depth: Depth) -> _Source:
 
 
 def _target(shape: Convolution) -> _Source:
-    """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH * OW]."""
+    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH*OW]."""
     oh, ow = shape.outputs
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
@@ -227,7 +230,9 @@ def _target(shape: Convolution) -> _Source:
 
 
 def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
-    """The map from (matrix indices, k, j) to indices of X, for the phases `part` of a transposed convolution."""
+    """The map from (matrix indices, step k of the sum, column j of the result) to indices of X, for the phases `part`
+    of a transposed convolution.
+    """
 
     def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Indices:
         g, p, q = matrix
@@ -241,7 +246,9 @@ def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
 
 
 def _phase_target(part: PhaseProduct) -> _Source:
-    """The map from (matrix indices, i, j) to indices of Y [batch, groups, filters, OH, OW], for the phases `part`."""
+    """The map from (matrix indices, row i, column j of the result) to indices of Y [batch, groups, filters, OH, OW],
+    for the phases `part`.
+    """
 
     def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Indices:
         g, p, q = matrix

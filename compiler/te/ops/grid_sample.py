@@ -109,7 +109,9 @@ def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
 def _taps(
     place: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool
 ) -> list[tuple[Expr, Expr | None]]:
-    """The taps along a dimension as (index inside the dimension, weight); weight None stands for 1."""
+    """Taps of the sample at `place` along a dimension of `size`: (index in the dimension, weight; None stands
+    for 1).
+    """
 
     def tap(at: Expr, weight: Expr | None) -> tuple[Expr, Expr | None]:
         if outside == "zeros":

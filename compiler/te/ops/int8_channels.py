@@ -1,6 +1,4 @@
-"""Moves of channels of quantized tensors (Concat, Split, channel shuffles, phases), and functions of one tensor by
-table.
-"""
+"""Moves of channels of quantized tensors (Concat, Split, channel shuffles, phases); functions of a tensor by table."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ INPUT, OUTPUT, FORGET, CELL = range(4)
 
 
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and bias of the `dense` that computes G of `recurrent_steps`, from ONNX's W and B.
+    """Weights and bias of the `dense` that multiplies the inputs of all steps (G of `recurrent_steps`), from ONNX's W
+    and B.
 
     ONNX's W [directions, 4 * hidden, inputs] becomes [inputs, directions * 4 * hidden]. ONNX's B [directions, 8 *
     hidden], two biases for each gate, becomes their sum [directions * 4 * hidden]; zeros without a bias.
@@ -23,6 +24,8 @@ def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, n
 
 
 def recurrent_weights(r: np.ndarray) -> np.ndarray:
-    """R [directions, hidden, 4, hidden] of `recurrent_steps`, from ONNX's R [directions, 4 * hidden, hidden]."""
+    """The weights of the states, [directions, hidden, 4, hidden] as `recurrent_steps` takes them (its parameter R),
+    from ONNX's R [directions, 4 * hidden, hidden].
+    """
     directions, gates, hidden = r.shape
     return np.ascontiguousarray(r.transpose(0, 2, 1)).reshape(directions, hidden, 4, gates // 4)

@@ -264,7 +264,5 @@ def clamped(index: Expr, size: int) -> Expr:
 
 
 def inside(index: Expr, size: int) -> Expr:
-    """An index of an axis of `size`: a negative index counts from the end, and an index outside is moved to the nearer
-    end.
-    """
+    """An index of an axis of `size`: a negative one counts from the end; one outside is moved to the nearer end."""
     return clamped(select(index < 0, index + size, index), size)

@@ -1,6 +1,4 @@
-"""LayerNormalization and InstanceNormalization of float32 tensors: each row is normalized by its own mean and
-variance.
-"""
+"""LayerNormalization and InstanceNormalization of float32 tensors: rows are normalized by their mean and variance."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class PatchLayout:
     def of(
         window: Window, channels: int, block: int, *, apart: int = 1, count: int = 1, columns: int = 1
     ) -> PatchLayout:
-        """The layout for a window over `channels`. With the defaults a window is a patch."""
+        """The layout for a window over `channels` with the given fields; by default each window is a patch."""
         (rows, wide), (down, right) = window.kernel, window.strides
         return PatchLayout(
             kernel_rows=rows,
@@ -88,9 +88,7 @@ class PatchLayout:
 
     @property
     def steps(self) -> int:
-        """Number of vectors that the rows of a patch touch, added up over its rows: steps of the load unit
-        (hw/README.md).
-        """
+        """Number of vectors that the rows of a patch touch, added up over rows: the load unit takes a step for each."""
         run, block = self.run, self.block
         return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
 

@@ -50,11 +50,12 @@ class Reduction:
 class Patches:
     """Buffers of a convolution on patches.
 
-    `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci], or int8[OB, columns, KB, co,
-    ci] if several outputs share a column of patches (`layout.columns` > 1). Its KB vectors are an output's products,
-    patch by patch: the weights of the patch's kernel rows in the order of `layout`, and zeros. `held` int8[NB, R,
-    patches of a row, vectors of a patch, B, ci] @ inp holds the patches. With a `ring` of R rows, patch row p is in row
-    p % R, and NB is 1: one block of images after the other uses the ring. Without, R is the number of all patch rows.
+    `image` int8[N, H, W * C] has interleaved channels. `weight` is int8[OB, KB, co, ci] (OB: blocks of filters), or
+    int8[OB, columns, KB, co, ci] if several outputs share a column of patches (`layout.columns` > 1). Its KB vectors
+    are an output's products, patch by patch: the weights of the patch's kernel rows in the order of `layout`, and
+    zeros. `held` int8[NB, R, patches of a row, vectors of a patch, B, ci] @ inp holds the patches of NB blocks of B
+    images. With a `ring` of R rows, patch row p is in row p % R, and NB is 1: one block of images after the other uses
+    the ring. Without, R is the number of all patch rows.
     """
 
     blocks: Blocks
@@ -74,7 +75,8 @@ class Patches:
         layout: PatchLayout | None = None,
         ring: int | None = None,
     ) -> Patches:
-        """The buffers of a convolution; without a `layout` each window is a patch.
+        """The buffers of a convolution; without a `layout` each window is a patch. `ring`: rows of a ring (None: no
+        ring).
 
         Raises ValueError for dilations, or a window that does not fit.
         """
@@ -117,9 +119,7 @@ class Patches:
         return n if self.ring is None else 0
 
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
-        """The statement that gathers into `held` the patch in row `row` and column `x`, of image `b` of batch block
-        `n`.
-        """
+        """The statement that gathers into `held` the patch in `row` and column `x` of image `b` of batch block `n`."""
         layout, window, channels = self.layout, self.convolution.window, self.convolution.channels
         top, left, _, _ = window.pads
         vectors, step = layout.vectors, window.strides[1] * channels * layout.columns

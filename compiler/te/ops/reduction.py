@@ -88,9 +88,7 @@ def reduced_value(kind: Kind, element: Expr) -> Expr:
 
 
 def reduction_result(kind: Kind, total: Expr, count: int) -> Expr:
-    """The result of a reduction of `kind`, from `total`, the sum or maximum of the terms (`reduced_value`) of `count`
-    elements.
-    """
+    """The result of a reduction of `kind` from `total`, the sum or maximum of the terms of `count` elements."""
     match kind:
         case "mean":
             return divide(total, float(count))

@@ -175,9 +175,7 @@ def _fill(
 
 
 def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
-    """Fills the rows of the last window that are below the last convolution row: `stride` - `added` ring rows from
-    `first`.
-    """
+    """Fills the rows of the last window below the last convolution row: `stride` - `added` ring rows from `first`."""
     y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
     fill = Assign.to("border.bottom", acc[(first + y) % ring.rows, x, b, j], Const(INT32_MIN, DType.INT32))
     extents = (stride - added, ring.filters * ring.width, *acc.shape[2:])

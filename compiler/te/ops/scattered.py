@@ -1,6 +1,4 @@
-"""Elements read or written at indices that are known at run time only: GatherElements, GatherND, ScatterElements,
-ScatterND.
-"""
+"""Elements read or written at indices known only at run time: GatherElements, GatherND, ScatterElements, ScatterND."""
 
 from __future__ import annotations
 
@@ -44,8 +42,8 @@ def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
 def _indexed_element(
     prefix: str, chosen: Buffer, shape: Shape, axis: int
 ) -> tuple[tuple[Var, ...], tuple[Expr, ...]]:
-    """(loops over all indices, element that the index at these loops selects). The index replaces the position along
-    `axis`; all other positions are those of the index itself.
+    """(loops over all indices in `chosen`, element that the index at these loops selects). The index replaces the
+    position along `axis`; all other positions are those of the index itself. Loop names begin with `prefix`.
     """
     loops = tuple([Var(f"{prefix}d{d}") for d in range(len(shape))])
     places: list[Expr] = list(loops)

@@ -94,9 +94,7 @@ def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
 def program_of(
     name: str, parameters: Sequence[Buffer | None], intermediates: Sequence[Buffer], *statements: Stmt
 ) -> Program:
-    """The program of these statements. Parameters that are None are omitted; the first intermediate is allocated
-    outermost.
-    """
+    """The program of the statements. Parameters that are None are omitted; the first intermediate is outermost."""
     return Program(
         name=name,
         parameters=parameters_of(*parameters),

@@ -1,6 +1,4 @@
-"""Permutations of float32 data by a GPU's blocks of threads: if the last axis changes, tiles go through
-shared memory.
-"""
+"""Permutations of float32 data by a GPU's blocks of threads; if the last axis changes, tiles use shared memory."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     width, height = y.shape[-1], y.shape[axis]
 
     def place(row: Expr, column: Expr) -> dict[str, Expr]:
-        """Values of the loops at an element of the tile: `row` along the output's last axis, `column` along the
-        input's.
-        """
+        """Loop values at an element of the tile: `row` along the output's last axis, `column` along the input's."""
         at: dict[str, Expr] = {loop.name: loop.var for loop in chain}
         at[chain[-1].name] = along * SIDE + row
         at[chain[axis].name] = across * SIDE + column
@@ -63,9 +59,7 @@ def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "
     def stage(
         label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
     ) -> Stmt:
-        """A stage over all elements of the tile: `rows` of the outer axis at a time, with a thread for each of the
-        inner one.
-        """
+        """A stage over all elements of the tile: `rows` of the outer axis at a time, a thread for each of the inner."""
         ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))
         size, tiles = outer
         position = step * rows + ty + guard

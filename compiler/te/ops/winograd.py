@@ -39,7 +39,9 @@ Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winog
 Networks", ACM TOMS 46, 2020). All give coefficients in A and B that are exact in float32.
 """
 ALIGNED = 4
-"""float32 values of the widest memory access: the number of tiles in a row is rounded up to a multiple of it."""
+"""Number of float32 values in the widest memory access; the number of tiles in a row is rounded up to a
+multiple of it.
+"""
 PART = 1 << 15
 """Number of (filter, channel) pairs whose weights are transformed together: few enough for a processor's cache."""
 
@@ -221,18 +223,14 @@ def applied(
     at: Callable[[Expr], tuple[Expr, ...]],
     value: Callable[[Expr], Expr],
 ) -> Stmt:
-    """to[at(i)] = sum over k of matrix[i, k] * value(k), with a statement for each row: `name`.0, `name`.1
-    and so on.
-    """
+    """to[at(i)] = sum over k of matrix[i, k] * value(k), a statement for each row: `name`.0, `name`.1 and so on."""
     return seq(
         *[Assign.to(f"{name}.{i}", to[at(Const(i))], combination(row, value)) for i, row in enumerate(matrix)]
     )
 
 
 def combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
-    """The sum of row[k] * value(k), without factors 0 and 1; a term with a positive factor comes first if
-    there is one.
-    """
+    """The sum of row[k] * value(k), without factors 0 and 1; a term with a positive factor comes first, if any."""
     terms = [(factor, value(Const(k))) for k, factor in enumerate(row) if factor]
     terms.sort(key=lambda term: term[0] < 0)
     total: Expr | None = None

@@ -47,9 +47,9 @@ def array_space(
 ) -> Space:
     """The knob space of a layer on the array.
 
-    `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model. The
-    floor of the space, in cycles: the larger of `products` (array operations) and the bus beats loaded (`loaded`) and
-    stored. `chunks`: axes that cut the reduction.
+    `levels`: innermost loop levels at which data and weights may be filled. `cost`: the template's cost model.
+    `chunks`: axes that cut the reduction. The space's lower bound in cycles is the larger of `products` (array
+    operations) and the bus beats loaded (`loaded`) and stored.
     """
     return tile_space(
         config,
@@ -111,7 +111,7 @@ def weight_beats(config: Config, tiles: int) -> float:
 
 
 def whole_weights_fill(config: Config, values: Columns, tiles: Tiles, block: int) -> BufferFill:
-    """Fills of the weight scratchpad if reduction chunks do not cut weights; `block`: weight tiles per output block."""
+    """Fills of the weight scratchpad, each with weights of whole reductions; `block`: weight tiles per output block."""
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
     beats = weight_beats(config, tiles.extents["o"] * block) * tiles.repetitions("nyx", outside)
@@ -156,7 +156,9 @@ class Frame:
             self.schedule.set_scope("padded", "inp")
 
     def weights(self, parameters: str, chunk: str | None = None) -> None:
-        """Schedules loads: weights at `knobs.weights_level` (`chunk`: CHUNK loop), parameters in loop `parameters`."""
+        """Schedules loads: of weights at `knobs.weights_level` (level CHUNK: in loop `chunk` over the chunks of the
+        reduction), of post-processing parameters in loop `parameters`.
+        """
         self.schedule.cache_read("W", self.tiles.at(self.knobs.weights_level, chunk), "wgt")
         self.schedule.cache_read("P", parameters, "par")
 

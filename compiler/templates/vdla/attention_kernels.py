@@ -200,8 +200,8 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Sizes of the attention, and addresses of its matrices by loops; None if three nested loops cannot visit all
-    matrices.
+    """Sizes of the attention, and loops that visit its matrices in memory; None if three nested loops do not
+    suffice.
     """
     scores, context = operator.scores, operator.context
 
@@ -251,9 +251,7 @@ def _pair(values: np.ndarray) -> Pair:
 
 
 def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) -> tuple[Pair, np.ndarray]:
-    """A tensor's size in (blocks of channels, positions), and the start of each of its matrices, int64
-    (matrices, 2).
-    """
+    """Size of a tensor (blocks of channels, positions), and the start of each of its matrices, int64 (matrices, 2)."""
     images, channels, height, width = shape
     count = ceil_div(channels, config.block_out)
     at = [(image * count + channel // config.block_out, position) for image, channel, position in places]

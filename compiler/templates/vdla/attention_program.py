@@ -40,9 +40,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """(block, position) at which the matrix begins that the loops over matrices visit at the loop indices
-        `digits`.
-        """
+        """(block, position) at which the matrix begins that the loops over matrices visit at loop indices `digits`."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -248,6 +246,8 @@ class _Attention:
     ) -> Stmt:
         """Products of a tile: for each query, `sizes[0]` blocks of outputs, each summed over `sizes[1]` blocks of
         inputs.
+
+        The operands for query n, output block m and input block c are `sums`(m, n), `data`(n, c) and `weights`(c, m).
         """
         n, m, c = (Var(f"{name}.{letter}") for letter in "nmc")
         scope = data(n, c).buffer.scope
@@ -353,8 +353,6 @@ def bank_aligned_blocks(config: Config, blocks: int, tile: Any) -> Any:
 
 
 def element(buffer: Buffer, *indices: ExprLike) -> Region:
-    """One vector, tile or entry of a buffer: the region at `indices` of the outer dimensions, whole in the
-    inner ones.
-    """
+    """One vector, tile or entry of a buffer: the region at `indices` of the outer dimensions, whole in inner ones."""
     inside = buffer.shape[len(indices) :]
     return region(buffer, *((at, 1) for at in indices), *((0, size) for size in inside))

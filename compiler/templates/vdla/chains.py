@@ -80,9 +80,7 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
 
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
-    """The only kernel of a node, if it can write to the chain memory (on-chip memory for tensors between layers); else
-    None.
-    """
+    """A node's only kernel, if it can write to the chain memory (on-chip memory between layers); else None."""
     if not kernels:
         return None
     kernel, source = kernels[0], kernels[0].source

@@ -54,9 +54,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """Data common to all kernels of image group `index`; a group has `batch` images that the machine computes
-    together.
-    """
+    """Data common to the kernels of image group `index`; a group has `batch` images, which are computed together."""
 
     config: Config
     graph: Graph
@@ -106,8 +104,8 @@ def channel_kernels(config: Config, legalized: Legalized, node: Node, operator: 
 
 
 def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
-    """Divides the output's blocks into runs; a run is computed by one copy, or by one selection for each of
-    its inputs.
+    """Divides the output's blocks into runs; a run is computed by one copy, or by one selection for each of its inputs.
+    `sources`: (input, channel there) of each output channel; `lanes`: channels of a block.
     """
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:

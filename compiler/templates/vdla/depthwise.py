@@ -46,16 +46,12 @@ def has_depthwise(config: Config) -> bool:
 
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
-    """The groups of neighbouring window columns that one operation multiplies; None if each column is an operation of
-    its own.
-    """
+    """The groups of adjacent window columns that one operation multiplies; None if each column is one operation."""
     return TapGroups.of(window) if config.has("taps") else None
 
 
 def filters_of(config: Config, window: Window) -> Filters:
-    """The layout of a depthwise convolution's weights on a machine: the window positions that its operations multiply
-    together.
-    """
+    """The layout of depthwise weights on a machine: the window positions that its operations multiply together."""
     sweep = Sweep.of(config, window)
     return Filters(taps=taps_of(config, window), sweep=sweep, sweep_rows=SWEEP_MODE.group(config))
 

@@ -75,7 +75,8 @@ class BufferFill:
     """Fills of one on-chip buffer at many points of a search space, as arrays.
 
     `size`: elements of the buffer. `fills`: number of fills. `beats`: bus beats of all fills. `copies`: copies of the
-    buffer in use. `exposed`: cycles of one fill; nothing hides the first fill. `loads`: instructions of all fills.
+    buffer in use. `exposed`: cycles of one fill if no other work hides it, as for the first fill. `loads`: instructions
+    of all fills.
     """
 
     size: np.ndarray
@@ -113,7 +114,9 @@ class TiledWork:
     last_beats: np.ndarray
 
     def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
-        """Features of points (knob settings) and `more`, for a learned cost model; ESTIMATE: the estimated cycles."""
+        """Columns for points (settings of the knobs): the estimated cycles, under ESTIMATE, and the features of a
+        learned cost model, which include `more`.
+        """
         return Deferred(lambda: features(self, more), {ESTIMATE: self.cycles(config, fitted)})
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:

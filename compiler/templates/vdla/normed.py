@@ -54,9 +54,7 @@ class NormedExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """The search space: positions of a tile, channel blocks of a chunk of the reduction, copies of the
-    chunk's buffer.
-    """
+    """The search space: positions of a tile, channel blocks of a reduction chunk, copies of the chunk's buffer."""
     inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
     axes = (
         Axis(name="rows", values=up_to(positions)),

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from .legalize import Legalized
 
 FEWEST_TILES = 5
-"""Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the
-gain.
-"""
+"""Fewest tiles of a fused product: with fewer, the exposed first tile and last normalization outweigh the gain."""
 GAIN = 0.99
 """A normalization is fused into its product only if the fused kernel's estimated cycles are at most GAIN times those of
 the separate kernels.

@@ -41,9 +41,7 @@ class NormedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedTiles:
-    """Tiles of `rows` positions. Inputs are loaded in chunks of `chunk` blocks of channels, into `copies` buffers in
-    turn.
-    """
+    """Tiles of `rows` positions. Inputs are loaded in chunks of `chunk` channel blocks, to `copies` buffers in turn."""
 
     rows: int
     chunk: int
@@ -63,9 +61,10 @@ def normed_program(
     and may overlap the tile before it.
 
     Parameters, with CB and OB the blocks of channels and filters: X int8[images * CB, positions, 1, ci]; W int8[OB, CB,
-    co, ci]; P int32[OB, 2, co], the product's parameters; N int32[OB or 1, 2, co], the normalization's; U int8[1, co,
-    ci], the unit matrix; L int8[256] if `product` has a table; R like Y if `product` has an operand; Y int8[images *
-    OB, positions, 1, co], the product; Z int8[images * OB, plane, 1, co], the normalized product.
+    co, ci]; P int32[OB, 2, co], the product's parameters; N int32[OB, 2, co] ([1, 2, co] unless `shares.own`), the
+    normalization's; U int8[1, co, ci], the unit matrix; L int8[256] if `product` has a table; R, of Y's shape, if
+    `product` has an operand; Y int8[images * OB, positions, 1, co], the product; Z int8[images * OB, plane, 1, co], the
+    normalized product. `shared`: post-processing of the normalization.
     """
     return _Normed(config, shape, product, shares, shared, tiles, name).program()
 

@@ -80,9 +80,7 @@ def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: n
 
 
 def _block(shape: LayerShape, layout: PatchLayout) -> int:
-    """Number of weight tiles that a block of output channels needs: its vectors times the array operations of
-    a patch.
-    """
+    """Weight tiles that a block of output channels needs: its output vectors times the patch vectors of an output."""
     return shape.vectors * layout.products
 
 

@@ -22,7 +22,7 @@ from .folded_work import patch_weights
 from .workload import LayerShape, Workload
 
 PATCH_LIMIT = 255
-"""Largest run, step, pitch and left padding of a patch (8-bit fields of register PATCH)."""
+"""Largest value of the 8-bit fields of register PATCH: bytes of a patch row (run), step, pitch and left padding."""
 BUS_BYTES = 16
 """Assumed bytes of weights loaded in a cycle. Not the machine's bus width, because kernels, and so layouts, must not
 depend on it.
@@ -136,7 +136,9 @@ def _cycles(
 
 
 def products_of(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
-    """Cycles of the array: products of patch vectors and weight tiles, or tile parts on machines that fold."""
+    """Cycles of the array: products of patch vectors and weight tiles, or of tile parts on machines that multiply a
+    tile in parts.
+    """
     weights = patch_weights(config, workload, layout)
     if weights is None:
         return 1.0 * shape.outputs * layout.products

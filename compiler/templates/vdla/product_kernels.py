@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def product_kernels(config: Config, legalized: Legalized, node: Node, operator: Products) -> list[Kernel]:
-    """One kernel for each group of the products (channels are divided into groups, as for a grouped convolution).
+    """One kernel for each matrix product (a group of `operator`), in the order of `operator.groups`.
 
     Spare lanes of the last block of `depth` channels hold the zero point in one of the factors (`pad_to_blocks`).
     Raises NodeError for a group whose first channel lies inside a block or a weight tile.

@@ -92,7 +92,7 @@ def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
     """Channels (low, high) of tensor `name`, in whole blocks, that `reader` uses, directly or after a table look-up.
-    None if the reader uses all channels, or cannot read a part of them.
+    None if the reader uses all channels, or cannot read a part of them. `kept`: tensors that stay whole.
     """
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []

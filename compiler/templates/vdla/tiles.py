@@ -82,7 +82,9 @@ class Tiles:
 
     @staticmethod
     def of(shape: LayerShape, values: Columns, chunks: np.ndarray | None = None) -> Tiles:
-        """The tiles of points given by the columns "output_blocks", "rows", "columns" and "order"."""
+        """The tiles of points given by the columns "output_blocks", "rows", "columns" and "order". `chunks`: number of
+        chunks of the reduction (None: 1).
+        """
         extents, images = shape.extents, shape.images
         sizes = {"o": values["output_blocks"], "y": values["rows"], "x": values["columns"]}
         trips = {letter: divide(extents[letter], sizes[letter]) for letter in LETTERS}
@@ -115,13 +117,13 @@ class Tiles:
         return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
 
     def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of output blocks, rows, columns or images (by `letter`) that a buffer holds at once."""
+        """Number of blocks, rows, columns or images (`letter`) in a buffer whose fill is inside the loops `outside`."""
         if letter == "n":
             return np.where(outside["n"], 1, self.images)
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
 
     def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Number of fills of a buffer: product of the trips of those loops in `letters` that enclose its fill."""
+        """Number of fills of a buffer: product of the trips of the loops in `letters` around its fill (`outside`)."""
         count = np.ones_like(self.order)
         for letter in letters:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
