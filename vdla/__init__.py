@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vdla.codesign.api.advice import Advice, advise
     from vdla.codesign.api.compilation import build, compile, load
     from vdla.codesign.api.configurations import config
     from vdla.codesign.api.exploration import Comparison, Explored, compare, explore
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "vdla.codesign.api.advice": ("Advice", "advise"),
     "vdla.codesign.api.compilation": ("build", "compile", "load"),
     "vdla.codesign.api.configurations": ("config",),
     "vdla.codesign.api.exploration": ("Comparison", "Explored", "compare", "explore"),
@@ -84,6 +86,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "PRESETS",
+    "Advice",
     "Comparison",
     "Config",
     "DeadlockError",
@@ -98,6 +101,7 @@ __all__ = [
     "Tuned",
     "UserError",
     "accelerator",
+    "advise",
     "build",
     "cast",
     "compare",

@@ -132,6 +132,12 @@ CALLS = (
         seconds=6.0,
     ),
     Call(
+        ("advise", "net.onnx", "--config", "tiny", "--technology", "45nm-published"),
+        ("net.onnx",),
+        (("-o", "advised.toml"),),
+        seconds=6.0,
+    ),
+    Call(
         ("compare", "tiny", "edge8", "--network", "net.onnx"),
         ("net.onnx",),
         (("--html", "c.html"),),

@@ -15,6 +15,7 @@ from vdla.util.long_compilation import long_compilation
 from vdla.util.printable import printable
 
 from . import (
+    advise,
     bench,
     compare,
     cosim,
@@ -51,6 +52,7 @@ _COMMANDS = {
     "explore": explore.explore,
     "report": report.report,
     "compare": compare.compare,
+    "advise": advise.advise,
     "bench": bench.bench,
     "demo": demo.demo,
     "models": models.models,

@@ -45,6 +45,7 @@ CALLS = {
     "accelerator": {"config": "tiny"},
     "build": {"schedule": product(), "target": "llvm"},
     "cast": {"value": ELEMENT, "dtype": "int32"},
+    "advise": {"model": "none.onnx", "config": "tiny"},
     "compare": {"first": "tiny", "second": "tiny", "networks": "none.onnx"},
     "compile": {"model": relu(), "target": "vdla", "config": "tiny"},
     "compute": {"name": "C", "shape": (6,), "body": lambda i: A[i, i], "dtype": "float32"},

@@ -1,0 +1,36 @@
+"""Hardware that would help a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vdla.compiler.frontends.sources import model_source
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..explore.advice import LEAST_SAVED, Advice
+from ..explore.advice import advise as advise_network
+from ..explore.networks import load_network
+from ..technology.components import load_components
+from .configurations import config as named
+from .models import Model
+
+
+def advise(
+    model: Model,
+    config: Config | str | Path = "vta",
+    *,
+    least: float = LEAST_SAVED,
+    technology: str | Path | None = None,
+) -> Advice:
+    """Changes of a machine that would save cycles of a quantized network: extensions, larger memories, a wider bus.
+
+    Each change has the exact cycles of the changed machine (by compiling and simulating the network on it) and the area
+    that it adds, by the models or table of `technology`. `least`: the share of the cycles that a change must save to be
+    listed. If the machine cannot run the whole network, the advice names the extensions that it needs and starts from
+    the machine with them. Raises UserError if no extensions of the table are enough.
+    """
+    if not 0 <= least < 1:
+        raise UserError(f"least is {least:g}; give a share of the cycles from 0 to 1, as 0.03")
+    network = load_network(model_source(model).source)
+    return advise_network(named(config), network, load_components(technology), least)

@@ -1,0 +1,119 @@
+"""Advice on a machine: changes that would save cycles of a network."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+import vdla
+from vdla.codesign import models
+from vdla.codesign.explore.advice import changed_machines
+
+SLOW_BUS = replace(vdla.config("tiny"), name="slow")
+
+
+def with_sigmoid() -> onnx.ModelProto:
+    """A convolution and a Sigmoid, quantized: the accelerator needs its extension `table`."""
+    arrays = {
+        "s": np.float32(0.05),
+        "z": np.int8(0),
+        "t": np.float32(1 / 128),
+        "w": np.random.default_rng(0).integers(-20, 20, (8, 8, 3, 3)).astype(np.int8),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["wd"]),
+        helper.make_node("Conv", ["xd", "wd"], ["c"], "conv"),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "s", "z"], ["cd"]),
+        helper.make_node("Sigmoid", ["cd"], ["g"], "gate"),
+        helper.make_node("QuantizeLinear", ["g", "t", "z"], ["gq"]),
+        helper.make_node("DequantizeLinear", ["gq", "t", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "gated",
+        [helper.make_tensor_value_info("x", T.FLOAT, [1, 8, 8, 8])],
+        [helper.make_tensor_value_info("y", T.FLOAT, [1, 8, 6, 6])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_cycles_are_those_of_the_changed_machine() -> None:
+    model = models.build("mlp")
+    advice = vdla.advise(model, SLOW_BUS, technology="45nm-published")
+    assert advice.needed == ()
+    assert advice.cycles == vdla.simulate(vdla.compile(model, config=SLOW_BUS)).cycles
+    assert any(change.kind == "bus" for change in advice.changes)
+    for change in (*advice.changes, *advice.steps):
+        assert change.cycles == vdla.simulate(vdla.compile(model, config=change.machine)).cycles
+    assert all(change.saved >= 0.03 for change in advice.changes)
+    assert [c.saved for c in advice.changes] == sorted([c.saved for c in advice.changes], reverse=True)
+
+
+def test_steps_build_on_each_other() -> None:
+    advice = vdla.advise(models.build("mlp"), SLOW_BUS, technology="45nm-published", least=0.0)
+    before = advice.cycles
+    for step in advice.steps:
+        assert step.cycles == pytest.approx((1 - step.saved) * before)
+        before = step.cycles
+    assert advice.advised == advice.steps[-1].machine
+    assert len({step.kind for step in advice.steps}) == len(advice.steps)
+
+
+def test_needed_extensions_are_named() -> None:
+    plain = replace(vdla.config("tiny"), extensions=("post", "patch", "depthwise"))
+    model = with_sigmoid()
+    with pytest.raises(vdla.UserError):
+        vdla.compile(model, config=plain)
+    advice = vdla.advise(model, plain, technology="45nm-published")
+    assert advice.needed == ("table",)
+    assert vdla.simulate(vdla.compile(model, config=advice.machine)).cycles == advice.cycles
+    assert str(advice).startswith("needed to run the whole network: table\n")
+
+
+def test_a_network_that_no_machine_runs_is_refused() -> None:
+    model = with_sigmoid()
+    model.graph.node[6].op_type = "Erf"
+    model.graph.node[7].input[0] = "g"
+    model.graph.node.insert(7, helper.make_node("TopK", ["g", "k"], ["v", "i"], "top"))
+    model.graph.node[8].input[0] = "v"
+    model.graph.initializer.append(numpy_helper.from_array(np.array([6]), "k"))
+    with pytest.raises(vdla.UserError, match="top"):
+        vdla.advise(model, "tiny")
+
+
+def test_changes_are_legal_and_differ() -> None:
+    machine = vdla.config("vta")
+    changed = [config for _, _, config in changed_machines(machine)]
+    assert len(changed) > 5
+    assert all(config != machine for config in changed)
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, vdla: Callable[..., object]) -> None:
+    path, machine, advised = tmp_path / "mlp.onnx", tmp_path / "slow.toml", tmp_path / "advised.toml"
+    onnx.save(models.build("mlp"), path)
+    from vdla.isa.config_text import toml_text
+
+    machine.write_text(toml_text(SLOW_BUS))
+    how = ("--config", machine, "--technology", "45nm-published")
+    document = vdla("advise", path, *how, "--json", "-o", advised).document()
+    assert {row["role"] for row in document["rows"]} == {"change", "step"}
+    text = vdla("advise", path, *how).out
+    assert re.search(r"memory\.bus_bytes 8 -> 16: [\d,]+ cycles, [\d.]+% fewer, \+[\d.]+ mm2", text)
+    steps = [row for row in document["rows"] if row["role"] == "step"]
+    ran = vdla("run", path, "--config", advised, "--timing-only", "--json").document()
+    assert ran["total"]["cycles"] == steps[-1]["cycles"]
+
+
+def test_a_share_above_one_is_refused() -> None:
+    with pytest.raises(vdla.UserError, match="give a share of the cycles from 0 to 1"):
+        vdla.advise(models.build("mlp"), "tiny", least=3)
