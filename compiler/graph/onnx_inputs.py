@@ -1,4 +1,4 @@
-"""Float inputs of a model that become quantized tensors, and their layouts.
+"""Inputs of a model that are quantized tensors, or become quantized tensors, and their layouts.
 
 Images are (N, C, H, W). Inputs of attention of rank 4 are (N, heads, length, size), as keys and values of earlier
 tokens are, or masks: their tensor is (N, heads * size, length, 1), the layout of the products of all heads.
@@ -13,8 +13,8 @@ import numpy as np
 
 from ..ir.types import DType
 from .errors import ModelError
-from .graph import GraphInput
-from .int8_convolution import Quantization
+from .graph import GraphInput, quantized_tensor
+from .int8_convolution import ActivationType, Quantization
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_strided_views import natural_of
@@ -78,6 +78,37 @@ def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> Non
             f"{context.source}: input '{name}' has shape {shape}; "
             "only (N, C, H, W) and (N, K) are supported: reshape it in the model before it is quantized"
         )
+
+
+def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dtype: ActivationType) -> None:
+    """Binds an int8 or uint8 input of the model, whose scale is known only at the first DequantizeLinear or QLinear
+    node that reads it. The host transposes the input as the model's first Transpose of it does.
+
+    Raises ModelError for shapes that no operator supports.
+    """
+    order = next(
+        (
+            node.integers("perm", tuple(reversed(range(len(shape)))))
+            for node in context.model_nodes
+            if node.op_type == "Transpose" and node.inputs[0] == name
+        ),
+        None,
+    )
+    if order is None and len(shape) == 3 and name not in windowed(context.model_nodes):
+        order = (0, 2, 1)  # rows of channels, as in `quantized_input`
+    stored, view = shape, None
+    if order is not None:
+        stored = tuple([shape[axis] for axis in order])
+        view = np.arange(prod(shape)).reshape(stored).transpose(np.argsort(order))
+    natural = {1: (1, *stored), 3: (*stored, 1)}.get(len(stored), stored)
+    check_rank(context, name, natural)
+    unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)
+    context.tensors[name] = quantized_tensor(name, natural, unknown)
+    context.unscaled.add(name)
+    context.inputs.append(
+        GraphInput(name=name, tensor=name, shape=shape, dtype=DType(dtype), permutation=order)
+    )
+    context.values[name] = Integer(tensor=name, shape=shape, dtype=dtype, view=view)
 
 
 def quantized_input(
