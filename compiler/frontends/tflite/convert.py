@@ -9,7 +9,7 @@ from onnx import helper
 from ..errors import FrontendError
 from .model import Network, Operator, read_network
 from .rows import ROWS, converter_of
-from .writer import OPSET, RefusedOperator, Writer, damaged
+from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer, damaged
 
 _WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
 _STATE = (
@@ -109,7 +109,9 @@ def _finish(writer: Writer) -> onnx.ModelProto:
             kept.append(node)
     initializers = [tensor for tensor in writer.initializers if tensor.name in needed]
     graph = helper.make_graph(kept[::-1], network.name, inputs, outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    wide = any(tensor.grid is not None and tensor.dtype == np.int16 for tensor in network.tensors)
+    opset = helper.make_opsetid("", WIDE_OPSET if wide else OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=10)
 
 
 def _output(writer: Writer, index: int) -> str:

@@ -104,6 +104,13 @@ class Network:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether an operator slides windows over images."""
+        return any(
+            operator.kind.endswith(("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")) for operator in self.operators
+        )
+
 
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for

@@ -69,7 +69,7 @@ def clamp(writer: Writer, operator: Operator) -> None:
     low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}[operator.kind]
     (name,), planes = operands(writer, operator.inputs)
     output = operator.outputs[0]
-    writer.put(output, clamped(writer, output, name, low, high), planes=planes)
+    writer.put(output, clamped(writer, writer.tensor(output), name, low, high), planes=planes)
 
 
 def leaky(writer: Writer, operator: Operator) -> None:

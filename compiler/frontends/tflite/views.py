@@ -6,15 +6,7 @@ import numpy as np
 
 from .model import Operator
 from .products import planes_order
-from .writer import Writer, damaged, refuse, result_name
-
-
-def same_grid(writer: Writer, source: int, output: int) -> bool:
-    """Whether two tensors are quantized alike, so that integers can be moved."""
-    a, b = writer.tensor(source), writer.tensor(output)
-    if a.grid is None or b.grid is None or writer.known(source) is not None:
-        return False
-    return a.dtype == b.dtype and (a.grid.scale[0], a.grid.zero[0]) == (b.grid.scale[0], b.grid.zero[0])
+from .writer import Writer, damaged, refuse, result_name, same_grid
 
 
 def moved(

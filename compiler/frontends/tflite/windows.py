@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import tflite
 
-from .activations import activate
-from .model import Grid, Operator
-from .writer import Writer, damaged, refuse, result_name
+from .activations import activate, bounds, clamped
+from .model import Grid, Operator, Tensor
+from .writer import Writer, damaged, refuse, result_name, same_grid
 
 Pads = tuple[int, int, int, int]
+RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64), axis=0)
+"""The grid on which stored integers are their own values."""
+HALVES_AWAY = 2.0**-20
+"""By this share averages of integers are made larger before they are rounded half to even: TFLite rounds halves away
+from zero. Averages over fewer than 4,096 elements that are no halves round as before."""
 
 
 def same_pads(
@@ -95,7 +100,7 @@ def weight_operand(
             f"its filter has scales along axis {grid.axis}",
             f"quantize it along axis {axis}, or with one scale",
         )
-    if not writer.quantized(data) or writer.tensor(data).dtype == np.int16:
+    if not writer.quantized(data):
         column = (-1, *[1] * (weights.ndim - 1))
         real = (weights.astype(np.float32) - grid.zero.reshape(column)) * grid.scale.reshape(column)
         real = real.astype(np.float32)
@@ -118,9 +123,9 @@ def bias_operands(writer: Writer, given: tuple[int, ...], data: int, filters: in
     if step is None or weight is None:
         return [writer.constant(bias.astype(np.float32), tensor.name)]
     grid = Grid(scale=step.scale * weight.scale, zero=np.zeros_like(weight.zero), axis=0)
-    if bias.dtype == np.int32 and writer.tensor(data).dtype != np.int16:
-        integers = writer.constant(bias, tensor.name)
-        return [writer.dequantized(integers, grid, f"{tensor.name}/real", bias.dtype)]
+    if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
+        integers = writer.constant(bias.astype(np.int32), tensor.name)
+        return [writer.dequantized(integers, grid, f"{tensor.name}/real", np.dtype(np.int32))]
     return [writer.constant((bias * grid.scale.astype(np.float64)).astype(np.float32), tensor.name)]
 
 
@@ -160,22 +165,45 @@ def transposed(writer: Writer, operator: Operator) -> None:
 def pool(writer: Writer, operator: Operator, onnx_operator: str) -> None:
     """AVERAGE_POOL_2D, whose divisor leaves pads out, and MAX_POOL_2D."""
     options = operator.options("Pool2DOptions")
-    data = operator.inputs[0]
+    data, output = operator.inputs[0], operator.outputs[0]
     _, height, width, _ = writer.tensor(data).shape
     kernel = options.FilterHeight(), options.FilterWidth()
     strides = options.StrideH(), options.StrideW()
     if min(*kernel, *strides) < 1:
         raise damaged(f"{operator.kind} has windows {kernel}, strides {strides}")
     pads = same_pads(options.Padding() == tflite.Padding.SAME, (height, width), kernel, strides)
+    exact = onnx_operator == "AveragePool" and same_grid(writer, data, output)
+    source = _own_steps(writer, data, 1.0) if exact else writer.real(data, planes=True)
     result = writer.node(
         onnx_operator,
-        [writer.real(data, planes=True)],
+        [source],
         result_name(writer, operator, options),
         kernel_shape=kernel,
         strides=strides,
         pads=pads,
     )
-    put_activated(writer, operator, result, options, planes=True)
+    if not exact:
+        put_activated(writer, operator, result, options, planes=True)
+        return
+    tensor, grid = writer.tensor(output), writer.tensor(output).grid
+    assert grid is not None
+    low, high = (
+        float(grid.zero[0] + np.rint(end / grid.scale[0]))
+        for end in bounds(options.FusedActivationFunction())
+    )
+    raw = Tensor(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, grid=RAW, data=None)
+    result = clamped(writer, raw, result, low, high)
+    away = Grid(scale=np.array([1 - HALVES_AWAY], np.float32), zero=RAW.zero, axis=0)
+    writer.put_integers(output, writer.quantized_node(result, away, tensor), planes=True)
+
+
+def _own_steps(writer: Writer, data: int, scale: float) -> str:
+    """The stored integers of a tensor as real values, in planes."""
+    grid = Grid(scale=np.array([scale], np.float32), zero=RAW.zero, axis=0)
+    tensor = writer.tensor(data)
+    return writer.dequantized(
+        writer.integral(data, planes=True), grid, f"{tensor.name}/integers", tensor.dtype
+    )
 
 
 def resize(writer: Writer, operator: Operator, mode: str) -> None:
@@ -190,13 +218,13 @@ def resize(writer: Writer, operator: Operator, mode: str) -> None:
     if options.AlignCorners():
         coordinates = "align_corners"
     elif options.HalfPixelCenters():
-        coordinates = "half_pixel" if mode == "linear" else "tf_half_pixel_for_nn"
+        coordinates = "half_pixel"
     name = result_name(writer, operator)
     sizes = writer.constant(np.array([batch, channels, height, width]), f"{name}/sizes")
     more = (
         {}
         if mode == "linear"
-        else {"nearest_mode": "round_prefer_ceil" if options.AlignCorners() else "floor"}
+        else {"nearest_mode": "floor" if coordinates == "asymmetric" else "round_prefer_ceil"}
     )
     result = writer.node(
         "Resize",

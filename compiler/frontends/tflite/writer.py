@@ -22,8 +22,8 @@ TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
 """Axes of (N, H, W, C) in the order of (N, C, H, W), and back."""
 PLANE_AXES = (0, 2, 3, 1)
 """For each axis of (N, H, W, C) the same axis in (N, C, H, W)."""
-OPSET = 21
-"""Opset of the written models, the first one with QuantizeLinear to 16 bits."""
+OPSET, WIDE_OPSET = 20, 21
+"""Opset of the written models; the second one is the first with QuantizeLinear to 16 bits."""
 
 
 class RefusedOperator(Exception):
@@ -67,7 +67,7 @@ class Writer:
     def constant(self, array: np.ndarray, name: str) -> str:
         """The name of a new initializer."""
         name = self.name(name)
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
@@ -131,8 +131,9 @@ class Writer:
         return self.tensor(index).grid is not None
 
     def in_planes(self, index: int) -> bool:
-        """Whether an activation of rank 4 exists as planes."""
-        return (index, True) in self.integers or (index, True) in self.reals
+        """Whether an activation of rank 4 exists as planes, or is an input that the host can give as planes."""
+        given = index in self.network.inputs and self.rank(index) == 4 and self.network.has_windows
+        return given or (index, True) in self.integers or (index, True) in self.reals
 
     def prefer_planes(self, indices: Sequence[int]) -> bool:
         """Whether an operator on these tensors, element by element, reads planes: one activation exists as planes, and
@@ -172,9 +173,9 @@ class Writer:
         return self.integers[key]
 
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
-        """An image in the other layout: by a Reshape where no element moves, else by a Transpose."""
+        """An image in the other layout: by a Reshape where no element moves, else (and of inputs) by a Transpose."""
         batch, height, width, channels = tensor.shape
-        if channels == 1 or height * width == 1:
+        if name != tensor.name and (channels == 1 or height * width == 1):
             shape = (batch, channels, height, width) if planes else tensor.shape
             return self.node("Reshape", [name, self.constant(np.array(shape), f"{output}/shape")], output)
         return self.node("Transpose", [name], output, perm=TO_PLANES if planes else TO_ROWS)
@@ -204,8 +205,11 @@ class Writer:
             refuse(
                 f"its result '{tensor.name}' has {tensor.grid.scale.size} scales", "convert the model again"
             )
-        operands = [name, *self.scales(tensor.grid, tensor.name, tensor.dtype)]
-        self.integers[index, planes] = self.node("QuantizeLinear", operands, tensor.name)
+        self.integers[index, planes] = self.quantized_node(name, tensor.grid, tensor)
+
+    def quantized_node(self, name: str, grid: Grid, tensor: Tensor) -> str:
+        """The integers of real values on a grid, named like the tensor."""
+        return self.node("QuantizeLinear", [name, *self.scales(grid, tensor.name, tensor.dtype)], tensor.name)
 
     def put_integers(self, index: int, name: str, *, planes: bool = False) -> None:
         """Gives a quantized tensor its integers."""
@@ -230,3 +234,11 @@ def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
 def damaged(problem: str) -> FrontendError:
     """An error about a file whose parts contradict each other."""
     return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
+
+
+def same_grid(writer: Writer, source: int, output: int) -> bool:
+    """Whether two tensors are quantized alike, so that integers can be moved."""
+    a, b = writer.tensor(source), writer.tensor(output)
+    if a.grid is None or b.grid is None or writer.known(source) is not None:
+        return False
+    return a.dtype == b.dtype and (a.grid.scale[0], a.grid.zero[0]) == (b.grid.scale[0], b.grid.zero[0])
