@@ -175,7 +175,8 @@ class Writer:
     def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
         """An image in the other layout: by a Reshape where no element moves, else (and of inputs) by a Transpose."""
         batch, height, width, channels = tensor.shape
-        if name != tensor.name and (channels == 1 or height * width == 1):
+        given = any(self.tensor(index) is tensor for index in self.network.inputs)
+        if not given and (channels == 1 or height * width == 1):
             shape = (batch, channels, height, width) if planes else tensor.shape
             return self.node("Reshape", [name, self.constant(np.array(shape), f"{output}/shape")], output)
         return self.node("Transpose", [name], output, perm=TO_PLANES if planes else TO_ROWS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import tflite
-from tflite_files import Written
+from vdla.benchmarks.harness.tflite_files import Written
 
 Make = Callable[[], Written]
 RELU, RELU_N1, RELU6 = 1, 2, 3
