@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +46,7 @@ class Written:
         return self.tensors[index]["shape"]
 
     def tensor(self, shape, dtype=np.int8, scale=None, zero=0, data=None, axis=0, name=None) -> int:
-        """A tensor: an activation or, with `data`, a constant; `scale` and `zero` for each index along `axis` or one."""
+        """A tensor: an activation or, with `data`, a constant; `scale` and `zero`: one, or one for each on `axis`."""
         self.tensors.append(
             {"name": name or f"t{len(self.tensors)}", "shape": tuple(shape), "dtype": np.dtype(dtype),
              "scale": None if scale is None else np.atleast_1d(np.float32(scale)),
@@ -108,10 +107,6 @@ class Written:
     def content(self) -> bytes:
         """The file."""
         return _Builder(self).file()
-
-
-def snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name)
 
 
 class _Builder:
@@ -182,7 +177,8 @@ class _Builder:
         number = getattr(tflite.BuiltinOperator, kind)
         return self.table(
             "OperatorCode",
-            DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=VERSIONS.get(kind, 1), CustomCode=custom,
+            DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=VERSIONS.get(kind, 1),
+            CustomCode=custom,
         )  # fmt: skip
 
     def operator(self, code: int, inputs, outputs, options: str, fields: Mapping[str, Any]) -> int:

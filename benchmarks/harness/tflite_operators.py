@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import tflite
-from vdla.benchmarks.harness.tflite_files import Written
+
+from .tflite_files import Written
 
 Make = Callable[[], Written]
 RELU, RELU_N1, RELU6 = 1, 2, 3
 SAME, VALID = 0, 1
+PADS = (np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32),)
 FORMS = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "float": np.float32, "hybrid": np.float32}
 
 
@@ -67,14 +69,14 @@ def convolution(
         w = model.weights((co, *k, ci // groups), None if form == "uint8" else axis, dtype=kernel(form))
     inputs = [x, w] + ([model.bias(x, w, count)] if bias else [])
     y = result(model, x, (1, *out, count), 0.06 if depthwise else 0.1)
-    fields = dict(
-        Padding=padding,
-        StrideH=stride[0],
-        StrideW=stride[1],
-        DilationHFactor=dilation[0],
-        DilationWFactor=dilation[1],
-        FusedActivationFunction=act,
-    )
+    fields = {
+        "Padding": padding,
+        "StrideH": stride[0],
+        "StrideW": stride[1],
+        "DilationHFactor": dilation[0],
+        "DilationWFactor": dilation[1],
+        "FusedActivationFunction": act,
+    }
     if depthwise:
         model.add("DEPTHWISE_CONV_2D", inputs, y, "DepthwiseConv2D", DepthMultiplier=depthwise, **fields)
     else:
@@ -504,11 +506,10 @@ def cases() -> Iterator[tuple[str, Make]]:
             if form == "float"
             else case(f"RELU_0_TO_1 {form}", single, form, "RELU_0_TO_1")
         )
-        pads = [np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32)]
         yield case(
             f"PAD {form} planes",
             lambda form=form: behind_planes(
-                convolution(form, plane=(4, 5), co=6), "PAD", (1, 7, 7, 6), pads, "Pad"
+                convolution(form, plane=(4, 5), co=6), "PAD", (1, 7, 7, 6), PADS, "Pad"
             ),
         )
         yield case(
@@ -518,7 +519,7 @@ def cases() -> Iterator[tuple[str, Make]]:
             "MIRROR_PAD",
             (1, 4, 5, 6),
             (1, 7, 7, 6),
-            pads,
+            PADS,
             "MirrorPad",
             Mode=0,
         )

@@ -107,8 +107,8 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
 def _stored_order(
     context: ImportContext, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """(permutation of an integer input or None, the shape of the result): those of the Transpose and the Reshapes behind
-    the input, as far as they lead to an image or a vector."""
+    """(permutation of an integer input or None, the shape of the result): those of the Transpose and the Reshapes
+    behind the input, as far as they lead to an image or a vector."""
     order, stored, last, found = None, shape, name, (None, shape)
     while readers := [node for node in context.model_nodes if last in node.inputs]:
         node = next((node for node in readers if node.op_type == "Transpose"), readers[0])

@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import tflite
 
 from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 
@@ -79,8 +80,6 @@ class Operator:
     def options(self, name: str) -> Any:
         """The options as an object of the class `name` of the package tflite. Raises FrontendError for options of
         another class, or outside of the file."""
-        import tflite
-
         options = getattr(tflite, name)()
         if self.place is None:
             options.Init(_EMPTY, 4)
@@ -115,8 +114,6 @@ class Network:
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for
     data that are not in the file, sparse or of unknown type."""
-    import tflite
-
     check_file(content)
     # Numbers of options are read without a check of their width.
     content = content + bytes(LARGEST_SCALAR)
@@ -186,8 +183,6 @@ def _check_index(index: int, tensors: tuple[Tensor, ...], where: str) -> None:
 
 
 def _operators(model: Any, graph: Any, content: bytes) -> Iterator[Operator]:
-    import tflite
-
     names = {number: name for name, number in _named(tflite.BuiltinOperator)}
     option_names = {number: name for name, number in _named(tflite.BuiltinOptions)}
     codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
