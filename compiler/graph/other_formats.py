@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from google.protobuf.message import EncodeError
 
 from vdla.util.errors import LinesError
@@ -40,7 +42,7 @@ def _of_tflite(label: str, content: bytes) -> bytes:
             f'{label}: TFLite models need the package {error.name}: pip install "vdla[tflite]"'
         ) from None
     try:
-        return convert(content).SerializeToString(deterministic=True)
+        return convert(content, Path(label).stem).SerializeToString(deterministic=True)
     except FrontendError as error:
         first, *rest = error.lines
         raise ConversionError([f"{label}: {first}", *rest]) from None

@@ -30,8 +30,9 @@ _REASONS = {
 """Why operators without a row are refused, and the way out."""
 
 
-def convert(content: bytes) -> onnx.ModelProto:
-    """The ONNX model of a TFLite file's first subgraph. Inputs and outputs have TFLite's names, shapes and types.
+def convert(content: bytes, name: str) -> onnx.ModelProto:
+    """The ONNX model of a TFLite file's first subgraph, called `name`. Inputs and outputs have TFLite's names, shapes
+    and types.
 
     Raises FrontendError for a damaged file, and with a line for each operator that is not supported.
     """
@@ -54,7 +55,7 @@ def convert(content: bytes) -> onnx.ModelProto:
         raise FrontendError(
             refused if len(refused) == 1 else [f"{len(refused)} operators are not supported:", *refused]
         )
-    return _finish(writer)
+    return _finish(writer, name)
 
 
 def _label(network: Network, operator: Operator) -> str:
@@ -97,7 +98,7 @@ def _begin(writer: Writer) -> None:
         (writer.integers if writer.quantized(index) else writer.reals)[index, False] = name
 
 
-def _finish(writer: Writer) -> onnx.ModelProto:
+def _finish(writer: Writer, name: str) -> onnx.ModelProto:
     network = writer.network
     inputs = [_declared(writer, index, writer.tensor(index).name) for index in dict.fromkeys(network.inputs)]
     outputs = [_declared(writer, index, _output(writer, index)) for index in dict.fromkeys(network.outputs)]
@@ -108,7 +109,7 @@ def _finish(writer: Writer) -> onnx.ModelProto:
             needed.update(node.input)
             kept.append(node)
     initializers = [tensor for tensor in writer.initializers if tensor.name in needed]
-    graph = helper.make_graph(kept[::-1], network.name, inputs, outputs, initializers)
+    graph = helper.make_graph(kept[::-1], name, inputs, outputs, initializers)
     wide = any(tensor.grid is not None and tensor.dtype == np.int16 for tensor in network.tensors)
     opset = helper.make_opsetid("", WIDE_OPSET if wide else OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=10)

@@ -97,7 +97,6 @@ class Operator:
 class Network:
     """The main subgraph of a TFLite model: inputs and outputs are indices into `tensors`."""
 
-    name: str
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
@@ -155,7 +154,6 @@ def read_network(content: bytes) -> Network:
                 [f"{DAMAGED}: no operator computes its output '{tensors[index].name}'; {AGAIN}"]
             )
     return Network(
-        name=_text(graph.Name()) or "main",
         tensors=tensors,
         operators=operators,
         inputs=_indices(graph.InputsAsNumpy()),
