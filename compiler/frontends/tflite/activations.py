@@ -8,8 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import tflite
 
+from .flatbuffer import damaged
 from .model import Tensor
-from .writer import Writer, damaged, refuse
+from .writer import Writer, refuse
 
 _KINDS = tflite.ActivationFunctionType
 BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(

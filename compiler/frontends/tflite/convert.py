@@ -7,9 +7,10 @@ import onnx
 from onnx import helper
 
 from ..errors import FrontendError
+from .flatbuffer import damaged
 from .model import Network, Operator, read_network
 from .rows import ROWS, converter_of
-from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer, damaged
+from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
 
 _WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
 _STATE = (
@@ -60,7 +61,7 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
 
 def _label(network: Network, operator: Operator) -> str:
     outputs = [network.tensors[index].name for index in operator.outputs[:1]]
-    return f"operator '{''.join(outputs) or operator.index}' ({operator.custom or operator.kind})"
+    return f"operator '{''.join(outputs)}' ({operator.custom or operator.kind})"
 
 
 def _convert(writer: Writer, operator: Operator, refused: list[str]) -> None:

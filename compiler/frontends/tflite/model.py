@@ -1,9 +1,13 @@
-"""A TFLite model in memory: tensors with their data and quantization, operators with their options, one subgraph."""
+"""A TFLite model in memory: tensors with their data and quantization, operators with their options, one subgraph.
+
+Numbers of fields are those of TensorFlow's schema.fbs; names of operators, types and options come from the package
+tflite.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -16,23 +20,21 @@ import tflite
 from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 
 from ..errors import FrontendError
-from .verify import AGAIN, DAMAGED, LARGEST_SCALAR, check_file, check_options
+from .flatbuffer import Table, damaged
 
 TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {
-        "FLOAT32": np.dtype("<f4"),
-        "FLOAT16": np.dtype("<f2"),
-        "FLOAT64": np.dtype("<f8"),
+        **{
+            name: np.dtype(f"<{kind}")
+            for name, kind in (("FLOAT16", "f2"), ("FLOAT32", "f4"), ("FLOAT64", "f8"))
+        },
+        **{name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")},
         "INT4": np.dtype(ml_dtypes.int4),
-        "INT8": np.dtype(np.int8),
-        "INT16": np.dtype("<i2"),
-        "INT32": np.dtype("<i4"),
-        "INT64": np.dtype("<i8"),
-        "UINT8": np.dtype(np.uint8),
-        "BOOL": np.dtype(np.bool_),
     }
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
+_WIDEST = 8
+"""Bytes of the widest number of an operator's options."""
 _EMPTY = struct.pack("<HHi", 4, 4, 4)
 """A table without fields, at byte 4: the options of an operator that has none, each field with its default."""
 
@@ -44,7 +46,7 @@ class Grid:
 
     scale: np.ndarray
     zero: np.ndarray
-    axis: int
+    axis: int = 0
 
     @property
     def one(self) -> bool:
@@ -65,31 +67,27 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """An operator: its built-in name (or CUSTOM and `custom`), tensors by index (-1: left out), its options by
-    `options`."""
+    """An operator: its built-in name `kind` (and `custom` of a custom one), tensors by index (-1: left out), and the
+    table of its options with the name of their class."""
 
-    index: int
     kind: str
     custom: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    content: bytes
-    place: int | None
-    options_kind: str
+    stored: Table | None
+    stored_kind: str
 
     def options(self, name: str) -> Any:
         """The options as an object of the class `name` of the package tflite. Raises FrontendError for options of
         another class, or outside of the file."""
         options = getattr(tflite, name)()
-        if self.place is None:
+        if self.stored is None:
             options.Init(_EMPTY, 4)
             return options
-        if self.options_kind != name:
-            raise FrontendError(
-                [f"{DAMAGED}: {self.kind} has {self.options_kind or 'unknown options'}; {AGAIN}"]
-            )
-        check_options(self.content, self.place, name)
-        options.Init(self.content, self.place)
+        if self.stored_kind != name:
+            raise damaged(f"{self.kind} has {self.stored_kind or 'unknown options'}")
+        self.stored.check(_WIDEST)
+        options.Init(self.stored.data, self.stored.place)
         return options
 
 
@@ -113,169 +111,119 @@ class Network:
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for
     data that are not in the file, sparse or of unknown type."""
-    check_file(content)
-    # Numbers of options are read without a check of their width.
-    content = content + bytes(LARGEST_SCALAR)
-    model = tflite.Model.GetRootAs(content, 0)
-    if model.SubgraphsLength() < 1:
-        raise FrontendError([f"{DAMAGED}: it has no subgraph; {AGAIN}"])
-    graph = model.Subgraphs(0)
-    buffers = tuple(model.Buffers(i) for i in range(model.BuffersLength()))
-    types = {number: name for name, number in _named(tflite.TensorType)}
-    tensors = tuple(
-        _tensor(graph.Tensors(i), i, buffers, types, content) for i in range(graph.TensorsLength())
-    )
-    operators = tuple(_operators(model, graph, content))
-    made = [index for operator in operators for index in operator.outputs]
-    for index in (*_indices(graph.InputsAsNumpy()), *_indices(graph.OutputsAsNumpy()), *made):
-        _check_index(index, tensors, "the subgraph")
-    known = {i for i, tensor in enumerate(tensors) if tensor.data is not None} | {
-        *_indices(graph.InputsAsNumpy())
-    }
+    content += bytes(_WIDEST)  # the package reads numbers of options without a check of their width
+    root = Table(content, 0, "the model")
+    model = Table(content, root.read("<I", 0), "the model")
+    graphs = model.tables(2, "subgraph")
+    if not graphs:
+        raise damaged("it has no subgraph")
+    buffers = model.tables(4, "buffer")
+    tensors = tuple(_tensor(table, buffers) for table in graphs[0].tables(0, "tensor"))
+    operators = tuple(_operators(model, graphs[0]))
+    inputs, outputs = _indices(graphs[0], 1), _indices(graphs[0], 2)
+    _check_order(tensors, operators, inputs, outputs)
+    return Network(tensors=tensors, operators=operators, inputs=inputs, outputs=outputs)
+
+
+def _check_order(
+    tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
+) -> None:
+    """Raises FrontendError unless each tensor exists, is given once, and is given before it is read."""
+    places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
+    if places and not 0 <= min(places) <= max(places) < len(tensors):
+        raise damaged(f"it has no tensor {max(places)}, only {len(tensors)}")
+    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
     for operator in operators:
-        for index in operator.inputs:
-            if index != -1:
-                _check_index(index, tensors, operator.kind)
-            if index != -1 and index not in known:
-                raise FrontendError(
-                    [
-                        f"{DAMAGED}: {operator.kind} reads '{tensors[index].name}', which has no value yet; {AGAIN}"
-                    ]
-                )
+        if missing := {*operator.inputs} - known:
+            raise damaged(f"{operator.kind} reads '{tensors[min(missing)].name}', which has no value yet")
         if known & {*operator.outputs}:
-            raise FrontendError(
-                [f"{DAMAGED}: {operator.kind} writes a tensor that has a value already; {AGAIN}"]
-            )
+            raise damaged(f"{operator.kind} writes a tensor that has a value already")
         known.update(operator.outputs)
-    outputs = _indices(graph.OutputsAsNumpy())
-    for index in outputs:
-        if index not in known:
-            raise FrontendError(
-                [f"{DAMAGED}: no operator computes its output '{tensors[index].name}'; {AGAIN}"]
-            )
-    return Network(
-        tensors=tensors,
-        operators=operators,
-        inputs=_indices(graph.InputsAsNumpy()),
-        outputs=outputs,
-    )
+    if -1 in outputs or (missing := {*outputs} - known):
+        raise damaged("no operator computes one of its outputs")
 
 
-def _named(kinds: type) -> Iterator[tuple[str, int]]:
-    """(name, number) of each value of an enumeration of the package tflite."""
-    return ((name, number) for name, number in vars(kinds).items() if not name.startswith("_"))
+def _indices(table: Table, number: int) -> tuple[int, ...]:
+    return tuple(table.numbers(number, "<i4").tolist())
 
 
-def _indices(array: Any) -> tuple[int, ...]:
-    """A vector of numbers; an absent one, which the package reads as 0, is empty."""
-    return tuple(int(value) for value in array) if isinstance(array, np.ndarray) else ()
+def _named(kinds: type) -> dict[int, str]:
+    """Names of an enumeration of the package tflite, by number."""
+    return {number: name for name, number in vars(kinds).items() if not name.startswith("_")}
 
 
-def _text(text: bytes | None) -> str:
-    return "" if text is None else text.decode()
-
-
-def _check_index(index: int, tensors: tuple[Tensor, ...], where: str) -> None:
-    if not 0 <= index < len(tensors):
-        raise FrontendError([f"{DAMAGED}: {where} names tensor {index} of {len(tensors)}; {AGAIN}"])
-
-
-def _operators(model: Any, graph: Any, content: bytes) -> Iterator[Operator]:
-    names = {number: name for name, number in _named(tflite.BuiltinOperator)}
-    option_names = {number: name for name, number in _named(tflite.BuiltinOptions)}
-    codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
-    for index in range(graph.OperatorsLength()):
-        operator = graph.Operators(index)
-        if operator.OpcodeIndex() >= len(codes):
-            raise FrontendError([f"{DAMAGED}: operator {index} has an unknown code; {AGAIN}"])
-        code = codes[operator.OpcodeIndex()]
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        options = operator.BuiltinOptions()
+def _operators(model: Table, graph: Table) -> Iterator[Operator]:
+    names, classes = _named(tflite.BuiltinOperator), _named(tflite.BuiltinOptions)
+    codes = model.tables(1, "operator code")
+    for table in graph.tables(3, "operator"):
+        place = table.number(0, "<I")
+        if place >= len(codes):
+            raise damaged(f"{table.what} has an unknown code")
+        number = max(codes[place].number(0, "<b"), codes[place].number(3))
         yield Operator(
-            index=index,
             kind=names.get(number, f"operator code {number}"),
-            custom=_text(code.CustomCode()),
-            inputs=_indices(operator.InputsAsNumpy()),
-            outputs=_indices(operator.OutputsAsNumpy()),
-            content=content,
-            place=None if options is None else options.Pos,
-            options_kind=option_names.get(operator.BuiltinOptionsType(), ""),
+            custom=codes[place].text(1),
+            inputs=_indices(table, 1),
+            outputs=_indices(table, 2),
+            stored=table.table(4, f"the options of {table.what}"),
+            stored_kind=classes.get(table.number(3, "<B"), ""),
         )
 
 
-def _tensor(
-    tensor: Any, index: int, buffers: tuple[Any, ...], types: Mapping[int, str], content: bytes
-) -> Tensor:
-    name = _text(tensor.Name()) or f"tensor_{index}"
-    kind = types.get(tensor.Type(), f"number {tensor.Type()}")
+def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
+    name = table.text(3) or table.what
+    kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
     if kind not in TYPES:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])
-    dtype, shape = TYPES[kind], _indices(tensor.ShapeAsNumpy())
-    size = prod(shape)
-    if min(shape, default=1) < 0 or max(size, *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
-        raise FrontendError(
-            [f"tensor '{name}' has the shape {shape}; a tensor may have {MOST_TENSOR_BYTES:,} bytes: {AGAIN}"]
-        )
-    if tensor.Sparsity() is not None:
+    dtype, shape = TYPES[kind], _indices(table, 0)
+    if min(shape, default=1) < 0 or max(prod(shape), *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
+        raise damaged(f"tensor '{name}' has the shape {shape}, more than {MOST_TENSOR_BYTES:,} bytes")
+    if table.field(6) is not None:
         raise FrontendError([f"tensor '{name}' is sparse; store it densely (DENSIFY is not supported)"])
+    place = table.number(2, "<I")
+    if place >= len(buffers):
+        raise damaged(f"tensor '{name}' is in buffer {place} of {len(buffers)}")
+    grid = (
+        None if dtype.kind in "fb" else _grid(name, table.table(4, f"the scales of '{name}'"), shape, dtype)
+    )
     return Tensor(
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        grid=_grid(name, tensor.Quantization(), shape, dtype),
-        data=_data(name, tensor.Buffer(), buffers, shape, dtype, content),
+        name=name, shape=shape, dtype=dtype, grid=grid, data=_data(name, buffers[place], shape, dtype)
     )
 
 
-def _grid(name: str, stored: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
-    if stored is None or dtype.kind == "f" or not isinstance(stored.ScaleAsNumpy(), np.ndarray):
+def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
+    scale = None if table is None else table.numbers(2, "<f4").astype(np.float32)
+    if table is None or scale is None or not scale.size:
         return None
-    scale = np.array(stored.ScaleAsNumpy(), np.float32)
-    zero = np.array(_indices(stored.ZeroPointAsNumpy()) or (0,), np.int64)
-    axis = stored.QuantizedDimension()
-    if not scale.size:
-        return None
+    zero, axis = table.numbers(3, "<i8").astype(np.int64), table.number(6)
+    zero = zero if zero.size else np.zeros(1, np.int64)
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         raise FrontendError(
             [f"tensor '{name}' has a scale that is no positive number; convert the model again"]
         )
     fits = 0 <= axis < len(shape) and scale.size == shape[axis]
+    limits = ml_dtypes.iinfo(dtype)
     if (scale.size > 1 and not fits) or zero.size not in (1, scale.size):
-        raise FrontendError(
-            [f"{DAMAGED}: tensor '{name}' {shape} has {scale.size} scales along {axis}; {AGAIN}"]
-        )
-    limits = ml_dtypes.iinfo(dtype) if dtype.kind not in "b" else None
-    if limits is None or zero.min() < limits.min or zero.max() > limits.max:
-        raise FrontendError([f"{DAMAGED}: tensor '{name}' has a zero point outside of {dtype}; {AGAIN}"])
+        raise damaged(f"tensor '{name}' {shape} has {scale.size} scales along {axis}")
+    if zero.min() < limits.min or zero.max() > limits.max:
+        raise damaged(f"tensor '{name}' has a zero point outside of {dtype}")
     return Grid(scale=scale, zero=np.broadcast_to(zero, scale.shape), axis=axis)
 
 
-def _data(
-    name: str,
-    number: int,
-    buffers: tuple[Any, ...],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    content: bytes,
-) -> np.ndarray | None:
+def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
     """The values of a constant tensor; None for an activation, whose buffer is empty."""
-    if number >= len(buffers):
-        raise FrontendError([f"{DAMAGED}: tensor '{name}' is in buffer {number} of {len(buffers)}; {AGAIN}"])
-    buffer = buffers[number]
-    if buffer.Offset() > 1:  # files above 2 GB store data behind the flatbuffer
-        start, count = buffer.Offset(), buffer.Size()
-        if start + count > len(content) - LARGEST_SCALAR:
-            raise FrontendError([f"{DAMAGED}: the data of tensor '{name}' lie outside of it; {AGAIN}"])
-        raw = np.frombuffer(content, np.uint8, count, start)
-    elif not buffer.DataLength():
+    raw = buffer.numbers(0, "<u1")
+    start, count = buffer.number(1, "<Q"), buffer.number(2, "<Q")
+    if start > 1:  # files above 2 GB store data behind the flatbuffer
+        if start + count > len(buffer.data) - _WIDEST:
+            raise damaged(f"the data of tensor '{name}' lie outside of it")
+        raw = np.frombuffer(buffer.data, np.uint8, count, start)
+    if not raw.size:
         return None
-    else:
-        raw = np.asarray(buffer.DataAsNumpy(), np.uint8)
-    if dtype == TYPES["INT4"]:
-        wanted = -(-prod(shape) // 2)
-        if raw.size == wanted:  # two elements in a byte, the lower four bits first
-            pairs = np.stack([raw << 4, raw & 0xF0], axis=1).view(np.int8) >> 4
-            return pairs.reshape(-1)[: prod(shape)].reshape(shape)
-    elif raw.size == prod(shape) * dtype.itemsize:
-        return np.frombuffer(raw.tobytes(), dtype).reshape(shape)
-    raise FrontendError([f"{DAMAGED}: tensor '{name}' {shape} of {dtype} has {raw.size} bytes; {AGAIN}"])
+    if dtype == TYPES["INT4"] and raw.size == -(-prod(shape) // 2):
+        # Two elements in a byte, the lower four bits first.
+        pairs = np.stack([raw << 4, raw & 0xF0], axis=1).view(np.int8) >> 4
+        return pairs.reshape(-1)[: prod(shape)].reshape(shape)
+    if raw.size != prod(shape) * dtype.itemsize:
+        raise damaged(f"tensor '{name}' {shape} of {dtype} has {raw.size} bytes")
+    return np.frombuffer(raw.tobytes(), dtype).reshape(shape)

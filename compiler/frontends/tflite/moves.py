@@ -8,9 +8,10 @@ import numpy as np
 import tflite
 
 from .activations import activate
+from .flatbuffer import damaged
 from .model import Operator
 from .pointwise import operands
-from .writer import PLANE_AXES, Writer, damaged, refuse, result_name
+from .writer import PLANE_AXES, Writer, refuse, result_name
 
 
 def axis_of(writer: Writer, index: int, axis: int, *, planes: bool = False) -> int:

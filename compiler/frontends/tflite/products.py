@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import tflite
 
+from .flatbuffer import damaged
 from .model import Operator
 from .windows import bias_operands, put_activated, weight_operand
-from .writer import Writer, damaged, refuse, result_name
+from .writer import Writer, refuse, result_name
 
 
 def fully_connected(writer: Writer, operator: Operator) -> None:

@@ -38,22 +38,13 @@ def extreme(writer: Writer, operator: Operator, onnx_operator: str) -> None:
     writer.put(output, writer.node("Cast", [found], name, to=to))
 
 
-def softmax(writer: Writer, operator: Operator) -> None:
-    """SOFTMAX of beta times the last axis."""
-    beta = operator.options("SoftmaxOptions").Beta()
-    _along_channels(writer, operator, "Softmax", 1.0 if beta == 0 else beta)
-
-
-def log_softmax(writer: Writer, operator: Operator) -> None:
-    """LOG_SOFTMAX along the last axis."""
-    _along_channels(writer, operator, "LogSoftmax", 1.0)
-
-
-def _along_channels(writer: Writer, operator: Operator, onnx_operator: str, beta: float) -> None:
+def soften(writer: Writer, operator: Operator, onnx_operator: str) -> None:
+    """SOFTMAX of beta times the last axis, and LOG_SOFTMAX."""
+    beta = operator.options("SoftmaxOptions").Beta() if operator.kind == "SOFTMAX" else 1.0
     source, name = operator.inputs[0], result_name(writer, operator)
     planes = writer.prefer_planes((source,))
     data = writer.real(source, planes=planes)
-    if beta != 1.0:
+    if beta not in (0.0, 1.0):
         factor = writer.constant(np.array(beta, np.float32), f"{name}/beta")
         data = writer.node("Mul", [data, factor], f"{name}/scores")
     axis = axis_of(writer, source, -1, planes=planes)

@@ -1,7 +1,7 @@
 """The table of TFLite's operators: for each the function that writes it as ONNX nodes, as FILE:FUNCTION.
 
-The file is imported when a model has the operator. Rows that begin with "function" or "pair" share one function, which
-gets the ONNX operator that the row names behind a blank.
+The file is imported when a model has the operator. Several rows may share one function, which gets the ONNX operator
+that the row names behind a blank.
 """
 
 from __future__ import annotations
@@ -15,101 +15,66 @@ from .writer import Writer
 
 Convert = Callable[[Writer, Operator], None]
 
+
+def _alike(place: str, operators: str) -> dict[str, str]:
+    """Rows of one function: `operators` are pairs TFLITE=Onnx, or TFLITE alone, separated by blanks."""
+    pairs = (operator.partition("=") for operator in operators.split())
+    return {kind: f"{place} {onnx}".strip() for kind, _, onnx in pairs}
+
+
 ROWS: Mapping[str, str] = MappingProxyType(
     {
-        # Windows.
+        # Windows and products.
         "CONV_2D": "windows:convolution",
         "DEPTHWISE_CONV_2D": "windows:depthwise",
         "TRANSPOSE_CONV": "windows:transposed",
-        "AVERAGE_POOL_2D": "windows:pool AveragePool",
-        "MAX_POOL_2D": "windows:pool MaxPool",
-        "RESIZE_BILINEAR": "windows:resize linear",
-        "RESIZE_NEAREST_NEIGHBOR": "windows:resize nearest",
-        # Products.
+        **_alike("windows:pool", "AVERAGE_POOL_2D=AveragePool MAX_POOL_2D=MaxPool"),
+        **_alike("windows:resize", "RESIZE_BILINEAR=linear RESIZE_NEAREST_NEIGHBOR=nearest"),
         "FULLY_CONNECTED": "products:fully_connected",
         "BATCH_MATMUL": "products:matrix_product",
         # Element by element.
-        "ADD": "pointwise:pair Add",
-        "SUB": "pointwise:pair Sub",
-        "MUL": "pointwise:pair Mul",
-        "DIV": "pointwise:pair Div",
-        "MAXIMUM": "pointwise:pair Max",
-        "MINIMUM": "pointwise:pair Min",
-        "POW": "pointwise:pair Pow",
+        **_alike("pointwise:pair", "ADD=Add SUB=Sub MUL=Mul DIV=Div ADD_N=Sum POW=Pow PRELU=PRelu"),
+        **_alike("pointwise:pair", "MAXIMUM=Max MINIMUM=Min SELECT=Where SELECT_V2=Where"),
+        **_alike("pointwise:pair", "LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater EQUAL=Equal"),
+        **_alike("pointwise:pair", "GREATER_EQUAL=GreaterOrEqual LOGICAL_AND=And LOGICAL_OR=Or"),
+        **_alike(
+            "pointwise:function", "LOGICAL_NOT=Not RELU=Relu LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp"
+        ),
+        **_alike("pointwise:function", "LOG=Log SQRT=Sqrt ABS=Abs NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
+        **_alike("pointwise:function", "FLOOR=Floor CEIL=Ceil ROUND=Round HARD_SWISH=HardSwish"),
+        **_alike("pointwise:clamp", "RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
+        **_alike("pointwise:requantize", "QUANTIZE DEQUANTIZE"),
         "SQUARED_DIFFERENCE": "pointwise:squared_difference",
-        "ADD_N": "pointwise:pair Sum",
-        "PRELU": "pointwise:pair PRelu",
-        "LESS": "pointwise:pair Less",
-        "LESS_EQUAL": "pointwise:pair LessOrEqual",
-        "GREATER": "pointwise:pair Greater",
-        "GREATER_EQUAL": "pointwise:pair GreaterOrEqual",
-        "EQUAL": "pointwise:pair Equal",
         "NOT_EQUAL": "pointwise:not_equal",
-        "LOGICAL_AND": "pointwise:pair And",
-        "LOGICAL_OR": "pointwise:pair Or",
-        "SELECT": "pointwise:pair Where",
-        "SELECT_V2": "pointwise:pair Where",
-        "LOGICAL_NOT": "pointwise:function Not",
-        "RELU": "pointwise:function Relu",
-        "RELU6": "pointwise:clamp",
-        "RELU_N1_TO_1": "pointwise:clamp",
-        "RELU_0_TO_1": "pointwise:clamp",
-        "LOGISTIC": "pointwise:function Sigmoid",
-        "TANH": "pointwise:function Tanh",
-        "HARD_SWISH": "pointwise:function HardSwish",
         "LEAKY_RELU": "pointwise:leaky",
-        "ELU": "pointwise:function Elu",
         "GELU": "pointwise:gelu",
-        "EXP": "pointwise:function Exp",
-        "LOG": "pointwise:function Log",
-        "SQRT": "pointwise:function Sqrt",
         "RSQRT": "pointwise:reciprocal_root",
         "SQUARE": "pointwise:square",
-        "ABS": "pointwise:function Abs",
-        "NEG": "pointwise:function Neg",
-        "FLOOR": "pointwise:function Floor",
-        "CEIL": "pointwise:function Ceil",
-        "ROUND": "pointwise:function Round",
-        "SIN": "pointwise:function Sin",
-        "COS": "pointwise:function Cos",
-        "SIGN": "pointwise:function Sign",
-        "QUANTIZE": "pointwise:requantize",
-        "DEQUANTIZE": "pointwise:requantize",
         "CAST": "pointwise:cast",
         # Elements moved.
-        "RESHAPE": "views:reshape",
-        "SQUEEZE": "views:reshape",
-        "EXPAND_DIMS": "views:reshape",
+        **_alike("views:reshape", "RESHAPE SQUEEZE EXPAND_DIMS"),
         "TRANSPOSE": "views:transpose",
         "SHAPE": "views:shape",
-        "CONCATENATION": "moves:concatenate",
-        "PACK": "moves:pack",
-        "UNPACK": "moves:unpack",
-        "PAD": "moves:pad",
-        "PADV2": "moves:pad",
-        "MIRROR_PAD": "moves:pad",
-        "SLICE": "moves:cut",
-        "STRIDED_SLICE": "moves:strided",
-        "SPLIT": "moves:split",
-        "SPLIT_V": "moves:split",
-        "GATHER": "moves:gather",
-        "TILE": "moves:tile",
-        "BROADCAST_TO": "moves:broadcast",
-        "REVERSE_V2": "moves:reverse",
         "DEPTH_TO_SPACE": "views:depth_to_space",
         "SPACE_TO_DEPTH": "views:space_to_depth",
         "SPACE_TO_BATCH_ND": "views:space_to_batch",
         "BATCH_TO_SPACE_ND": "views:batch_to_space",
+        "CONCATENATION": "moves:concatenate",
+        "PACK": "moves:pack",
+        "UNPACK": "moves:unpack",
+        **_alike("moves:pad", "PAD PADV2 MIRROR_PAD"),
+        "SLICE": "moves:cut",
+        "STRIDED_SLICE": "moves:strided",
+        **_alike("moves:split", "SPLIT SPLIT_V"),
+        "GATHER": "moves:gather",
+        "TILE": "moves:tile",
+        "BROADCAST_TO": "moves:broadcast",
+        "REVERSE_V2": "moves:reverse",
         # Along axes.
-        "MEAN": "reductions:reduce ReduceMean",
-        "SUM": "reductions:reduce ReduceSum",
-        "REDUCE_MAX": "reductions:reduce ReduceMax",
-        "REDUCE_MIN": "reductions:reduce ReduceMin",
-        "REDUCE_PROD": "reductions:reduce ReduceProd",
-        "ARG_MAX": "reductions:extreme ArgMax",
-        "ARG_MIN": "reductions:extreme ArgMin",
-        "SOFTMAX": "reductions:softmax",
-        "LOG_SOFTMAX": "reductions:log_softmax",
+        **_alike("reductions:reduce", "MEAN=ReduceMean SUM=ReduceSum REDUCE_PROD=ReduceProd"),
+        **_alike("reductions:reduce", "REDUCE_MAX=ReduceMax REDUCE_MIN=ReduceMin"),
+        **_alike("reductions:extreme", "ARG_MAX=ArgMax ARG_MIN=ArgMin"),
+        **_alike("reductions:soften", "SOFTMAX=Softmax LOG_SOFTMAX=LogSoftmax"),
         "L2_NORMALIZATION": "reductions:l2_normalization",
     }
 )
@@ -123,6 +88,4 @@ def converter_of(kind: str) -> Convert | None:
     place, _, onnx_operator = row.partition(" ")
     file, function = place.split(":")
     convert = getattr(import_module(f"{__package__}.{file}"), function)
-    if not onnx_operator:
-        return convert
-    return lambda writer, operator: convert(writer, operator, onnx_operator)
+    return (lambda writer, operator: convert(writer, operator, onnx_operator)) if onnx_operator else convert

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from .flatbuffer import damaged
 from .model import Operator
 from .products import planes_order
-from .writer import Writer, damaged, refuse, result_name, same_grid
+from .writer import Writer, refuse, result_name, same_grid
 
 
 def moved(

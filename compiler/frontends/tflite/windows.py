@@ -6,8 +6,9 @@ import numpy as np
 import tflite
 
 from .activations import activate, bounds, clamped
+from .flatbuffer import damaged
 from .model import Grid, Operator, Tensor
-from .writer import Writer, damaged, refuse, result_name, same_grid
+from .writer import Writer, refuse, result_name, same_grid
 
 Pads = tuple[int, int, int, int]
 RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64), axis=0)

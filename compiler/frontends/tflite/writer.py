@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..errors import FrontendError
 from .model import Grid, Network, Operator, Tensor
 
 TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -230,11 +229,6 @@ def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
     index = operator.outputs[0]
     plain = not writer.quantized(index) and (options is None or not options.FusedActivationFunction())
     return writer.tensor(index).name if plain else f"{writer.tensor(index).name}/exact"
-
-
-def damaged(problem: str) -> FrontendError:
-    """An error about a file whose parts contradict each other."""
-    return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
 
 
 def same_grid(writer: Writer, source: int, output: int) -> bool:
