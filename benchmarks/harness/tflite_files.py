@@ -22,15 +22,17 @@ TYPES = {
 }
 
 
+WrittenOperator = tuple[str, Sequence[int], Sequence[int], str, Mapping[str, Any]]
+"""(kind, inputs, outputs, name of the class of options without `Options`, its fields) of an operator."""
+
+
 @dataclass
 class Written:
     """A TFLite model under construction: one subgraph. Tensors are numbers; `last` is the newest activation."""
 
     seed: int = 0
     tensors: list[dict[str, Any]] = field(default_factory=list)
-    operators: list[tuple[str, Sequence[int], Sequence[int], str, Mapping[str, Any]]] = field(
-        default_factory=list
-    )
+    operators: list[WrittenOperator] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     custom: str = ""
@@ -45,7 +47,10 @@ class Written:
     def shape(self, index: int) -> tuple[int, ...]:
         return self.tensors[index]["shape"]
 
-    def tensor(self, shape, dtype=np.int8, scale=None, zero=0, data=None, axis=0, name=None) -> int:
+    def tensor(
+        self, shape: Sequence[int], dtype: Any = np.int8, scale: Any = None, zero: Any = 0, data: Any = None,
+        axis: int = 0, name: str | None = None,
+    ) -> int:  # fmt: skip
         """A tensor: an activation or, with `data`, a constant; `scale` and `zero`: one, or one for each on `axis`."""
         self.tensors.append(
             {"name": name or f"t{len(self.tensors)}", "shape": tuple(shape), "dtype": np.dtype(dtype),
@@ -54,7 +59,7 @@ class Written:
         )  # fmt: skip
         return self.last
 
-    def input(self, shape, dtype=np.int8, scale=0.02, zero=3) -> int:
+    def input(self, shape: Sequence[int], dtype: Any = np.int8, scale: float = 0.02, zero: int = 3) -> int:
         """An input of the model; float ones and plain integers have no scale."""
         quantized = np.dtype(dtype) in (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
         zero = 0 if dtype == np.int16 else zero
@@ -62,11 +67,13 @@ class Written:
         self.inputs.append(index)
         return index
 
-    def constant(self, array, scale=None, zero=0, axis=0) -> int:
+    def constant(self, array: Any, scale: Any = None, zero: Any = 0, axis: int = 0) -> int:
         array = np.asarray(array)
         return self.tensor(array.shape, array.dtype, scale, zero, array, axis)
 
-    def like(self, index: int, shape, scale=None, zero=None, dtype=None) -> int:
+    def like(
+        self, index: int, shape: Sequence[int], scale: Any = None, zero: Any = None, dtype: Any = None
+    ) -> int:
         """A new activation of the type (and, without `scale`, of the grid) of tensor `index`."""
         source = self.tensors[index]
         if scale is None or source["scale"] is None:
@@ -84,24 +91,24 @@ class Written:
         self.operators.append((kind, inputs, outputs, options, fields))
         return outputs[0]
 
-    def weights(self, shape, axis: int | None, *, low=-127, dtype=np.int8) -> int:
+    def weights(self, shape: tuple[int, ...], axis: int | None, *, dtype: Any = np.int8) -> int:
         """Random weights, with a scale along `axis` (None: one scale); float if `dtype` is."""
         if np.dtype(dtype).kind == "f":
             return self.constant(self.rng.normal(0, 0.3, shape).astype(dtype))
         if dtype == np.uint8:
             return self.constant(self.rng.integers(0, 256, shape, dtype=np.uint8), 0.004, 128)
-        integers = self.rng.integers(low, 128, shape).astype(np.int8)
+        integers = self.rng.integers(-127, 128, shape).astype(np.int8)
         count = 1 if axis is None else shape[axis]
         scale = (0.002 + 0.006 * self.rng.random(count)).astype(np.float32)
         return self.constant(integers, scale, np.zeros(count), axis or 0)
 
-    def bias(self, data: int, weights: int, count: int, dtype=None) -> int:
+    def bias(self, data: int, weights: int, count: int) -> int:
         """A bias for the product of two tensors, in their steps; float if the data are."""
         source = self.tensors[data]
         if source["scale"] is None:
             return self.constant(self.rng.normal(0, 0.1, count).astype(np.float32))
         step = np.float32(source["scale"]) * self.tensors[weights]["scale"]
-        kind = dtype or (np.int64 if source["dtype"] == np.int16 else np.int32)
+        kind = np.int64 if source["dtype"] == np.int16 else np.int32
         return self.constant(self.rng.integers(-3000, 3000, count).astype(kind), step, np.zeros(len(step)))
 
     def content(self) -> bytes:
@@ -113,16 +120,16 @@ class _Builder:
     def __init__(self, model: Written) -> None:
         self.model, self.b = model, flatbuffers.Builder(4096)
 
-    def numbers(self, values, dtype=np.int32) -> int:
+    def numbers(self, values: Any, dtype: Any = np.int32) -> int:
         return self.b.CreateNumpyVector(np.ascontiguousarray(np.asarray(values, dtype).reshape(-1)))
 
-    def tables(self, start, offsets: Sequence[int]) -> int:
+    def tables(self, start: Any, offsets: Sequence[int]) -> int:
         start(self.b, len(offsets))
         for offset in reversed(offsets):
             self.b.PrependUOffsetTRelative(offset)
         return self.b.EndVector()
 
-    def table(self, kind: str, **fields) -> int:
+    def table(self, kind: str, **fields: Any) -> int:
         """A table of the class `kind`; names of fields as in the schema's Add functions."""
         getattr(tflite, f"{kind}Start")(self.b)
         for name, value in fields.items():
@@ -154,7 +161,7 @@ class _Builder:
                 self.table("Tensor", Name=name, Shape=shape, Type=kind, Buffer=number, Quantization=grid)
             )
         codes = list(dict.fromkeys(kind for kind, *_ in model.operators))
-        operators = [self.operator(codes.index(kind), *rest) for kind, *rest in model.operators]
+        operators = [self.operator(codes, operator) for operator in model.operators]
         tensor_vector = self.tables(tflite.SubGraphStartTensorsVector, tensors)
         operator_vector = self.tables(tflite.SubGraphStartOperatorsVector, operators)
         inputs, outputs = self.numbers(model.inputs), self.numbers(model.outputs)
@@ -181,24 +188,21 @@ class _Builder:
             CustomCode=custom,
         )  # fmt: skip
 
-    def operator(self, code: int, inputs, outputs, options: str, fields: Mapping[str, Any]) -> int:
-        own, kind = None, 0
+    def operator(self, codes: Sequence[str], operator: WrittenOperator) -> int:
+        kind, inputs, outputs, options, fields = operator
+        own, number = None, 0
         if options:
             vectors = {
                 name: self.numbers(value) if isinstance(value, list | tuple) else value
                 for name, value in fields.items()
             }
             own = self.table(f"{options}Options", **vectors)
-            kind = getattr(tflite.BuiltinOptions, f"{options}Options")
+            number = getattr(tflite.BuiltinOptions, f"{options}Options")
         ins, outs = self.numbers(inputs), self.numbers(outputs)
         return self.table(
             "Operator",
-            OpcodeIndex=code,
-            Inputs=ins,
-            Outputs=outs,
-            BuiltinOptionsType=kind,
-            BuiltinOptions=own,
-        )
+            OpcodeIndex=codes.index(kind), Inputs=ins, Outputs=outs, BuiltinOptionsType=number, BuiltinOptions=own,
+        )  # fmt: skip
 
 
 VERSIONS = {

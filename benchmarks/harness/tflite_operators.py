@@ -187,7 +187,7 @@ def paired(
         "MINIMUM": "MaximumMinimum",
         "SQUARED_DIFFERENCE": "SquaredDifference",
         "POW": "Pow",
-    }.get(kind, kind.title())
+    }.get(kind) or kind.title()
     fused = {"FusedActivationFunction": act} if kind in ("ADD", "SUB", "MUL", "DIV") else {}
     model.add(kind, [a, b], y, options, **fused)
     return done(model, y)
@@ -238,7 +238,7 @@ def concatenated(form, axis=3, planes=False, scales=None) -> Written:
         model, first = begin(form, *shape)
     grid = model.tensors[first]
     other = model.input(shape, FORMS[form], 0.02)
-    after = list(shape)
+    after: list[int] = list(shape)
     after[axis] *= 2
     y = model.like(first, after)
     for index, scale in zip((other, y), scales or (), strict=False):
