@@ -14,17 +14,15 @@ from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
 
 _WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
 _STATE = (
-    "keeps values from one run to the next; export the model without state, or give the state as an input"
+    "keeps values from one run to the next; export the model without state, or with the state as an input"
 )
 _BODIES = "runs other subgraphs; export the model without it, or inline the subgraph"
 _REASONS = {
     **dict.fromkeys(
-        ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "SVDF", "RNN", "LSTM"), _STATE
+        ["VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "SVDF", "RNN", "LSTM"], _STATE
     ),
-    **dict.fromkeys(
-        ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM"), _STATE
-    ),
-    **dict.fromkeys(("IF", "WHILE", "CALL", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE"), _BODIES),
+    **dict.fromkeys(["UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN"], _STATE),
+    **dict.fromkeys(["IF", "WHILE", "CALL", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE"], _BODIES),
     "TFLite_Detection_PostProcess": "is a custom operator; cut the model before it and select boxes outside",
     "CUSTOM": "is a custom operator; cut the model before it, or replace it by built-in operators",
 }
@@ -53,9 +51,8 @@ def convert(content: bytes, name: str) -> onnx.ModelProto:
         if refused:
             _stand_in(writer, operator)
     if refused:
-        raise FrontendError(
-            refused if len(refused) == 1 else [f"{len(refused)} operators are not supported:", *refused]
-        )
+        heading = [f"{len(refused)} operators are not supported:"] if len(refused) > 1 else []
+        raise FrontendError([*heading, *refused])
     return _finish(writer, name)
 
 
@@ -78,9 +75,8 @@ def _convert(writer: Writer, operator: Operator, refused: list[str]) -> None:
 
 
 def _has_value(writer: Writer, index: int) -> bool:
-    return any(
-        (index, planes) in forms for forms in (writer.reals, writer.integers) for planes in (False, True)
-    )
+    keys = {(index, False), (index, True)}
+    return not keys.isdisjoint(writer.reals) or not keys.isdisjoint(writer.integers)
 
 
 def _stand_in(writer: Writer, operator: Operator) -> None:
@@ -138,6 +134,5 @@ def _declared(writer: Writer, index: int, name: str) -> onnx.ValueInfoProto:
         raise FrontendError(
             [f"'{tensor.name}', an input or output, is int4; convert the model with int8 ones"]
         )
-    return helper.make_tensor_value_info(
-        name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype.name)), tensor.shape
-    )
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype.name))
+    return helper.make_tensor_value_info(name, kind, tensor.shape)

@@ -36,11 +36,11 @@ def pack(writer: Writer, operator: Operator) -> None:
     output = operator.outputs[0]
     axis = axis_of(writer, output, operator.options("PackOptions").Axis())
     place = writer.constant(np.array([axis]), f"{writer.tensor(output).name}/axis")
+    name = result_name(writer, operator)
     parts = [
-        writer.node("Unsqueeze", [writer.real(index), place], f"{writer.tensor(index).name}/packed")
-        for index in operator.inputs
+        writer.node("Unsqueeze", [writer.real(index), place], f"{name}/part") for index in operator.inputs
     ]
-    writer.put(output, writer.node("Concat", parts, result_name(writer, operator), axis=axis))
+    writer.put(output, writer.node("Concat", parts, name, axis=axis))
 
 
 def unpack(writer: Writer, operator: Operator) -> None:
@@ -50,9 +50,8 @@ def unpack(writer: Writer, operator: Operator) -> None:
     if writer.tensor(source).shape[axis] != len(operator.outputs):
         raise damaged(f"{operator.kind} of {writer.tensor(source).shape} has {len(operator.outputs)} outputs")
     place = writer.constant(np.array([axis]), f"{writer.tensor(source).name}/axis")
-    for index, part in zip(
-        operator.outputs, _parts(writer, operator, source, axis, [1] * len(operator.outputs)), strict=True
-    ):
+    parts = _parts(writer, operator, source, axis, [1] * len(operator.outputs))
+    for index, part in zip(operator.outputs, parts, strict=True):
         writer.put(index, writer.node("Squeeze", [part, place], f"{writer.tensor(index).name}/exact"))
 
 
@@ -87,10 +86,8 @@ def pad(writer: Writer, operator: Operator) -> None:
     if planes:
         ends = ends[[0, 3, 1, 2]]
     name = result_name(writer, operator)
-    inputs = [
-        writer.real(source, planes=planes),
-        writer.constant(ends.T.reshape(-1).astype(np.int64), f"{name}/pads"),
-    ]
+    pads = writer.constant(ends.T.reshape(-1).astype(np.int64), f"{name}/pads")
+    inputs = [writer.real(source, planes=planes), pads]
     mode = "constant"
     if operator.kind == "MIRROR_PAD":
         mode = "reflect"
@@ -98,12 +95,8 @@ def pad(writer: Writer, operator: Operator) -> None:
             refuse("mirrors with its edge (SYMMETRIC)", "use REFLECT")
     elif len(operator.inputs) > 2:
         value = writer.real_values(operator.inputs[2], "value").reshape(())
-        inputs.append(
-            writer.constant(
-                value if writer.quantized(source) else value.astype(writer.tensor(source).dtype),
-                f"{name}/value",
-            )
-        )
+        dtype = np.float32 if writer.quantized(source) else writer.tensor(source).dtype
+        inputs.append(writer.constant(value.astype(dtype), f"{name}/value"))
     writer.put(operator.outputs[0], writer.node("Pad", inputs, name, mode=mode), planes=planes)
 
 
@@ -124,9 +117,7 @@ def strided(writer: Writer, operator: Operator) -> None:
     if options.EllipsisMask() or options.NewAxisMask():
         refuse("has an ellipsis or a new axis", "write all axes, and add axes by EXPAND_DIMS")
     shape = writer.tensor(source).shape
-    first, last, steps = (
-        writer.values(index, "range").reshape(-1).tolist() for index in operator.inputs[1:4]
-    )
+    first, last, steps = (writer.values(i, "range").reshape(-1).tolist() for i in operator.inputs[1:4])
     axes, shrunk = list(range(len(first))), options.ShrinkAxisMask()
     if 0 in steps or len(first) > len(shape):
         raise damaged(f"{operator.kind} of {shape} has steps {steps}")
@@ -145,16 +136,9 @@ def strided(writer: Writer, operator: Operator) -> None:
 
 
 def _slice(
-    writer: Writer,
-    operator: Operator,
-    axes: list[int],
-    first: list[int],
-    last: list[int],
-    steps: list[int],
-    *,
-    planes: bool,
-    view: bool = False,
-) -> None:
+    writer: Writer, operator: Operator, axes: Sequence[int], first: Sequence[int], last: Sequence[int],
+    steps: Sequence[int], *, planes: bool, view: bool = False,
+) -> None:  # fmt: skip
     source, output, name = operator.inputs[0], operator.outputs[0], result_name(writer, operator)
     own = [axis_of(writer, source, axis, planes=planes) for axis in axes]
     limits = [
@@ -162,8 +146,7 @@ def _slice(
     ]
     result = writer.node("Slice", [writer.real(source, planes=planes), *limits], name)
     if view:
-        shape = writer.constant(np.array(writer.tensor(output).shape, np.int64), f"{name}/shape")
-        result = writer.node("Reshape", [result, shape], f"{name}/view")
+        result = writer.reshaped(result, writer.tensor(output).shape, f"{name}/view")
     writer.put(output, result, planes=planes)
 
 
@@ -196,9 +179,6 @@ def _by_numbers(writer: Writer, operator: Operator, onnx_operator: str, numbers:
 
 def reverse(writer: Writer, operator: Operator) -> None:
     """REVERSE_V2 along constant axes."""
-    axes = [
-        axis_of(writer, operator.inputs[0], int(axis))
-        for axis in writer.values(operator.inputs[1], "axes").reshape(-1)
-    ]
-    ends = [-(2**31)] * len(axes)
-    _slice(writer, operator, axes, [-1] * len(axes), ends, [-1] * len(axes), planes=False)
+    axes = writer.values(operator.inputs[1], "axes").reshape(-1).tolist()
+    back = [-1] * len(axes)
+    _slice(writer, operator, axes, back, [-(2**31)] * len(axes), back, planes=False)

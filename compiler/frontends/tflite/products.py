@@ -7,7 +7,7 @@ import tflite
 
 from .flatbuffer import damaged
 from .model import Operator
-from .windows import bias_operands, put_activated, weight_operand
+from .operands import bias_operands, put_activated, weight_operand
 from .writer import Writer, refuse, result_name
 
 
@@ -25,7 +25,7 @@ def fully_connected(writer: Writer, operator: Operator) -> None:
     name = result_name(writer, operator, options)
     bias = bias_operands(writer, operator.inputs[2:], data, filters)
     if rank == 3 and len(shape) == 3 and writer.tensor(data).shape[-1] == weights.shape[1]:
-        turned = weight_operand(writer, data, filters, weights, axis=0, columns=True)
+        turned = weight_operand(writer, data, filters, weights.T, axis=0, last=True)
         product = writer.node("MatMul", [writer.real(data), turned], name)
         if bias:
             product = writer.node("Add", [product, *bias], f"{name}/sum")
@@ -36,9 +36,7 @@ def fully_connected(writer: Writer, operator: Operator) -> None:
         )
         product = writer.node("Gemm", [rows, factor, *bias], name, transB=1)
         if len(shape) != 2:
-            product = writer.node(
-                "Reshape", [product, writer.constant(np.array(shape), f"{name}/shape")], f"{name}/view"
-            )
+            product = writer.reshaped(product, shape, f"{name}/view")
     put_activated(writer, operator, product, options)
 
 
@@ -53,8 +51,7 @@ def _rows(writer: Writer, data: int, length: int) -> tuple[str, np.ndarray | Non
         order = planes_order(tensor.shape)
     name = writer.real(data, planes=planes)
     if len(tensor.shape) != 2 or tensor.shape[1] != length:
-        shape = writer.constant(np.array([-1, length]), f"{tensor.name}/rows/shape")
-        name = writer.node("Reshape", [name, shape], f"{tensor.name}/rows")
+        name = writer.reshaped(name, (-1, length), f"{tensor.name}/rows")
     return name, order
 
 

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from .flatbuffer import damaged
 from .model import Operator
 from .products import planes_order
-from .writer import Writer, refuse, result_name, same_grid
+from .writer import Writer, refuse, result_name, same_integers, same_type
 
 
-def moved(
-    writer: Writer,
-    operator: Operator,
-    source: int,
-    steps: list[tuple[str, object]],
-    *,
-    planes: bool = False,
-    into_planes: bool = False,
+def _moved(
+    writer: Writer, operator: Operator, move: Callable[[str, str], str], *, planes: bool = False
 ) -> None:
-    """Gives an operator's output the elements of `source` after steps: ("Reshape", shape) or ("Transpose", order)."""
-    output = operator.outputs[0]
-    alike = same_grid(writer, source, output)
-    name = writer.integral(source, planes=planes) if alike else writer.real(source, planes=planes)
-    result = writer.tensor(output).name if alike else result_name(writer, operator)
-    for onnx_operator, value in steps:
-        if onnx_operator == "Reshape":
-            name = writer.node(
-                "Reshape", [name, writer.constant(np.array(value, np.int64), f"{result}/shape")], result
-            )
-        else:
-            name = writer.node(onnx_operator, [name], result, **value)  # type: ignore[arg-type]
-    (writer.put_integers if alike else writer.put)(output, name, planes=into_planes)
+    """Gives an operator's output the moved elements of its first input. `move` adds a node for (input, output name);
+    with `planes` the input is read as planes."""
+    source, output = operator.inputs[0], operator.outputs[0]
+    if same_integers(writer, source, output):
+        name = move(writer.integral(source, planes=planes), writer.tensor(output).name)
+        writer.put_integers(output, name)
+    else:
+        writer.put(output, move(writer.real(source, planes=planes), result_name(writer, operator)))
 
 
 def reshape(writer: Writer, operator: Operator) -> None:
@@ -50,19 +41,7 @@ def reshape(writer: Writer, operator: Operator) -> None:
             writer.columns[output] = order
         else:
             planes = False
-    moved(writer, operator, source, [("Reshape", after)], planes=planes)
-
-
-def same_type(writer: Writer, source: int, output: int) -> bool:
-    """Whether two tensors have one type, and one quantization if they are quantized."""
-    a, b = writer.tensor(source), writer.tensor(output)
-    if a.grid is None or b.grid is None:
-        return a.grid is b.grid and a.dtype == b.dtype
-    return (
-        a.dtype == b.dtype
-        and np.array_equal(a.grid.scale, b.grid.scale)
-        and np.array_equal(a.grid.zero, b.grid.zero)
-    )
+    _moved(writer, operator, lambda name, result: writer.reshaped(name, after, result), planes=planes)
 
 
 def _only_weighted(writer: Writer, index: int) -> bool:
@@ -84,7 +63,7 @@ def transpose(writer: Writer, operator: Operator) -> None:
     order = [int(axis) for axis in writer.values(operator.inputs[1], "order")]
     if sorted(order) != list(range(writer.rank(source))):
         raise damaged(f"{operator.kind} has the order {order}")
-    moved(writer, operator, source, [("Transpose", {"perm": order})])
+    _moved(writer, operator, lambda name, result: writer.node("Transpose", [name], result, perm=order))
 
 
 def shape(writer: Writer, operator: Operator) -> None:
@@ -101,9 +80,8 @@ def depth_to_space(writer: Writer, operator: Operator) -> None:
 
 def space_to_depth(writer: Writer, operator: Operator) -> None:
     """SPACE_TO_DEPTH."""
-    _blocks(
-        writer, operator, "SpaceToDepth", {"blocksize": operator.options("SpaceToDepthOptions").BlockSize()}
-    )
+    size = operator.options("SpaceToDepthOptions").BlockSize()
+    _blocks(writer, operator, "SpaceToDepth", {"blocksize": size})
 
 
 def _blocks(writer: Writer, operator: Operator, onnx_operator: str, attributes: dict[str, object]) -> None:
@@ -155,14 +133,9 @@ def _block_operands(writer: Writer, operator: Operator) -> tuple[int, tuple[int,
 
 
 def _rearranged(
-    writer: Writer,
-    data: str,
-    name: str,
-    apart: tuple[int, ...],
-    order: tuple[int, ...],
-    together: tuple[int, ...],
+    writer: Writer, data: str, name: str, apart: Sequence[int], order: Sequence[int], together: Sequence[int]
 ) -> str:
     """Data reshaped to `apart`, transposed by `order` and reshaped to `together`."""
-    split = writer.node("Reshape", [data, writer.constant(np.array(apart), f"{name}/shape")], f"{name}/split")
+    split = writer.reshaped(data, apart, f"{name}/split")
     turned = writer.node("Transpose", [split], f"{name}/turned", perm=order)
-    return writer.node("Reshape", [turned, writer.constant(np.array(together), f"{name}/shape")], name)
+    return writer.reshaped(turned, together, name)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import tflite
 
-from .activations import activate, bounds, clamped
+from .activations import bounds, clamped
 from .flatbuffer import damaged
-from .model import Grid, Operator, Tensor
-from .writer import Writer, refuse, result_name, same_grid
+from .model import Grid, Operator
+from .operands import bias_operands, put_activated, weight_operand
+from .writer import Writer, result_name, same_integers
 
 Pads = tuple[int, int, int, int]
-RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64), axis=0)
+RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
 """The grid on which stored integers are their own values."""
 HALVES_AWAY = 2.0**-20
 """By this share averages of integers are made larger before they are rounded half to even: TFLite rounds halves away
@@ -48,7 +52,7 @@ def depthwise(writer: Writer, operator: Operator) -> None:
     _convolve(writer, operator, options, weights.transpose(3, 0, 1, 2), axis=3)
 
 
-def _convolve(writer: Writer, operator: Operator, options, weights: np.ndarray, *, axis: int) -> None:
+def _convolve(writer: Writer, operator: Operator, options: Any, weights: np.ndarray, *, axis: int) -> None:
     data, filters = operator.inputs[:2]
     _, height, width, channels = writer.tensor(data).shape
     kernel = weights.shape[2], weights.shape[3]
@@ -64,70 +68,10 @@ def _convolve(writer: Writer, operator: Operator, options, weights: np.ndarray, 
         *bias_operands(writer, operator.inputs[2:], data, filters),
     ]
     pads = same_pads(options.Padding() == tflite.Padding.SAME, (height, width), kernel, strides, dilations)
-    product = writer.node(
-        "Conv",
-        inputs,
-        result_name(writer, operator, options),
-        group=channels // weights.shape[1],
-        kernel_shape=kernel,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-    )
+    window = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    name = result_name(writer, operator, options)
+    product = writer.node("Conv", inputs, name, group=channels // weights.shape[1], **window)
     put_activated(writer, operator, product, options, planes=True)
-
-
-def put_activated(writer: Writer, operator: Operator, name: str, options, *, planes: bool = False) -> None:
-    """Gives an operator's output its value behind the fused activation of its options."""
-    output = operator.outputs[0]
-    writer.put(output, activate(writer, output, name, options.FusedActivationFunction()), planes=planes)
-
-
-def weight_operand(
-    writer: Writer, data: int, filters: int, weights: np.ndarray, *, axis: int, columns: bool = False
-) -> str:
-    """Constant weights in ONNX's layout, output channels first: quantized if the data `data` are, else float.
-
-    `axis`: the axis of TFLite's layout along which scales may be. With `columns` a matrix is transposed, so that output
-    channels are columns.
-    """
-    tensor = writer.tensor(filters)
-    if tensor.grid is None:
-        real = weights.astype(np.float32)
-        return writer.constant(real.T if columns else real, tensor.name)
-    grid = tensor.grid
-    if not grid.one and grid.axis != axis:
-        refuse(
-            f"its filter has scales along axis {grid.axis}",
-            f"quantize it along axis {axis}, or with one scale",
-        )
-    if not writer.quantized(data):
-        column = (-1, *[1] * (weights.ndim - 1))
-        real = (weights.astype(np.float32) - grid.zero.reshape(column)) * grid.scale.reshape(column)
-        real = real.astype(np.float32)
-        return writer.constant(real.T if columns else real, tensor.name)
-    dtype, zero = weights.dtype, grid.zero
-    if dtype == np.uint8 and (zero == 128).all():
-        weights, dtype, zero = (weights.astype(np.int16) - 128).astype(np.int8), np.dtype(np.int8), zero - 128
-    centred = Grid(scale=grid.scale, zero=zero, axis=0)
-    name = writer.constant(weights.T if columns else weights, tensor.name)
-    return writer.dequantized(name, centred, f"{tensor.name}/real", dtype, axis=int(columns))
-
-
-def bias_operands(writer: Writer, given: tuple[int, ...], data: int, filters: int) -> list[str]:
-    """The bias of a product, the first tensor of `given`: integers in steps of data scale x weight scale, or float."""
-    if not given or given[0] < 0:
-        return []
-    index = given[0]
-    bias, tensor = writer.values(index, "bias").reshape(-1), writer.tensor(index)
-    step, weight = writer.tensor(data).grid, writer.tensor(filters).grid
-    if step is None or weight is None:
-        return [writer.constant(bias.astype(np.float32), tensor.name)]
-    grid = Grid(scale=step.scale * weight.scale, zero=np.zeros_like(weight.zero), axis=0)
-    if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
-        integers = writer.constant(bias.astype(np.int32), tensor.name)
-        return [writer.dequantized(integers, grid, f"{tensor.name}/real", np.dtype(np.int32))]
-    return [writer.constant((bias * grid.scale.astype(np.float64)).astype(np.float32), tensor.name)]
 
 
 def transposed(writer: Writer, operator: Operator) -> None:
@@ -142,24 +86,23 @@ def transposed(writer: Writer, operator: Operator) -> None:
         raise damaged(f"{operator.kind} has strides {strides}, filters {weights.shape}")
     same = options.Padding() == tflite.Padding.SAME
     top, left, _, _ = same_pads(same, (rows, columns), (kernel[0], kernel[1]), strides)
-    ends, more = [], []
-    for size, before, extent, stride, result in zip(
-        (height, width), (top, left), kernel, strides, (rows, columns), strict=True
-    ):
-        left_over = (size - 1) * stride + extent - before - result
-        ends.append(max(left_over, 0))
-        more.append(max(-left_over, 0))
+    # Rows and columns that the product has beyond the declared result.
+    over = [
+        (size - 1) * stride + extent - before - result
+        for size, before, extent, stride, result in zip(
+            (height, width), (top, left), kernel, strides, (rows, columns), strict=True
+        )
+    ]
     real = weight_operand(writer, data, filters, weights, axis=0)
     turned = writer.node("Transpose", [real], f"{writer.tensor(filters).name}/turned", perm=(1, 0, 2, 3))
-    product = writer.node(
-        "ConvTranspose",
-        [writer.real(data, planes=True), turned, *bias_operands(writer, operator.inputs[3:], data, filters)],
-        result_name(writer, operator, options),
-        kernel_shape=kernel,
-        strides=strides,
-        pads=(top, left, *ends),
-        output_padding=more,
-    )
+    inputs = [
+        writer.real(data, planes=True),
+        turned,
+        *bias_operands(writer, operator.inputs[3:], data, filters),
+    ]
+    pads, more = (top, left, *(max(n, 0) for n in over)), [max(-n, 0) for n in over]
+    window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": more}
+    product = writer.node("ConvTranspose", inputs, result_name(writer, operator, options), **window)
     put_activated(writer, operator, product, options, planes=True)
 
 
@@ -173,66 +116,38 @@ def pool(writer: Writer, operator: Operator, onnx_operator: str) -> None:
     if min(*kernel, *strides) < 1:
         raise damaged(f"{operator.kind} has windows {kernel}, strides {strides}")
     pads = same_pads(options.Padding() == tflite.Padding.SAME, (height, width), kernel, strides)
-    exact = onnx_operator == "AveragePool" and same_grid(writer, data, output)
-    source = _own_steps(writer, data, 1.0) if exact else writer.real(data, planes=True)
-    result = writer.node(
-        onnx_operator,
-        [source],
-        result_name(writer, operator, options),
-        kernel_shape=kernel,
-        strides=strides,
-        pads=pads,
-    )
+    exact = onnx_operator == "AveragePool" and same_integers(writer, data, output)
+    source = writer.tensor(data)
+    if exact:
+        integers = writer.integral(data, planes=True)
+        given = writer.dequantized(integers, RAW, f"{source.name}/integers", source.dtype)
+    else:
+        given = writer.real(data, planes=True)
+    name, window = result_name(writer, operator, options), {"kernel_shape": kernel, "strides": strides}
+    result = writer.node(onnx_operator, [given], name, pads=pads, **window)
     if not exact:
         put_activated(writer, operator, result, options, planes=True)
         return
     tensor, grid = writer.tensor(output), writer.tensor(output).grid
     assert grid is not None
-    low, high = (
-        float(grid.zero[0] + np.rint(end / grid.scale[0]))
-        for end in bounds(options.FusedActivationFunction())
-    )
-    raw = Tensor(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, grid=RAW, data=None)
-    result = clamped(writer, raw, result, low, high)
-    away = Grid(scale=np.array([1 - HALVES_AWAY], np.float32), zero=RAW.zero, axis=0)
+    ends = bounds(options.FusedActivationFunction())
+    low, high = (float(grid.zero[0] + np.rint(end / grid.scale[0])) for end in ends)
+    result = clamped(writer, replace(tensor, grid=RAW), result, low, high)
+    away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
     writer.put_integers(output, writer.quantized_node(result, away, tensor), planes=True)
-
-
-def _own_steps(writer: Writer, data: int, scale: float) -> str:
-    """The stored integers of a tensor as real values, in planes."""
-    grid = Grid(scale=np.array([scale], np.float32), zero=RAW.zero, axis=0)
-    tensor = writer.tensor(data)
-    return writer.dequantized(
-        writer.integral(data, planes=True), grid, f"{tensor.name}/integers", tensor.dtype
-    )
 
 
 def resize(writer: Writer, operator: Operator, mode: str) -> None:
     """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR with constant sizes."""
-    options = operator.options(
-        "ResizeBilinearOptions" if mode == "linear" else "ResizeNearestNeighborOptions"
-    )
-    data = operator.inputs[0]
+    kind = "ResizeBilinearOptions" if mode == "linear" else "ResizeNearestNeighborOptions"
+    options, (data, size) = operator.options(kind), operator.inputs
     batch, _, _, channels = writer.tensor(data).shape
-    height, width = (int(size) for size in writer.values(operator.inputs[1], "size"))
-    coordinates = "asymmetric"
-    if options.AlignCorners():
-        coordinates = "align_corners"
-    elif options.HalfPixelCenters():
-        coordinates = "half_pixel"
+    half = "half_pixel" if options.HalfPixelCenters() else "asymmetric"
+    coordinates = "align_corners" if options.AlignCorners() else half
     name = result_name(writer, operator)
-    sizes = writer.constant(np.array([batch, channels, height, width]), f"{name}/sizes")
-    more = (
-        {}
-        if mode == "linear"
-        else {"nearest_mode": "floor" if coordinates == "asymmetric" else "round_prefer_ceil"}
-    )
-    result = writer.node(
-        "Resize",
-        [writer.real(data, planes=True), "", "", sizes],
-        name,
-        mode=mode,
-        coordinate_transformation_mode=coordinates,
-        **more,
-    )
-    writer.put(operator.outputs[0], result, planes=True)
+    sizes = writer.constant(np.array([batch, channels, *writer.values(size, "size")]), f"{name}/sizes")
+    inputs = [writer.real(data, planes=True), "", "", sizes]
+    more = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    if mode == "nearest":
+        more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
+    writer.put(operator.outputs[0], writer.node("Resize", inputs, name, **more), planes=True)

@@ -57,11 +57,7 @@ class Writer:
 
     def name(self, wanted: str) -> str:
         """`wanted` or, if it is taken, `wanted` with a number; no later call returns the name."""
-        name, number = wanted, 2
-        while name in self.taken:
-            name, number = f"{wanted}#{number}", number + 1
-        self.taken.add(name)
-        return name
+        return _unused(wanted, self.taken)
 
     def constant(self, array: np.ndarray, name: str) -> str:
         """The name of a new initializer."""
@@ -79,16 +75,13 @@ class Writer:
         """Adds a node with these output names. Nodes that compute a tensor have its name, all others a longer one."""
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
-        name = f"{whole.removesuffix('/real')}/{op_type}" if added else whole
-        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=self.node_name(name), **attributes))
+        name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **attributes))
 
-    def node_name(self, wanted: str) -> str:
-        """`wanted` or, if a node has the name, `wanted` with a number."""
-        name, number = wanted, 2
-        while name in self.node_names:
-            name, number = f"{wanted}#{number}", number + 1
-        self.node_names.add(name)
-        return name
+    def reshaped(self, name: str, shape: Sequence[int], output: str) -> str:
+        """The elements of a value in another shape."""
+        numbers = self.constant(np.array(shape, np.int64), f"{output}/shape")
+        return self.node("Reshape", [name, numbers], output)
 
     def exchange(self, first: str, second: str) -> None:
         """Exchanges two names of values in all nodes and initializers."""
@@ -117,8 +110,9 @@ class Writer:
         array, grid = self.values(index, what), self.tensor(index).grid
         if grid is None:
             return array.astype(np.float32)
-        return (array.astype(np.float64) - along(grid, grid.zero, array.ndim)).astype(np.float32) * along(
-            grid, grid.scale, array.ndim
+        shape = () if grid.one else [-1 if axis == grid.axis else 1 for axis in range(array.ndim)]
+        return (array.astype(np.float32) - grid.zero.reshape(shape)).astype(np.float32) * grid.scale.reshape(
+            shape
         )
 
     def rank(self, index: int) -> int:
@@ -152,9 +146,10 @@ class Writer:
         if array is not None:
             name = self.constant(array.transpose(TO_PLANES) if planes else array, tensor.name)
             if tensor.grid is not None:
-                name = self.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype)
+                axis = PLANE_AXES[tensor.grid.axis % 4] if planes else tensor.grid.axis
+                name = self.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype, axis)
             self.reals[key] = name
-        elif tensor.grid is not None and (key in self.integers or (index, not planes) in self.integers):
+        elif tensor.grid is not None and {key, (index, not planes)} & self.integers.keys():
             integers = self.integral(index, planes=planes)
             self.reals[key] = self.dequantized(integers, tensor.grid, f"{tensor.name}/real", tensor.dtype)
         else:
@@ -177,7 +172,7 @@ class Writer:
         given = any(self.tensor(index) is tensor for index in self.network.inputs)
         if not given and (channels == 1 or height * width == 1):
             shape = (batch, channels, height, width) if planes else tensor.shape
-            return self.node("Reshape", [name, self.constant(np.array(shape), f"{output}/shape")], output)
+            return self.reshaped(name, shape, output)
         return self.node("Transpose", [name], output, perm=TO_PLANES if planes else TO_ROWS)
 
     def dequantized(self, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0) -> str:
@@ -189,10 +184,8 @@ class Writer:
     def scales(self, grid: Grid, name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
         """Names of scale and zero point of a grid."""
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
-        return (
-            self.constant(np.asarray(scale), f"{name}/scale"),
-            self.constant(np.asarray(zero).astype(dtype), f"{name}/zero"),
-        )
+        zero_name = self.constant(np.asarray(zero).astype(dtype), f"{name}/zero")
+        return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
 
     def put(self, index: int, name: str, *, planes: bool = False) -> None:
         """Gives a tensor its value: real values in the layout `planes`, rounded to the tensor's grid if it has one."""
@@ -202,9 +195,7 @@ class Writer:
             self.reals[index, planes] = name
             return
         if not tensor.grid.one:
-            refuse(
-                f"its result '{tensor.name}' has {tensor.grid.scale.size} scales", "convert the model again"
-            )
+            refuse(f"its result '{tensor.name}' has several scales", "convert the model again")
         self.integers[index, planes] = self.quantized_node(name, tensor.grid, tensor)
 
     def quantized_node(self, name: str, grid: Grid, tensor: Tensor) -> str:
@@ -216,11 +207,13 @@ class Writer:
         self.integers[index, planes and self.rank(index) == 4] = name
 
 
-def along(grid: Grid, values: np.ndarray, rank: int) -> np.ndarray:
-    """`values`, one for each index along the grid's axis (or one), in a shape that broadcasts to tensors of `rank`."""
-    if grid.one:
-        return values.reshape(())
-    return values.reshape([-1 if axis == grid.axis else 1 for axis in range(rank)])
+def _unused(wanted: str, taken: set[str]) -> str:
+    """`wanted` or, if it is in `taken`, `wanted` with a number; the name is added to `taken`."""
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}#{number}", number + 1
+    taken.add(name)
+    return name
 
 
 def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
@@ -231,9 +224,15 @@ def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
     return writer.tensor(index).name if plain else f"{writer.tensor(index).name}/exact"
 
 
-def same_grid(writer: Writer, source: int, output: int) -> bool:
-    """Whether two tensors are quantized alike, so that integers can be moved."""
+def same_type(writer: Writer, source: int, output: int) -> bool:
+    """Whether two tensors have one type, and one quantization if they are quantized."""
     a, b = writer.tensor(source), writer.tensor(output)
-    if a.grid is None or b.grid is None or writer.known(source) is not None:
-        return False
-    return a.dtype == b.dtype and (a.grid.scale[0], a.grid.zero[0]) == (b.grid.scale[0], b.grid.zero[0])
+    if a.dtype != b.dtype or a.grid is None or b.grid is None:
+        return a.dtype == b.dtype and a.grid is b.grid
+    return np.array_equal(a.grid.scale, b.grid.scale) and np.array_equal(a.grid.zero, b.grid.zero)
+
+
+def same_integers(writer: Writer, source: int, output: int) -> bool:
+    """Whether the integers of a quantized activation can be moved to another tensor as they are."""
+    activation = writer.quantized(source) and writer.known(source) is None
+    return activation and same_type(writer, source, output)
