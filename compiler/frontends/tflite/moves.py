@@ -160,21 +160,16 @@ def gather(writer: Writer, operator: Operator) -> None:
     writer.put(operator.outputs[0], writer.node("Gather", names, result_name(writer, operator), axis=axis))
 
 
-def tile(writer: Writer, operator: Operator) -> None:
-    """TILE by constant numbers of repetitions."""
-    counts = writer.values(operator.inputs[1], "repetitions").reshape(-1).astype(np.int64)
-    _by_numbers(writer, operator, "Tile", counts)
-
-
-def broadcast(writer: Writer, operator: Operator) -> None:
-    """BROADCAST_TO the declared shape of the output."""
-    _by_numbers(writer, operator, "Expand", np.array(writer.tensor(operator.outputs[0]).shape, np.int64))
-
-
-def _by_numbers(writer: Writer, operator: Operator, onnx_operator: str, numbers: np.ndarray) -> None:
-    name = result_name(writer, operator)
-    inputs = [writer.real(operator.inputs[0]), writer.constant(numbers, f"{name}/numbers")]
-    writer.put(operator.outputs[0], writer.node(onnx_operator, inputs, name))
+def repeat(writer: Writer, operator: Operator, onnx_operator: str) -> None:
+    """TILE by constant numbers of repetitions, and BROADCAST_TO the declared shape of the output."""
+    name, output = result_name(writer, operator), operator.outputs[0]
+    tiled = operator.kind == "TILE"
+    numbers = writer.values(operator.inputs[1], "repetitions") if tiled else writer.tensor(output).shape
+    inputs = [
+        writer.real(operator.inputs[0]),
+        writer.constant(np.array(numbers, np.int64), f"{name}/numbers"),
+    ]
+    writer.put(output, writer.node(onnx_operator, inputs, name))
 
 
 def reverse(writer: Writer, operator: Operator) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from onnx import helper
@@ -12,10 +12,8 @@ from .activations import activate, clamped
 from .model import Operator
 from .writer import TO_PLANES, Writer, refuse, result_name
 
-_FUSED: Mapping[str, str] = MappingProxyType(
-    {kind: f"{kind.title()}Options" for kind in ("ADD", "SUB", "MUL", "DIV")}
-)
-"""Options of the operators that have a fused activation."""
+_FUSED = ("ADD", "SUB", "MUL", "DIV")
+"""Operators with a fused activation."""
 
 
 def operands(writer: Writer, inputs: Sequence[int]) -> tuple[list[str], bool]:
@@ -39,21 +37,25 @@ def _aligned(writer: Writer, index: int, planes: bool) -> str:
 
 
 def pair(writer: Writer, operator: Operator, onnx_operator: str) -> None:
-    """An operator of tensors that broadcast as numpy's do, with its fused activation."""
+    """An operator of tensors that broadcast as numpy's do, with its fused activation. `onnx_operator` may name a second
+    one behind a comma, which gets the first one's result (Mul: twice)."""
     output = operator.outputs[0]
     if operator.kind == "SELECT" and len({writer.rank(index) for index in operator.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
     names, planes = operands(writer, operator.inputs)
-    options = operator.options(_FUSED[operator.kind]) if operator.kind in _FUSED else None
-    result = writer.node(onnx_operator, names, result_name(writer, operator, options))
+    options = operator.options(f"{operator.kind.title()}Options") if operator.kind in _FUSED else None
+    first, _, second = onnx_operator.partition(",")
+    result = writer.node(first, names, result_name(writer, operator, options))
+    if second:
+        result = writer.node(second, [result] * (1 + (second == "Mul")), result_name(writer, operator))
     if options is not None:
         result = activate(writer, output, result, options.FusedActivationFunction())
     writer.put(output, result, planes=planes)
 
 
 def function(writer: Writer, operator: Operator, onnx_operator: str) -> None:
-    """A function of one tensor that ONNX has as well."""
-    _chain(writer, operator, (onnx_operator, {}))
+    """A function of one tensor that ONNX has as well, or two of ONNX's with a comma between them."""
+    _chain(writer, operator, *((name, {}) for name in onnx_operator.split(",")))
 
 
 def _chain(writer: Writer, operator: Operator, *steps: tuple[str, dict[str, object]]) -> None:
@@ -83,31 +85,9 @@ def gelu(writer: Writer, operator: Operator) -> None:
     _chain(writer, operator, ("Gelu", {"approximate": approximate}))
 
 
-def reciprocal_root(writer: Writer, operator: Operator) -> None:
-    """RSQRT."""
-    _chain(writer, operator, ("Sqrt", {}), ("Reciprocal", {}))
-
-
-def not_equal(writer: Writer, operator: Operator) -> None:
-    """NOT_EQUAL."""
-    names, planes = operands(writer, operator.inputs)
-    equal = writer.node("Equal", names, f"{result_name(writer, operator)}/equal")
-    writer.put(operator.outputs[0], writer.node("Not", [equal], result_name(writer, operator)), planes=planes)
-
-
 def square(writer: Writer, operator: Operator) -> None:
     """SQUARE."""
-    (name,), planes = operands(writer, operator.inputs)
-    result = writer.node("Mul", [name, name], result_name(writer, operator))
-    writer.put(operator.outputs[0], result, planes=planes)
-
-
-def squared_difference(writer: Writer, operator: Operator) -> None:
-    """SQUARED_DIFFERENCE."""
-    names, planes = operands(writer, operator.inputs)
-    difference = writer.node("Sub", names, f"{result_name(writer, operator)}/difference")
-    result = writer.node("Mul", [difference, difference], result_name(writer, operator))
-    writer.put(operator.outputs[0], result, planes=planes)
+    pair(writer, replace(operator, inputs=operator.inputs * 2), "Mul")
 
 
 def requantize(writer: Writer, operator: Operator) -> None:
@@ -127,8 +107,6 @@ def requantize(writer: Writer, operator: Operator) -> None:
 def cast(writer: Writer, operator: Operator) -> None:
     """CAST between numbers without scales."""
     (name,), planes = operands(writer, operator.inputs)
-    dtype = writer.tensor(operator.outputs[0]).dtype
-    to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype.name))
-    writer.put(
-        operator.outputs[0], writer.node("Cast", [name], result_name(writer, operator), to=to), planes=planes
-    )
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(writer.tensor(operator.outputs[0]).dtype.name))
+    name = writer.node("Cast", [name], result_name(writer, operator), to=to)
+    writer.put(operator.outputs[0], name, planes=planes)

@@ -31,9 +31,8 @@ def fully_connected(writer: Writer, operator: Operator) -> None:
             product = writer.node("Add", [product, *bias], f"{name}/sum")
     else:
         rows, order = _rows(writer, data, weights.shape[1])
-        factor = weight_operand(
-            writer, data, filters, weights if order is None else weights[:, order], axis=0
-        )
+        weights = weights if order is None else weights[:, order]
+        factor = weight_operand(writer, data, filters, weights, axis=0)
         product = writer.node("Gemm", [rows, factor, *bias], name, transB=1)
         if len(shape) != 2:
             product = writer.reshaped(product, shape, f"{name}/view")

@@ -30,7 +30,7 @@ def reduce(writer: Writer, operator: Operator, onnx_operator: str) -> None:
 
 def extreme(writer: Writer, operator: Operator, onnx_operator: str) -> None:
     """ARG_MAX and ARG_MIN: the first index of the extreme value."""
-    source, output = operator.inputs[:1][0], operator.outputs[0]
+    source, output = operator.inputs[0], operator.outputs[0]
     axis = axis_of(writer, source, int(writer.values(operator.inputs[1], "axis").reshape(())))
     name = result_name(writer, operator)
     found = writer.node(onnx_operator, [writer.real(source)], f"{name}/wide", axis=axis, keepdims=0)

@@ -34,29 +34,31 @@ ROWS: Mapping[str, str] = MappingProxyType(
         "BATCH_MATMUL": "products:matrix_product",
         # Element by element.
         **_alike("pointwise:pair", "ADD=Add SUB=Sub MUL=Mul DIV=Div ADD_N=Sum POW=Pow PRELU=PRelu"),
-        **_alike("pointwise:pair", "MAXIMUM=Max MINIMUM=Min SELECT=Where SELECT_V2=Where"),
+        **_alike(
+            "pointwise:pair",
+            "SQUARED_DIFFERENCE=Sub,Mul MAXIMUM=Max MINIMUM=Min SELECT=Where SELECT_V2=Where",
+        ),
         **_alike("pointwise:pair", "LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater EQUAL=Equal"),
-        **_alike("pointwise:pair", "GREATER_EQUAL=GreaterOrEqual LOGICAL_AND=And LOGICAL_OR=Or"),
+        **_alike(
+            "pointwise:pair", "NOT_EQUAL=Equal,Not GREATER_EQUAL=GreaterOrEqual LOGICAL_AND=And LOGICAL_OR=Or"
+        ),
         **_alike(
             "pointwise:function", "LOGICAL_NOT=Not RELU=Relu LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp"
         ),
         **_alike("pointwise:function", "LOG=Log SQRT=Sqrt ABS=Abs NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
-        **_alike("pointwise:function", "FLOOR=Floor CEIL=Ceil ROUND=Round HARD_SWISH=HardSwish"),
+        **_alike("pointwise:function", "RSQRT=Sqrt,Reciprocal FLOOR=Floor CEIL=Ceil ROUND=Round"),
         **_alike("pointwise:clamp", "RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
         **_alike("pointwise:requantize", "QUANTIZE DEQUANTIZE"),
-        "SQUARED_DIFFERENCE": "pointwise:squared_difference",
-        "NOT_EQUAL": "pointwise:not_equal",
+        "HARD_SWISH": "hard_swish:hard_swish",
         "LEAKY_RELU": "pointwise:leaky",
         "GELU": "pointwise:gelu",
-        "RSQRT": "pointwise:reciprocal_root",
         "SQUARE": "pointwise:square",
         "CAST": "pointwise:cast",
         # Elements moved.
         **_alike("views:reshape", "RESHAPE SQUEEZE EXPAND_DIMS"),
         "TRANSPOSE": "views:transpose",
         "SHAPE": "views:shape",
-        "DEPTH_TO_SPACE": "views:depth_to_space",
-        "SPACE_TO_DEPTH": "views:space_to_depth",
+        **_alike("views:blocks", "DEPTH_TO_SPACE=DepthToSpace SPACE_TO_DEPTH=SpaceToDepth"),
         "SPACE_TO_BATCH_ND": "views:space_to_batch",
         "BATCH_TO_SPACE_ND": "views:batch_to_space",
         "CONCATENATION": "moves:concatenate",
@@ -67,8 +69,7 @@ ROWS: Mapping[str, str] = MappingProxyType(
         "STRIDED_SLICE": "moves:strided",
         **_alike("moves:split", "SPLIT SPLIT_V"),
         "GATHER": "moves:gather",
-        "TILE": "moves:tile",
-        "BROADCAST_TO": "moves:broadcast",
+        **_alike("moves:repeat", "TILE=Tile BROADCAST_TO=Expand"),
         "REVERSE_V2": "moves:reverse",
         # Along axes.
         **_alike("reductions:reduce", "MEAN=ReduceMean SUM=ReduceSum REDUCE_PROD=ReduceProd"),

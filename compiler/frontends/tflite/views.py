@@ -72,21 +72,12 @@ def shape(writer: Writer, operator: Operator) -> None:
     writer.constants[output] = np.array(writer.tensor(operator.inputs[0]).shape, writer.tensor(output).dtype)
 
 
-def depth_to_space(writer: Writer, operator: Operator) -> None:
-    """DEPTH_TO_SPACE, whose blocks come before the channels."""
-    size = operator.options("DepthToSpaceOptions").BlockSize()
-    _blocks(writer, operator, "DepthToSpace", {"blocksize": size, "mode": "DCR"})
-
-
-def space_to_depth(writer: Writer, operator: Operator) -> None:
-    """SPACE_TO_DEPTH."""
-    size = operator.options("SpaceToDepthOptions").BlockSize()
-    _blocks(writer, operator, "SpaceToDepth", {"blocksize": size})
-
-
-def _blocks(writer: Writer, operator: Operator, onnx_operator: str, attributes: dict[str, object]) -> None:
+def blocks(writer: Writer, operator: Operator, onnx_operator: str) -> None:
+    """DEPTH_TO_SPACE and SPACE_TO_DEPTH, whose blocks come before the channels."""
+    size = operator.options(f"{onnx_operator}Options").BlockSize()
     name = writer.real(operator.inputs[0], planes=True)
-    result = writer.node(onnx_operator, [name], result_name(writer, operator), **attributes)
+    more = {"mode": "DCR"} if onnx_operator == "DepthToSpace" else {}
+    result = writer.node(onnx_operator, [name], result_name(writer, operator), blocksize=size, **more)
     writer.put(operator.outputs[0], result, planes=True)
 
 
