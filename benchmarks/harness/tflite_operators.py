@@ -68,7 +68,7 @@ def convolution(
     else:
         w = model.weights((co, *k, ci // groups), None if form == "uint8" else axis, dtype=kernel(form))
     inputs = [x, w] + ([model.bias(x, w, count)] if bias else [])
-    y = result(model, x, (1, *out, count), 0.06 if depthwise else 0.1)
+    y = result(model, x, (1, *out, count), 0.0613921 if depthwise else 0.1021743)
     fields = {
         "Padding": padding,
         "StrideH": stride[0],
@@ -249,7 +249,7 @@ def concatenated(form, axis=3, planes=False, scales=None) -> Written:
     return done(model, y)
 
 
-def reduced(form, kind, axes, keep=False, shape=(1, 6, 5, 8), scale=0.02, planes=False) -> Written:
+def reduced(form, kind, axes, keep=False, shape=(1, 6, 5, 8), scale=0.0203711, planes=False) -> Written:
     if planes:
         model = convolution(form, plane=shape[1:3], ci=4, co=shape[3])
         x = model.outputs[0]
@@ -475,7 +475,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         yield case(f"MEAN {form} planes", reduced, form, "MEAN", (1, 2), planes=True)
         yield case(f"MEAN {form} channels", reduced, form, "MEAN", (-1,), keep=True)
         yield case(f"MEAN {form} rows", reduced, form, "MEAN", (1,))
-        yield case(f"SUM {form}", reduced, form, "SUM", (1, 2), scale=0.3)
+        yield case(f"SUM {form}", reduced, form, "SUM", (1, 2), scale=0.3127159)
         yield case(f"REDUCE_MAX {form}", reduced, form, "REDUCE_MAX", (1, 2))
         yield case(f"REDUCE_MIN {form}", reduced, form, "REDUCE_MIN", (3,), keep=True, planes=True)
         yield case(f"SOFTMAX {form} image", soft, form, shape=(1, 4, 3, 8))
