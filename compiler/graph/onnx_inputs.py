@@ -11,7 +11,9 @@ from math import prod
 
 import numpy as np
 
+from ..ir.limits import MOST_CONSTANT_BYTES
 from ..ir.types import DType
+from .budgets import SMALLER
 from .errors import ModelError
 from .graph import GraphInput, quantized_tensor
 from .int8_convolution import ActivationType, Quantization
@@ -91,6 +93,11 @@ def bind_integers(context: ImportContext, name: str, shape: tuple[int, ...], dty
         order, stored = (0, 2, 1), (shape[0], shape[2], shape[1])  # rows of channels, as in `quantized_input`
     view = None
     if order is not None:
+        if prod(shape) > (most := MOST_CONSTANT_BYTES // np.dtype(np.int64).itemsize):
+            raise ModelError(
+                f"{context.source}: input '{name}' has {prod(shape):,} elements, more than the {most:,} that the host "
+                f"transposes; {SMALLER}"
+            )
         permuted = [shape[axis] for axis in order]
         view = np.arange(prod(shape)).reshape(permuted).transpose(np.argsort(order))
     natural = {1: (1, *stored), 3: (*stored, 1)}.get(len(stored), stored)

@@ -174,6 +174,18 @@ def test_nodes_have_the_names_of_tensors() -> None:
     assert graph.inputs[0].permutation == (0, 3, 1, 2)
 
 
+def test_an_image_too_large_to_transpose_is_refused_in_one_line() -> None:
+    model = Written()
+    x = model.input((1, 5_000, 5_000, 4))
+    y = model.like(x, (1, 2_500, 2_500, 4))
+    fields = {"StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}
+    model.outputs = [model.add("MAX_POOL_2D", [x], y, "Pool2D", **fields)]
+    with pytest.raises(
+        ModelError, match=r"^model: input 't0' has 100,000,000 elements, .*; export .* smaller"
+    ):
+        import_model(model.content(), abilities=ACCELERATOR)
+
+
 def test_one_image_input_is_transposed_once() -> None:
     for make in NETWORKS.values():
         kinds = Counter(node.op_type for node in read_model(make().content()).bare.graph.node)
