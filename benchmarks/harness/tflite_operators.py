@@ -349,6 +349,35 @@ def embedded() -> Written:
     return done(model, y)
 
 
+def padded(form) -> Written:
+    """PADV2: pads of a constant value."""
+    model, x = begin(form, 1, 3, 4)
+    ends = model.constant(np.array([[0, 0], [1, 1], [0, 2]], np.int32))
+    source = model.tensors[x]
+    value = model.constant(np.array(40, FORMS[form]), source["scale"], source["zero"])
+    y = model.like(x, (1, 5, 6))
+    model.add("PADV2", [x, ends, value], y, "PadV2")
+    return done(model, y)
+
+
+def several(kind, count, before, after, options, **fields) -> Written:
+    """An operator on some tensors of one shape, without scales."""
+    model = Written()
+    inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]
+    y = model.tensor((1, 4, 5, 6), after)
+    model.add(kind, inputs, y, options, **fields)
+    return done(model, y)
+
+
+def shaped() -> Written:
+    """SHAPE, beside an operator that reads the input."""
+    model, x = begin("float", 1, 5, 6)
+    y, numbers = model.tensor((1, 5, 6), np.float32), model.tensor((3,), np.int32)
+    model.add("ABS", [x], y, "Abs")
+    model.add("SHAPE", [x], numbers, "Shape", OutType=tflite.TensorType.INT32)
+    return done(model, y, numbers)
+
+
 def powered() -> Written:
     model, x = begin("float", 1, 5, 6)
     positive, exponent = model.tensor((1, 5, 6), np.float32), model.constant(np.float32(1.7))
@@ -669,29 +698,7 @@ def cases() -> Iterator[tuple[str, Make]]:
             "Gather",
             Axis=1,
         )
-        yield (
-            case(
-                f"TILE {form}",
-                moved,
-                form,
-                "TILE",
-                (1, 3, 4),
-                (1, 6, 4),
-                [np.array([1, 2, 1], np.int32)],
-                "Tile",
-            )
-            if form == "float"
-            else case(
-                f"PADV2 {form}",
-                moved,
-                form,
-                "PAD",
-                (1, 3, 4),
-                (1, 5, 4),
-                [np.array([[0, 0], [1, 1], [0, 0]], np.int32)],
-                "Pad",
-            )
-        )
+        yield case(f"PADV2 {form}", padded, form)
         yield case(
             f"DEPTH_TO_SPACE {form}",
             moved,
@@ -749,6 +756,17 @@ def cases() -> Iterator[tuple[str, Make]]:
         yield case(f"{kind} float", single, "float", kind, options=options)
     for kind in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL"):
         yield case(f"{kind} float", compared, kind)
+    tiled = [np.array([1, 2, 1], np.int32)]
+    yield case("TILE float", moved, "float", "TILE", (1, 3, 4), (1, 6, 4), tiled, "Tile")
+    yield case("REDUCE_PROD float", reduced, "float", "REDUCE_PROD", (1, 2), shape=(1, 3, 2, 8))
+    yield case("ADD_N float", several, "ADD_N", 3, np.float32, np.float32, "AddN")
+    yield case("LOGICAL_AND bool", several, "LOGICAL_AND", 2, np.bool_, np.bool_, "LogicalAnd")
+    yield case("LOGICAL_OR bool", several, "LOGICAL_OR", 2, np.bool_, np.bool_, "LogicalOr")
+    yield case("LOGICAL_NOT bool", several, "LOGICAL_NOT", 1, np.bool_, np.bool_, "LogicalNot")
+    number, whole = tflite.TensorType.FLOAT32, tflite.TensorType.INT32
+    cast = {"InDataType": number, "OutDataType": whole}
+    yield case("CAST float", several, "CAST", 1, np.float32, np.int32, "Cast", **cast)
+    yield case("SHAPE float", shaped)
     yield case("SELECT_V2 float", selected)
     yield case("SELECT float", selected, "SELECT")
     yield case("GATHER float table", embedded)

@@ -15,6 +15,7 @@ from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.tflite_files import Written, litert, samples
 from vdla.benchmarks.harness.tflite_networks import NETWORKS
 from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.frontends.tflite.rows import ROWS
 from vdla.compiler.graph.abilities import ACCELERATOR, Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -104,6 +105,11 @@ def test_every_operator_computes_as_litert(name: str) -> None:
     kind, form = name.split()[:2]
     if kind in INTEGERS and form == "int8":
         check(name, run_integers(content, inputs), theirs)
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    made = {kind for make in ALL.values() for kind, *_ in make().operators}
+    assert made >= set(ROWS)
 
 
 @pytest.mark.parametrize(
