@@ -37,6 +37,7 @@ COUNTS = {
     "archives": 500,
     "records": 500,
     "inputs": 500,
+    "tflite": 2_000,
     "kills": 60,
     "streams": MATRIX,
     "interrupts": 20 * len(CALLS),

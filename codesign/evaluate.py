@@ -421,10 +421,13 @@ def session_runs(
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized or (kernels_saturate() and is_quantized(model)):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if any(node.op_type == ROUNDED_BY_THREAD for node in read_model(model).bare.graph.node):
+    read = read_model(model)
+    if any(node.op_type == ROUNDED_BY_THREAD for node in read.bare.graph.node):
         options.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            read.converted or model, options, providers=["CPUExecutionProvider"]
+        )
         return [[np.asarray(value) for value in session.run(names, dict(arrays))] for arrays in launches]
     except Exception as error:
         # onnxruntime's errors have no common base class.

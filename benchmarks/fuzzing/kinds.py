@@ -21,6 +21,7 @@ from .programs import program_case
 from .qdq_graphs import qdq_graph_case
 from .records import record_case
 from .streams import stream_case
+from .tflite_files import tflite_case
 
 KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
     {
@@ -35,6 +36,7 @@ KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
         "inputs": input_case,
         "kills": kill_case,
         "streams": stream_case,
+        "tflite": tflite_case,
         "interrupts": interrupt_case,
     }
 )

@@ -92,6 +92,7 @@ BENCHMARKS = (
     Benchmark("single_layers", "models of one convolution beside ONNX Runtime", "single_layers", QUIET),
     Benchmark("sketches", "programs without templates against templates", needs=QUIET),
     Benchmark("sram_table", "the table of memory macros, by CACTI", needs="CACTI"),
+    Benchmark("tflite_models", "TFLite operators and networks beside LiteRT", "tflite_models"),
     Benchmark("transformers", "transformers beside ONNX Runtime", "transformers", QUIET),
     Benchmark("trial", "CPU time of one trial of the tuner", "trial", QUIET, BENCH),
     Benchmark("tuning", "the tuner's search on the accelerator beside baselines", "tuning_vdla", HOURS),

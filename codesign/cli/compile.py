@@ -31,7 +31,9 @@ from .targets import Targets, parse_targets
 
 def compile_model(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX or TFLite model, float32 or quantized.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option(

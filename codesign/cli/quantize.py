@@ -35,7 +35,10 @@ class CalibrationMethod(StrEnum):
 
 def quantize(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL.onnx", help="A float32 ONNX model, opset 13 or later.")
+        Path,
+        typer.Argument(
+            metavar="MODEL.onnx", help="A float32 ONNX model, opset 13 or later, or TFLite model."
+        ),
     ],
     calibration: Annotated[
         Path,

@@ -47,7 +47,7 @@ def run(
         Path,
         typer.Argument(
             metavar="MODEL.onnx|FILE.tar",
-            help="An ONNX model, quantized for the accelerator; or a file that `vdla compile` wrote.",
+            help="An ONNX or TFLite model, quantized for the accelerator; or a file that `vdla compile` wrote.",
         ),
     ],
     device: Annotated[

@@ -18,11 +18,10 @@ from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .errors import InvalidModelError, ModelError, NodeError
 from .foreign_domains import foreign, unsupported
-from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
-from .int8_convolution import Quantization
+from .graph import Graph, GraphOutput
 from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .onnx_emit import on_input_grid
-from .onnx_inputs import check_rank
+from .onnx_inputs import bind_integers
 from .onnx_integer_context import QUANTIZE, ImportContext
 from .onnx_known_values import Constant
 from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
@@ -129,13 +128,7 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
     if dtype == "float":
         context.values[info.name] = FloatInput(name=info.name, declared=shape, permutation=None, shape=shape)
     elif dtype == "int8" or dtype == "uint8":
-        # Its scale is known only at the first DequantizeLinear or QLinear node that reads it.
-        unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)
-        check_rank(context, info.name, shape)
-        context.tensors[info.name] = quantized_tensor(info.name, shape, unknown)
-        context.unscaled.add(info.name)
-        context.inputs.append(GraphInput(name=info.name, tensor=info.name, shape=shape, dtype=DType(dtype)))
-        context.values[info.name] = Integer(tensor=info.name, shape=shape, dtype=dtype)
+        bind_integers(context, info.name, shape, dtype)
     else:
         raise ModelError(
             f"{context.source}: input '{info.name}' has type {dtype}; give the model a float32, int8 or uint8 "

@@ -1,4 +1,7 @@
-"""Reads an ONNX file into a model that has all its data and only UTF-8 texts, but is not checked otherwise."""
+"""Reads a model's file into an ONNX model that has all its data and only UTF-8 texts, but is not checked otherwise.
+
+Files of other formats are converted (`other_formats`).
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,14 @@ class ReadModel:
     """A model with its external data. `label` names it in messages.
 
     `weights`: bytes of large initializers that are not in `bare`, by initializer number. `onnx_load.load_model`
-    modifies the object, which cannot be used again.
+    modifies the object, which cannot be used again. `converted`: the serialized ONNX model of a file of another format,
+    for programs that read ONNX files themselves; empty for ONNX files.
     """
 
     label: str
     bare: onnx.ModelProto
     weights: Mapping[int, memoryview]
+    converted: bytes = b""
 
     def whole(self) -> onnx.ModelProto:
         """The model with all weights put into it."""
@@ -85,7 +90,12 @@ def read_model(source: Source) -> ReadModel:
         small, weights = _without_weights(content)
         proto = onnx.load_model_from_string(small)
     except (DecodeError, ValueError):
-        raise ModelError(f"{label}: {_problem_of(content)}") from None
+        from .other_formats import as_onnx
+
+        converted = as_onnx(label, content)
+        return ReadModel(
+            label=label, bare=onnx.load_model_from_string(converted), weights={}, converted=converted
+        )
     check_texts(label, proto)
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
@@ -104,15 +114,6 @@ def _without_weights(content: bytes) -> tuple[bytes, Mapping[int, memoryview]]:
     from .serialized_weights import cut_weights
 
     return cut_weights(content)
-
-
-def _problem_of(content: bytes) -> str:
-    """The message about the content of a file that is no ONNX model."""
-    from vdla.util.git_lfs import is_pointer, pointer_problem
-
-    if is_pointer(content):
-        return pointer_problem("the model")
-    return "is no ONNX file or is damaged; export or copy it again"
 
 
 def is_quantized(source: Source | ReadModel) -> bool:

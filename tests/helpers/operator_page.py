@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from vdla.compiler.frontends.tflite.rows import ROWS as TFLITE
 from vdla.compiler.graph.onnx_table import ROWS, operators
 from vdla.compiler.graph.operator_rows import Kind
 
@@ -35,8 +36,21 @@ def page() -> str:
         BEGINNING,
         _table("ONNX", {*plain, *STANDARD}),
         _table("ONNX Runtime (com.microsoft)", contributed),
+        _tflite(),
     ]
     return "\n".join(parts)
+
+
+def _tflite() -> str:
+    return "\n".join(
+        [
+            "## TensorFlow Lite",
+            "",
+            "Operators of `.tflite` files, which become operators of ONNX, with their fused activations:",
+            f"{', '.join(sorted(TFLITE))}.",
+            "",
+        ]
+    )
 
 
 def _table(title: str, names: Iterable[str]) -> str:

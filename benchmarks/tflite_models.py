@@ -1,0 +1,124 @@
+"""TFLite models beside LiteRT: the largest difference of each operator and network, and what runs on the accelerator.
+
+    python benchmarks/tflite_models.py [--only NAME ...] [--json] [--write]
+
+Operators are files of one operator each, all that the frontend converts, in the forms int8, uint8, int16 with int8
+weights, hybrid (float activations, int8 weights) and float. Networks are int8, with random weights, in the shapes of
+published ones (`harness/tflite_networks.py`). `steps` is the largest difference of our outputs on a processor from
+those of LiteRT's default kernels, in steps of the output or, for float outputs, relative to the largest value;
+`changed` is the share of elements that differ. `litert_steps` is the same between LiteRT's default and its reference
+kernels; null: the reference kernels refuse the model. Of networks, `accelerator_steps` is the difference of the
+simulated accelerator (`vta` with the extension `rows`), `whole` whether all of the network runs there, `cycles` its
+cycles, and `moves` the number of layers that only move elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import vdla
+from vdla.benchmarks.harness.command_line import ONLY, OUTPUT, Given, run_script
+from vdla.benchmarks.harness.output import finish, measure_all
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.benchmarks.harness.tflite_files import Written, litert, samples
+from vdla.benchmarks.harness.tflite_networks import NETWORKS
+from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import run
+
+MOVES = ("Positions", "Channels", "Swap", "Interleave")
+"""Kinds of layers that move elements and compute nothing."""
+OPTIONS = (ONLY, *OUTPUT)
+Outputs = Sequence[np.ndarray]
+
+
+def steps(ours: Outputs, theirs: Outputs) -> float:
+    """The largest difference, in integers or relative to the largest value of a float output."""
+    found = 0.0
+    for mine, other in zip(ours, theirs, strict=True):
+        difference = np.abs(mine.astype(np.float64) - other.astype(np.float64)).max(initial=0)
+        most = np.abs(other.astype(np.float64)).max(initial=1e-30) if other.dtype.kind == "f" else 1.0
+        found = max(found, float(difference / most))
+    return float(f"{found:.2g}")
+
+
+def changed(ours: Outputs, theirs: Outputs) -> float:
+    """The share of elements that differ."""
+    differ = sum(int((mine != other).sum()) for mine, other in zip(ours, theirs, strict=True))
+    return round(differ / sum(other.size for other in theirs), 4)
+
+
+def on_processor(model: Written, content: bytes) -> dict[str, Any]:
+    """The differences on a processor."""
+    inputs = samples(model)
+    theirs = litert(content, inputs)
+    with vdla.compile(content, target="llvm", cache=False) as network:
+        names = [port.name for port in network.inputs]
+        found = network.run(dict(zip(names, inputs, strict=True)))
+        ours = [found[port.name] for port in network.outputs]
+    try:
+        own: float | None = steps(litert(content, inputs, reference=True), theirs)
+    except (RuntimeError, ValueError):
+        own = None
+    integers = all(other.dtype.kind in "iu" for other in theirs)
+    return {
+        "steps": steps(ours, theirs),
+        "changed": changed(ours, theirs) if integers else None,
+        "litert_steps": own,
+    }
+
+
+def on_accelerator(model: Written, content: bytes) -> dict[str, Any]:
+    """The differences and cycles of the simulated accelerator; only `whole` if it does not support all of the model."""
+    inputs = samples(model)
+    try:
+        compiled = compile_program(content, vta_with(("rows",)))
+    except ModelError:
+        return {"whole": False}
+    names = [entry.name for entry in compiled.graph.inputs]
+    result = run(compiled, dict(zip(names, inputs, strict=True)))
+    ours = [result.outputs[output.name] for output in compiled.graph.outputs]
+    return {
+        "whole": True,
+        "accelerator_steps": steps(ours, litert(content, inputs)),
+        "cycles": result.simulation.cycles,
+        "layers": len(compiled.graph.nodes),
+        "moves": sum(node.kind in MOVES for node in compiled.graph.nodes),
+    }
+
+
+def measure(name: str) -> dict[str, Any]:
+    """The row of an operator's case or of a network."""
+    network = name in NETWORKS
+    model = NETWORKS[name]() if network else dict(cases())[name]()
+    content = model.content()
+    more = on_accelerator(model, content) if network else {}
+    return {
+        "name": name,
+        "kind": "network" if network else "operator",
+        **on_processor(model, content),
+        **more,
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """The text of a row."""
+    text = f"{row['name']:40} {row['steps']:>8} steps  changed {row['changed']}  LiteRT's own {row['litert_steps']}"
+    if row.get("whole"):
+        text += f"  accelerator {row['accelerator_steps']}, {row['cycles']:,} cycles, {row['moves']} moves"
+    return text
+
+
+def main(options: Given) -> None:
+    names = [*NETWORKS, *(name for name, _ in cases())]
+    chosen = [name for name in names if not options.only or any(part in name for part in options.only)]
+    rows = measure_all(chosen, measure, line, quiet=options.json)
+    finish(options, "tflite_models", {"rows": rows}, packages=("ai-edge-litert", "tflite"))
+
+
+if __name__ == "__main__":
+    run_script(__doc__, OPTIONS, main)

@@ -1,0 +1,1 @@
+"""TensorFlow Lite models (.tflite) as ONNX models: flatbuffer, tensors, operators by the table `rows.ROWS`."""

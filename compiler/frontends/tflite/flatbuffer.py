@@ -1,0 +1,91 @@
+"""Reads tables of a flatbuffer; every offset and length is checked before it is followed.
+
+A table begins with the distance back to its vtable, which lists the place of each field in the table, or 0 for a field
+that is left out. Strings, vectors and other tables are fields that hold a distance forward.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import FrontendError
+
+
+def damaged(problem: str) -> FrontendError:
+    """An error about a file that is cut off, or whose parts contradict each other."""
+    return FrontendError([f"is a damaged TFLite file: {problem}; export or copy it again"])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table at byte `place` of a file; `what` names it in messages. Methods take fields by number and raise
+    FrontendError for whatever is not inside of the file."""
+
+    data: bytes
+    place: int
+    what: str
+
+    def read(self, form: str, place: int) -> int:
+        """The number of a `struct` format at a byte of the file."""
+        if place < 0 or place + struct.calcsize(form) > len(self.data):
+            raise damaged(f"{self.what} lies outside of its {len(self.data):,} bytes")
+        return struct.unpack_from(form, self.data, place)[0]
+
+    def field(self, number: int) -> int | None:
+        """The byte at which a field begins; None for a field that is left out."""
+        vtable = self.place - self.read("<i", self.place)
+        if 6 + 2 * number > self.read("<H", vtable):
+            return None
+        distance = self.read("<H", vtable + 4 + 2 * number)
+        return self.place + distance if distance else None
+
+    def number(self, number: int, form: str = "<i", default: int = 0) -> int:
+        """A field that is a number."""
+        place = self.field(number)
+        return default if place is None else self.read(form, place)
+
+    def table(self, number: int, what: str) -> Table | None:
+        """A field that is a table, which `what` names in messages."""
+        place = self.field(number)
+        return None if place is None else Table(self.data, place + self.read("<I", place), what)
+
+    def vector(self, number: int, size: int) -> tuple[int, int]:
+        """(first byte, number of elements) of a field that is a vector of elements of `size` bytes."""
+        place = self.field(number)
+        if place is None:
+            return 0, 0
+        start = place + self.read("<I", place)
+        count = self.read("<I", start)
+        if start + 4 + count * size > len(self.data):
+            raise damaged(f"a vector of {self.what} lies outside of its {len(self.data):,} bytes")
+        return start + 4, count
+
+    def numbers(self, number: int, dtype: str) -> np.ndarray[Any, Any]:
+        """A field that is a vector of numbers of a numpy type, as a read-only view of the file."""
+        start, count = self.vector(number, np.dtype(dtype).itemsize)
+        return np.frombuffer(self.data, dtype, count, start)
+
+    def tables(self, number: int, what: str) -> list[Table]:
+        """A field that is a vector of tables; `what` and a number name each of them in messages."""
+        start, count = self.vector(number, 4)
+        places = range(start, start + 4 * count, 4)
+        return [Table(self.data, at + self.read("<I", at), f"{what} {i}") for i, at in enumerate(places)]
+
+    def text(self, number: int) -> str:
+        """A field that is a string; empty for one that is left out."""
+        start, count = self.vector(number, 1)
+        try:
+            return self.data[start : start + count].decode()
+        except UnicodeDecodeError:
+            raise damaged(f"the name of {self.what} is no UTF-8 text") from None
+
+    def check(self, most: int) -> None:
+        """Raises FrontendError unless each field begins in the file, `most` bytes before its end at the latest."""
+        vtable = self.place - self.read("<i", self.place)
+        for number in range(self.read("<H", vtable) // 2 - 2):
+            if (place := self.field(number)) is not None and place + most > len(self.data):
+                raise damaged(f"{self.what} lies outside of its {len(self.data):,} bytes")

@@ -1,0 +1,229 @@
+"""A TFLite model in memory: tensors with their data and quantization, operators with their options, one subgraph.
+
+Numbers of fields are those of TensorFlow's schema.fbs; names of operators, types and options come from the package
+tflite.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tflite
+
+from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
+
+from ..errors import FrontendError
+from .flatbuffer import Table, damaged
+
+TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
+    {
+        **{
+            name: np.dtype(f"<{kind}")
+            for name, kind in (("FLOAT16", "f2"), ("FLOAT32", "f4"), ("FLOAT64", "f8"))
+        },
+        **{name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")},
+        "INT4": np.dtype(ml_dtypes.int4),
+    }
+)
+"""numpy's types of TFLite's tensors; tensors of all other types are refused."""
+_WIDEST = 8
+"""Bytes of the widest number of an operator's options."""
+_EMPTY = struct.pack("<HHi", 4, 4, 4)
+"""A table without fields, at byte 4: the options of an operator that has none, each field with its default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grid:
+    """Quantization of a tensor: real = (integer - zero) * scale. `scale`: float32, `zero`: int64, both (1,) or one
+    for each index along `axis`."""
+
+    scale: np.ndarray
+    zero: np.ndarray
+    axis: int = 0
+
+    @property
+    def one(self) -> bool:
+        """Whether the whole tensor has one scale."""
+        return self.scale.size == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tensor:
+    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its values if they are constant."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    grid: Grid | None
+    data: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operator:
+    """An operator: its built-in name `kind` (and `custom` of a custom one), tensors by index (-1: left out), and the
+    table of its options with the name of their class."""
+
+    kind: str
+    custom: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stored: Table | None
+    stored_kind: str
+
+    def options(self, name: str) -> Any:
+        """The options as an object of the class `name` of the package tflite. Raises FrontendError for options of
+        another class, or outside of the file."""
+        options = getattr(tflite, name)()
+        if self.stored is None:
+            options.Init(_EMPTY, 4)
+            return options
+        if self.stored_kind != name:
+            raise damaged(f"{self.kind} has {self.stored_kind or 'unknown options'}")
+        self.stored.check(_WIDEST)
+        options.Init(self.stored.data, self.stored.place)
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """The main subgraph of a TFLite model: inputs and outputs are indices into `tensors`."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether an operator slides windows over images."""
+        return any(
+            operator.kind.endswith(("CONV_2D", "POOL_2D", "TRANSPOSE_CONV")) for operator in self.operators
+        )
+
+
+def read_network(content: bytes) -> Network:
+    """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for
+    data that are not in the file, sparse or of unknown type."""
+    content += bytes(_WIDEST)  # the package reads numbers of options without a check of their width
+    root = Table(content, 0, "the model")
+    model = Table(content, root.read("<I", 0), "the model")
+    graphs = model.tables(2, "subgraph")
+    if not graphs:
+        raise damaged("it has no subgraph")
+    buffers = model.tables(4, "buffer")
+    tensors = tuple(_tensor(table, buffers) for table in graphs[0].tables(0, "tensor"))
+    operators = tuple(_operators(model, graphs[0]))
+    inputs, outputs = _indices(graphs[0], 1), _indices(graphs[0], 2)
+    _check_order(tensors, operators, inputs, outputs)
+    return Network(tensors=tensors, operators=operators, inputs=inputs, outputs=outputs)
+
+
+def _check_order(
+    tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
+) -> None:
+    """Raises FrontendError unless each tensor exists, is given once, and is given before it is read."""
+    places = {*inputs, *outputs, *(i for o in operators for i in (*o.inputs, *o.outputs))} - {-1}
+    if places and not 0 <= min(places) <= max(places) < len(tensors):
+        raise damaged(f"it has no tensor {max(places)}, only {len(tensors)}")
+    known = {*inputs, *(i for i, tensor in enumerate(tensors) if tensor.data is not None), -1}
+    for operator in operators:
+        if missing := {*operator.inputs} - known:
+            raise damaged(f"{operator.kind} reads '{tensors[min(missing)].name}', which has no value yet")
+        if known & {*operator.outputs}:
+            raise damaged(f"{operator.kind} writes a tensor that has a value already")
+        known.update(operator.outputs)
+    if -1 in outputs or (missing := {*outputs} - known):
+        raise damaged("no operator computes one of its outputs")
+
+
+def _indices(table: Table, number: int) -> tuple[int, ...]:
+    return tuple(table.numbers(number, "<i4").tolist())
+
+
+def _named(kinds: type) -> dict[int, str]:
+    """Names of an enumeration of the package tflite, by number."""
+    return {number: name for name, number in vars(kinds).items() if not name.startswith("_")}
+
+
+def _operators(model: Table, graph: Table) -> Iterator[Operator]:
+    names, classes = _named(tflite.BuiltinOperator), _named(tflite.BuiltinOptions)
+    codes = model.tables(1, "operator code")
+    for table in graph.tables(3, "operator"):
+        place = table.number(0, "<I")
+        if place >= len(codes):
+            raise damaged(f"{table.what} has an unknown code")
+        number = max(codes[place].number(0, "<b"), codes[place].number(3))
+        yield Operator(
+            kind=names.get(number, f"operator code {number}"),
+            custom=codes[place].text(1),
+            inputs=_indices(table, 1),
+            outputs=_indices(table, 2),
+            stored=table.table(4, f"the options of {table.what}"),
+            stored_kind=classes.get(table.number(3, "<B"), ""),
+        )
+
+
+def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
+    name = table.text(3) or table.what
+    kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
+    if kind not in TYPES:
+        raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])
+    dtype, shape = TYPES[kind], _indices(table, 0)
+    if min(shape, default=1) < 0 or max(prod(shape), *shape, 0) * dtype.itemsize > MOST_TENSOR_BYTES:
+        raise damaged(f"tensor '{name}' has the shape {shape}, more than {MOST_TENSOR_BYTES:,} bytes")
+    if table.field(6) is not None:
+        raise FrontendError([f"tensor '{name}' is sparse; store it densely (DENSIFY is not supported)"])
+    place = table.number(2, "<I")
+    if place >= len(buffers):
+        raise damaged(f"tensor '{name}' is in buffer {place} of {len(buffers)}")
+    grid = (
+        None if dtype.kind in "fb" else _grid(name, table.table(4, f"the scales of '{name}'"), shape, dtype)
+    )
+    return Tensor(
+        name=name, shape=shape, dtype=dtype, grid=grid, data=_data(name, buffers[place], shape, dtype)
+    )
+
+
+def _grid(name: str, table: Table | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid | None:
+    scale = None if table is None else table.numbers(2, "<f4").astype(np.float32)
+    if table is None or scale is None or not scale.size:
+        return None
+    zero, axis = table.numbers(3, "<i8").astype(np.int64), table.number(6)
+    zero = zero if zero.size else np.zeros(1, np.int64)
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        raise FrontendError(
+            [f"tensor '{name}' has a scale that is no positive number; convert the model again"]
+        )
+    fits = 0 <= axis < len(shape) and scale.size == shape[axis]
+    limits = ml_dtypes.iinfo(dtype)
+    if (scale.size > 1 and not fits) or zero.size not in (1, scale.size):
+        raise damaged(f"tensor '{name}' {shape} has {scale.size} scales along {axis}")
+    if zero.min() < limits.min or zero.max() > limits.max:
+        raise damaged(f"tensor '{name}' has a zero point outside of {dtype}")
+    return Grid(scale=scale, zero=np.broadcast_to(zero, scale.shape), axis=axis)
+
+
+def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray | None:
+    """The values of a constant tensor; None for an activation, whose buffer is empty."""
+    raw = buffer.numbers(0, "<u1")
+    start, count = buffer.number(1, "<Q"), buffer.number(2, "<Q")
+    if start > 1:  # files above 2 GB store data behind the flatbuffer
+        if start + count > len(buffer.data) - _WIDEST:
+            raise damaged(f"the data of tensor '{name}' lie outside of it")
+        raw = np.frombuffer(buffer.data, np.uint8, count, start)
+    if not raw.size:
+        return None
+    if dtype == TYPES["INT4"] and raw.size == -(-prod(shape) // 2):
+        # Two elements in a byte, the lower four bits first.
+        pairs = np.stack([raw << 4, raw & 0xF0], axis=1).view(np.int8) >> 4
+        return pairs.reshape(-1)[: prod(shape)].reshape(shape)
+    if raw.size != prod(shape) * dtype.itemsize:
+        raise damaged(f"tensor '{name}' {shape} of {dtype} has {raw.size} bytes")
+    return np.frombuffer(raw.tobytes(), dtype).reshape(shape)

@@ -1,0 +1,238 @@
+"""The ONNX model that a conversion writes: values of TFLite's tensors in two layouts, and nodes.
+
+An image tensor is (N, H, W, C) in TFLite and (N, C, H, W) in ONNX. `Writer` keeps both forms of it, each made when an
+operator asks for it: "rows" in TFLite's order, "planes" in ONNX's. Tensors of other ranks have one form. A quantized
+tensor has integers, and real values behind a DequantizeLinear; operators read and give real values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .model import Grid, Network, Operator, Tensor
+
+TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
+"""Axes of (N, H, W, C) in the order of (N, C, H, W), and back."""
+PLANE_AXES = (0, 2, 3, 1)
+"""For each axis of (N, H, W, C) the same axis in (N, C, H, W)."""
+OPSET, WIDE_OPSET = 20, 21
+"""Opset of the written models; the second one is the first with QuantizeLinear to 16 bits."""
+
+
+class RefusedOperator(Exception):
+    """Raised for an operator or a form of it that is not converted: (problem; way out)."""
+
+
+def refuse(problem: str, way_out: str) -> NoReturn:
+    """Raises RefusedOperator."""
+    raise RefusedOperator(f"{problem}; {way_out}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """The ONNX model under construction. Forms are names by (tensor index, whether they are planes)."""
+
+    network: Network
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: list[onnx.TensorProto] = field(default_factory=list)
+    reals: dict[tuple[int, bool], str] = field(default_factory=dict)
+    integers: dict[tuple[int, bool], str] = field(default_factory=dict)
+    constants: dict[int, np.ndarray] = field(default_factory=dict)
+    columns: dict[int, np.ndarray] = field(default_factory=dict)
+    """For flattened images that are stored in planes: the element of the planes' order, for each of TFLite's."""
+    taken: set[str] = field(default_factory=set)
+    node_names: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    """Names of the model's outputs as far as they are given."""
+
+    def tensor(self, index: int) -> Tensor:
+        """The TFLite tensor of this index."""
+        return self.network.tensors[index]
+
+    def name(self, wanted: str) -> str:
+        """`wanted` or, if it is taken, `wanted` with a number; no later call returns the name."""
+        return _unused(wanted, self.taken)
+
+    def constant(self, array: np.ndarray, name: str) -> str:
+        """The name of a new initializer."""
+        name = self.name(name)
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return name
+
+    def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Adds a node; returns the name of its output, `output` made unique."""
+        output = self.name(output)
+        self.add(op_type, inputs, [output], **attributes)
+        return output
+
+    def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+        """Adds a node with these output names. Nodes that compute a tensor have its name, all others a longer one."""
+        whole = outputs[0].removesuffix("/exact")
+        added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
+        name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **attributes))
+
+    def reshaped(self, name: str, shape: Sequence[int], output: str) -> str:
+        """The elements of a value in another shape."""
+        numbers = self.constant(np.array(shape, np.int64), f"{output}/shape")
+        return self.node("Reshape", [name, numbers], output)
+
+    def exchange(self, first: str, second: str) -> None:
+        """Exchanges two names of values in all nodes and initializers."""
+        other = {first: second, second: first}
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                names[:] = [other.get(name, name) for name in names]
+        for tensor in self.initializers:
+            tensor.name = other.get(tensor.name, tensor.name)
+
+    # Values of tensors.
+
+    def known(self, index: int) -> np.ndarray | None:
+        """The values of a constant tensor in TFLite's order, integers if it is quantized; None for an activation."""
+        return self.constants.get(index, self.tensor(index).data)
+
+    def values(self, index: int, what: str) -> np.ndarray:
+        """The values of a tensor that must be constant; `what` names it in messages. Raises RefusedOperator."""
+        array = self.known(index)
+        if array is None:
+            refuse(f"its {what} '{self.tensor(index).name}' is computed by the model", "make it a constant")
+        return array
+
+    def real_values(self, index: int, what: str) -> np.ndarray:
+        """The values of a constant tensor as float32, dequantized where it is quantized. Raises RefusedOperator."""
+        array, grid = self.values(index, what), self.tensor(index).grid
+        if grid is None:
+            return array.astype(np.float32)
+        shape = () if grid.one else [-1 if axis == grid.axis else 1 for axis in range(array.ndim)]
+        return (array.astype(np.float32) - grid.zero.reshape(shape)).astype(np.float32) * grid.scale.reshape(
+            shape
+        )
+
+    def rank(self, index: int) -> int:
+        """Number of dimensions of a tensor."""
+        return len(self.tensor(index).shape)
+
+    def quantized(self, index: int) -> bool:
+        """Whether a tensor consists of integers with a scale."""
+        return self.tensor(index).grid is not None
+
+    def in_planes(self, index: int) -> bool:
+        """Whether an activation of rank 4 exists as planes, or is an input that the host can give as planes."""
+        given = index in self.network.inputs and self.rank(index) == 4 and self.network.has_windows
+        return given or (index, True) in self.integers or (index, True) in self.reals
+
+    def prefer_planes(self, indices: Sequence[int]) -> bool:
+        """Whether an operator on these tensors, element by element, reads planes: one activation exists as planes, and
+        all others have rank 4 or are constants."""
+        activations = [index for index in indices if self.known(index) is None]
+        return any(self.in_planes(index) for index in activations) and all(
+            self.rank(index) in (0, 4) for index in activations
+        )
+
+    def real(self, index: int, *, planes: bool = False) -> str:
+        """The name of a tensor's real values (or of its integers, if it has no scale), as planes or as rows."""
+        planes = planes and self.rank(index) == 4
+        key = (index, planes)
+        if key in self.reals:
+            return self.reals[key]
+        tensor, array = self.tensor(index), self.known(index)
+        if array is not None:
+            name = self.constant(array.transpose(TO_PLANES) if planes else array, tensor.name)
+            if tensor.grid is not None:
+                axis = PLANE_AXES[tensor.grid.axis % 4] if planes else tensor.grid.axis
+                name = self.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype, axis)
+            self.reals[key] = name
+        elif tensor.grid is not None and {key, (index, not planes)} & self.integers.keys():
+            integers = self.integral(index, planes=planes)
+            self.reals[key] = self.dequantized(integers, tensor.grid, f"{tensor.name}/real", tensor.dtype)
+        else:
+            other = self.reals[index, not planes]
+            self.reals[key] = self.turned(other, tensor, planes, tensor.name)
+        return self.reals[key]
+
+    def integral(self, index: int, *, planes: bool = False) -> str:
+        """The name of the integers of a quantized activation."""
+        planes = planes and self.rank(index) == 4
+        key = (index, planes)
+        if key not in self.integers:
+            other, tensor = self.integers[index, not planes], self.tensor(index)
+            self.integers[key] = self.turned(other, tensor, planes, tensor.name)
+        return self.integers[key]
+
+    def turned(self, name: str, tensor: Tensor, planes: bool, output: str) -> str:
+        """An image in the other layout: by a Reshape where no element moves, else (and of inputs) by a Transpose."""
+        batch, height, width, channels = tensor.shape
+        given = any(self.tensor(index) is tensor for index in self.network.inputs)
+        if not given and (channels == 1 or height * width == 1):
+            shape = (batch, channels, height, width) if planes else tensor.shape
+            return self.reshaped(name, shape, output)
+        return self.node("Transpose", [name], output, perm=TO_PLANES if planes else TO_ROWS)
+
+    def dequantized(self, name: str, grid: Grid, output: str, dtype: np.dtype[Any], axis: int = 0) -> str:
+        """Real values of integers; for several scales `axis` is the axis in the layout of `name`."""
+        operands = [name, *self.scales(grid, output.removesuffix("/real"), dtype)]
+        more = {} if grid.one else {"axis": axis}
+        return self.node("DequantizeLinear", operands, output, **more)
+
+    def scales(self, grid: Grid, name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
+        """Names of scale and zero point of a grid."""
+        scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
+        zero_name = self.constant(np.asarray(zero).astype(dtype), f"{name}/zero")
+        return self.constant(np.asarray(scale), f"{name}/scale"), zero_name
+
+    def put(self, index: int, name: str, *, planes: bool = False) -> None:
+        """Gives a tensor its value: real values in the layout `planes`, rounded to the tensor's grid if it has one."""
+        tensor = self.tensor(index)
+        planes = planes and len(tensor.shape) == 4
+        if tensor.grid is None:
+            self.reals[index, planes] = name
+            return
+        if not tensor.grid.one:
+            refuse(f"its result '{tensor.name}' has several scales", "convert the model again")
+        self.integers[index, planes] = self.quantized_node(name, tensor.grid, tensor)
+
+    def quantized_node(self, name: str, grid: Grid, tensor: Tensor) -> str:
+        """The integers of real values on a grid, named like the tensor."""
+        return self.node("QuantizeLinear", [name, *self.scales(grid, tensor.name, tensor.dtype)], tensor.name)
+
+    def put_integers(self, index: int, name: str, *, planes: bool = False) -> None:
+        """Gives a quantized tensor its integers."""
+        self.integers[index, planes and self.rank(index) == 4] = name
+
+
+def _unused(wanted: str, taken: set[str]) -> str:
+    """`wanted` or, if it is in `taken`, `wanted` with a number; the name is added to `taken`."""
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}#{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
+    """The name of an operator's real result before its rounding and fused activation (of `options`); that of the
+    first output tensor, if it is float and nothing follows."""
+    index = operator.outputs[0]
+    plain = not writer.quantized(index) and (options is None or not options.FusedActivationFunction())
+    return writer.tensor(index).name if plain else f"{writer.tensor(index).name}/exact"
+
+
+def same_type(writer: Writer, source: int, output: int) -> bool:
+    """Whether two tensors have one type, and one quantization if they are quantized."""
+    a, b = writer.tensor(source), writer.tensor(output)
+    if a.dtype != b.dtype or a.grid is None or b.grid is None:
+        return a.dtype == b.dtype and a.grid is b.grid
+    return np.array_equal(a.grid.scale, b.grid.scale) and np.array_equal(a.grid.zero, b.grid.zero)
+
+
+def same_integers(writer: Writer, source: int, output: int) -> bool:
+    """Whether the integers of a quantized activation can be moved to another tensor as they are."""
+    activation = writer.quantized(source) and writer.known(source) is None
+    return activation and same_type(writer, source, output)

@@ -1,0 +1,52 @@
+"""Files that are no ONNX models: models of formats that a frontend reads, and messages about everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from google.protobuf.message import EncodeError
+
+from vdla.util.errors import LinesError
+
+from .errors import ModelError
+
+TFLITE = b"TFL3"
+"""The identifier of TFLite's flatbuffers, at byte 4."""
+
+
+class ConversionError(ModelError, LinesError):
+    """A model of another format that cannot be converted; a line for each operator at fault."""
+
+
+def as_onnx(label: str, content: bytes) -> bytes:
+    """The serialized ONNX model of a file that is no ONNX model. Raises ModelError for formats without a frontend, a
+    frontend that is not installed, damaged files and operators that are not supported.
+    """
+    if content[4:8] == TFLITE:
+        return _of_tflite(label, content)
+    from vdla.util.git_lfs import is_pointer, pointer_problem
+
+    if is_pointer(content):
+        raise ModelError(f"{label}: {pointer_problem('the model')}")
+    raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again")
+
+
+def _of_tflite(label: str, content: bytes) -> bytes:
+    try:
+        from ..frontends.errors import FrontendError
+        from ..frontends.tflite.convert import convert
+    except ModuleNotFoundError as error:
+        if error.name not in ("tflite", "flatbuffers"):
+            raise
+        raise ModelError(
+            f'{label}: TFLite models need the package {error.name}: pip install "vdla[tflite]"'
+        ) from None
+    try:
+        return convert(content, Path(label).stem).SerializeToString(deterministic=True)
+    except FrontendError as error:
+        first, *rest = error.lines
+        raise ConversionError([f"{label}: {first}", *rest]) from None
+    except (ValueError, EncodeError):
+        raise ModelError(
+            f"{label}: as an ONNX model in memory it would have more than 2 GB; give a smaller model"
+        ) from None

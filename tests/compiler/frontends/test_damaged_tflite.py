@@ -1,0 +1,85 @@
+"""Damaged TFLite files: every one is read or refused in one line that names the file."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vdla.benchmarks.harness.tflite_networks import NETWORKS
+from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_load import load_model
+from vdla.compiler.graph.onnx_read import read_model
+from vdla.util.errors import UserError
+
+DRAWN = 300
+MAKERS = [make for _, make in cases()]
+
+
+def damage(rng: np.random.Generator) -> bytes:
+    """A file of one operator or a network, cut off or with one to three other bytes."""
+    data = bytearray(MAKERS[rng.integers(len(MAKERS))]().content())
+    if rng.random() < 0.2:
+        return bytes(data[: rng.integers(8, len(data))])
+    for place in rng.integers(8, len(data), rng.integers(1, 4)):
+        data[place] = rng.choice([0, 1, 127, 128, 255, data[place] ^ (1 << rng.integers(8))])
+    return bytes(data)
+
+
+def test_random_damage_is_refused_or_read() -> None:
+    rng = np.random.default_rng(7)
+    read = 0
+    for _ in range(DRAWN):
+        try:
+            load_model(read_model(damage(rng)))
+            read += 1
+        except UserError as error:
+            assert error.lines[0].startswith("model: ")
+    assert 0 < read < DRAWN
+
+
+def test_every_cut_of_a_file_is_refused() -> None:
+    content = NETWORKS["anomaly detection"]().content()
+    for size in range(8, 1200, 17):
+        with pytest.raises(
+            ModelError, match=r"^model: is a damaged TFLite file: .*; export or copy it again$"
+        ):
+            read_model(content[:size])
+
+
+def test_offsets_are_checked_before_they_are_followed() -> None:
+    whole = NETWORKS["anomaly detection"]().content()
+    refused = 0
+    for place in (*range(8, 600, 8), *range(len(whole) - 2400, len(whole) - 4, 12)):
+        for far in (b"\xff\xff\xff\x7f", b"\xf0\xff\xff\xff"):
+            content = bytearray(whole)
+            content[place : place + 4] = far
+            try:
+                read_model(bytes(content))
+            except UserError as error:
+                refused += 1
+                assert error.lines[0].startswith("model: ")
+    assert refused > 100
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(NETWORKS["anomaly detection"]().content())
+    for module in [name for name in sys.modules if name.startswith("vdla.compiler.frontends.")]:
+        monkeypatch.delitem(sys.modules, module)
+    plain = builtins.__import__
+
+    def without(name: str, *rest, **more):
+        if name == "tflite":
+            raise ModuleNotFoundError("No module named 'tflite'", name="tflite")
+        return plain(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(
+        ModelError, match=r'net.tflite: TFLite models need the package tflite: pip install "vdla\[tflite\]"$'
+    ):
+        read_model(path)

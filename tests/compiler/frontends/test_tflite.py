@@ -1,0 +1,249 @@
+"""TFLite models: every operator and form against LiteRT, networks, and a model that TensorFlow wrote."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import vdla
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.benchmarks.harness.tflite_files import Written, litert, samples
+from vdla.benchmarks.harness.tflite_networks import NETWORKS
+from vdla.benchmarks.harness.tflite_operators import cases
+from vdla.compiler.frontends.tflite.rows import ROWS
+from vdla.compiler.graph.abilities import ACCELERATOR, Abilities
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.pipeline import compile_program
+from vdla.compiler.runtime.accelerator import run
+
+KERAS = Path(__file__).with_name("keras_int8.tflite")
+STEPS = {
+    "RESIZE_BILINEAR int8": 1, "LEAKY_RELU int8": 1, "QUANTIZE int8 int8": 1,
+    "CONV_2D int16": 1, "DEPTHWISE_CONV_2D int16": 1, "SOFTMAX int16": 8,
+}  # fmt: skip
+"""Largest difference from LiteRT's default kernels in steps, by the beginning of a case's name; 0 for all others. Its
+reference kernels differ by as much themselves, except for int16, whose kernels multiply by 16 bits.
+"""
+INTEGERS = (
+    *(
+        "ADD",
+        "AVERAGE_POOL_2D",
+        "BATCH_MATMUL",
+        "CONCATENATION",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+        "FULLY_CONNECTED",
+    ),
+    *(
+        "GELU",
+        "HARD_SWISH",
+        "LOGISTIC",
+        "MAX_POOL_2D",
+        "MEAN",
+        "MUL",
+        "PAD",
+        "QUANTIZE",
+        "RELU",
+        "RELU6",
+        "RESHAPE",
+    ),
+    *("RESIZE_BILINEAR", "SOFTMAX", "SPLIT", "TANH", "TRANSPOSE", "TRANSPOSE_CONV"),
+)
+"""Operators whose int8 forms are integer nodes of the accelerator's graph."""
+ALL = dict(cases())
+
+
+def allowed(name: str) -> int:
+    return max((steps for start, steps in STEPS.items() if name.startswith(start)), default=0)
+
+
+def check(name: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.shape == other.shape
+        assert mine.dtype == other.dtype
+        if mine.dtype.kind == "f":
+            tolerance = 1e-2 if "hybrid" in name else 2e-6
+            np.testing.assert_allclose(mine, other, rtol=0, atol=tolerance * np.abs(other).max())
+        else:
+            assert np.abs(mine.astype(np.int64) - other).max(initial=0) <= allowed(name)
+
+
+def run_onnx(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The converted model by ONNX Runtime, outputs in the model's order."""
+    read = read_model(content)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(read.converted, options)
+    names = [info.name for info in read.bare.graph.input]
+    return [np.asarray(array) for array in session.run(None, dict(zip(names, inputs, strict=True)))]
+
+
+def run_integers(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The integer graph of the accelerator, interpreted."""
+    graph = import_model(content, abilities=ACCELERATOR)
+    names = [entry.name for entry in graph.inputs]
+    arrays = store_inputs(graph, dict(zip(names, inputs, strict=True)))
+    found = load_outputs(graph, interpret(graph, arrays))
+    return [found[output.name] for output in graph.outputs]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_operator_computes_as_litert(name: str) -> None:
+    model = ALL[name]()
+    content, inputs = model.content(), samples(model)
+    theirs = litert(content, inputs)
+    check(name, run_onnx(content, inputs), theirs)
+    kind, form = name.split()[:2]
+    if kind in INTEGERS and form == "int8":
+        check(name, run_integers(content, inputs), theirs)
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    made = {kind for make in ALL.values() for kind, *_ in make().operators}
+    assert made >= set(ROWS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CONV_2D int16", "SUB int8", "FULLY_CONNECTED hybrid", "SELECT_V2 float", "PRELU int8", "ARG_MAX int8"],
+)
+def test_processors_compute_the_forms_that_the_accelerator_lacks(name: str) -> None:
+    model = ALL[name]()
+    content, inputs = model.content(), samples(model)
+    network = vdla.compile(content, target="llvm", cache=False)
+    found = network.run({port.name: array for port, array in zip(network.inputs, inputs, strict=True)})
+    check(name, [found[port.name] for port in network.outputs], litert(content, inputs))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_run_whole_on_the_accelerator(name: str) -> None:
+    model = NETWORKS[name]()
+    content, inputs = model.content(), samples(model)
+    graph = import_model(content, abilities=Abilities.of(vta_with()))
+    moves = Counter(node.kind for node in graph.nodes)
+    assert not {"Swap"} & moves.keys()
+    if name not in ("DeepLab", "SSD"):  # these concatenate
+        assert not {"Positions", "Channels"} & moves.keys()
+    arrays = store_inputs(graph, {graph.inputs[0].name: inputs[0]})
+    found = load_outputs(graph, interpret(graph, arrays))
+    for output, other in zip(graph.outputs, litert(content, inputs), strict=True):
+        assert np.abs(found[output.name].astype(int) - other).max() <= (1 if name == "DeepLab" else 0)
+
+
+def test_a_network_of_the_accelerator_is_simulated() -> None:
+    model = NETWORKS["anomaly detection"]()
+    content, inputs = model.content(), samples(model)
+    compiled = compile_program(content, vta_with())
+    outputs = run(compiled, {compiled.graph.inputs[0].name: inputs[0]}).outputs
+    np.testing.assert_array_equal(next(iter(outputs.values())), litert(content, inputs)[0])
+
+
+def test_a_model_of_tensorflow_is_equal_bit_for_bit() -> None:
+    network = vdla.compile(KERAS, target="llvm", cache=False)
+    assert [port.name for port in network.inputs] == ["serving_default_keras_tensor:0"]
+    assert network.inputs[0].shape == (1, 16, 16, 3)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        image = rng.integers(-128, 128, (1, 16, 16, 3), dtype=np.int8)
+        ours = network.run({network.inputs[0].name: image})["StatefulPartitionedCall_1:0"]
+        np.testing.assert_array_equal(ours, litert(KERAS.read_bytes(), [image])[0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hard_swish_of_any_scale_is_equal(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scale = np.float32(np.exp(rng.uniform(np.log(0.004), np.log(0.2))))
+    model = Written()
+    x = model.input((1, 256), np.int8, float(scale), int(rng.integers(-128, 128)))
+    y = model.tensor((1, 256), np.int8, scale * rng.uniform(0.5, 1.2), rng.integers(-128, 0))
+    model.outputs = [model.add("HARD_SWISH", [x], y, "HardSwish")]
+    every = [np.arange(-128, 128).astype(np.int8)[None]]
+    theirs = litert(model.content(), every)
+    check("", run_integers(model.content(), every), theirs)
+    check("", run_onnx(model.content(), every), theirs)
+
+
+def test_nodes_have_the_names_of_tensors() -> None:
+    graph = import_model(KERAS, abilities=ACCELERATOR)
+    assert [node.name for node in graph.nodes][-3:] == [
+        "functional_1/global_average_pooling2d_1/Mean", "functional_1/dense_1/MatMul2", "StatefulPartitionedCall_1:0",
+    ]  # fmt: skip
+    assert graph.inputs[0].permutation == (0, 3, 1, 2)
+
+
+def test_an_image_too_large_to_transpose_is_refused_in_one_line() -> None:
+    model = Written()
+    x = model.input((1, 5_000, 5_000, 4))
+    y = model.like(x, (1, 2_500, 2_500, 4))
+    fields = {"StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}
+    model.outputs = [model.add("MAX_POOL_2D", [x], y, "Pool2D", **fields)]
+    with pytest.raises(
+        ModelError, match=r"^model: input 't0' has 100,000,000 elements, .*; export .* smaller"
+    ):
+        import_model(model.content(), abilities=ACCELERATOR)
+
+
+def test_one_image_input_is_transposed_once() -> None:
+    for make in NETWORKS.values():
+        kinds = Counter(node.op_type for node in read_model(make().content()).bare.graph.node)
+        outputs = len(make().outputs)
+        assert kinds["Transpose"] <= 1 + outputs + 6 * (kinds["Concat"] > 1)
+
+
+def refused(kinds: list[tuple[str, str]]) -> bytes:
+    model = Written()
+    x = model.input((1, 4), np.float32)
+    for kind, custom in kinds:
+        model.custom = custom or model.custom
+        x = model.add(kind, [x], model.tensor((1, 4), np.float32))
+    model.outputs = [x]
+    return model.content()
+
+
+def test_all_refused_operators_are_named() -> None:
+    content = refused([("RELU", ""), ("SVDF", ""), ("WHILE", ""), ("CUSTOM", "TFLite_Detection_PostProcess")])
+    with pytest.raises(ModelError) as error:
+        read_model(content)
+    lines = error.value.lines
+    assert lines[0] == "model: 3 operators are not supported:"
+    assert [re.findall(r"\((.*?)\)", line)[0] for line in lines[1:]] == [
+        "SVDF", "WHILE", "TFLite_Detection_PostProcess",
+    ]  # fmt: skip
+    assert "keeps values from one run to the next" in lines[1]
+    assert "cut the model before it" in lines[3]
+
+
+@pytest.mark.parametrize(
+    "kind", ["VAR_HANDLE", "READ_VARIABLE", "CALL_ONCE", "IF", "UNIDIRECTIONAL_SEQUENCE_LSTM"]
+)
+def test_variables_and_bodies_are_refused_by_name(kind: str) -> None:
+    with pytest.raises(ModelError, match=rf"^model: operator 't1' \({kind}\): .*; "):
+        read_model(refused([(kind, "")]))
+
+
+def test_output_that_is_also_read_keeps_its_name() -> None:
+    model = ALL["CONV_2D int8"]()
+    conv = model.outputs[0]
+    y = model.like(conv, model.shape(conv))
+    model.add("RELU", [conv], y)
+    model.outputs = [conv, y, model.inputs[0]]
+    content, inputs = model.content(), samples(model)
+    assert [info.name for info in read_model(content).bare.graph.output] == ["t3", "t4", "t0/output"]
+    check("CONV_2D int8", run_onnx(content, inputs), litert(content, inputs))
+
+
+def test_equal_names_of_tensors_are_told_apart() -> None:
+    model = ALL["RESHAPE int8 before FULLY_CONNECTED"]()
+    for tensor in model.tensors:
+        tensor["name"] = "same"
+    content, inputs = model.content(), samples(model)
+    check("", run_onnx(content, inputs), litert(content, inputs))
