@@ -51,21 +51,19 @@ html_show_sphinx = False
 html_show_copyright = False
 templates_path: list[str] = []
 
-_SEE = re.compile(r"See `(\w+\.\w+)`")
+_IMPLEMENTED = re.compile(r"\(`(\w+\.\w+)`\)")
 
 
 def _primitive(lines: list[str]) -> list[str]:
-    """The lines of a `Schedule` method's docstring, with the docstring of the function that implements the primitive in
-    front if the method's docstring refers to it. Other docstrings stay unchanged.
+    """The lines of a `Schedule` method's docstring, followed by the docstring of the function that implements the
+    primitive, which the method's docstring names in parentheses: (`module.function`). Other docstrings stay unchanged.
     """
-    found = _SEE.match(lines[0]) if lines else None
+    found = _IMPLEMENTED.search("\n".join(lines))
     if found is None:
         return lines
     module, function = found[1].split(".")
     described = inspect.getdoc(getattr(import_module(f"vdla.compiler.schedule.{module}"), function))
-    rest = "\n".join(lines)[found.end() :].strip(" ;.\n")
-    own = [f"{rest[0].upper()}{rest[1:]}.", ""] if rest else []
-    return [*(described or "").split("\n"), "", *own]
+    return [*lines, "", *(described or "").split("\n")]
 
 
 def _literal_blocks(lines: list[str]) -> list[str]:

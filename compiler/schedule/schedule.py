@@ -135,7 +135,7 @@ class Schedule:
         self._apply(boxes.box_copy, "box_copy", name)
 
     def split_copy(self, name: str, dimension: int, size: int) -> str:
-        """Splits copy `name` into a loop of copies of `size` elements; returns the loop's name (`split_copy`)."""
+        """Splits copy `name` into a loop of copies of `size` elements; returns the loop (`split_copy.split_copy`)."""
         self._apply(pieces.split_copy, "split_copy", name, dimension, size)
         return f"{name}.{dimension}"
 

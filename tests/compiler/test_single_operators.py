@@ -243,7 +243,7 @@ def test_an_input_that_decides_shapes_is_given_when_it_is_compiled() -> None:
     for constants, words in (
         ({"axis": [1]}, "has no input 'axis' to give a value; its inputs are x, axes"),
         ({"axes": [0.5]}, "input 'axes' is int64 and cannot have the value"),
-        ({"axes": [[1]]}, r"input 'axes' is \?, not \[1, 1\]"),
+        ({"axes": [[1]]}, r"input 'axes' has the shape \?, but the given values have \[1, 1\]"),
     ):
         with pytest.raises(UserError, match=words):
             vdla.compile(model(), target="llvm", constants=constants)

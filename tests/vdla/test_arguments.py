@@ -102,7 +102,7 @@ def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
         (lambda: vdla.cast(A, "int32"), "give an expression (of a tensor A an element, as A[i, j])"),
         (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; an expression takes an element"),
         (lambda: vdla.cast(float("nan"), "int32"), "int32 has no value for nan"),
-        (lambda: vdla.Schedule(3), "not of int"),
+        (lambda: vdla.Schedule(3), "not int"),
         (lambda: vdla.Schedule(product()).reorder("C.i", None, "x"), "argument 2 of reorder is None"),
         (lambda: vdla.Schedule(product()).split("C.i", 2.0), "argument 2 of split is 2.0"),
         (lambda: vdla.Schedule(product()).cache_read(None, "C.i", "local"), "no buffer named None"),
