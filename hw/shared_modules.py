@@ -41,7 +41,9 @@ class SharedModules:
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
             for cell in set(_CELL.findall(found[0])) & self.texts.keys():
                 if cell in around:
-                    raise ValueError(f"{cell} is shared by {around[cell]} and {found[1]}")
+                    raise ValueError(
+                        f"module {cell} must be in one module only, not in {around[cell]} and {found[1]}"
+                    )
                 around[cell] = found[1]
 
         def placed(name: str) -> str:

@@ -164,7 +164,7 @@ def _dram(
     end = start + (rows - 1) * pitch + length
     if start < 0 or end > size:
         place = "; the instructions follow this memory" if verb == "writes" and end > size else ""
-        raise AccessError(f"{what} {verb} DRAM bytes {start}..{end} of a memory of {size}{place}")
+        raise AccessError(f"{what} {verb} DRAM bytes {start}..{end} of a memory of {size} bytes{place}")
     if rows == 1 or pitch <= length:
         yield slice(start // granule, (end - 1) // granule + 1)
         return

@@ -73,7 +73,7 @@ class Program:
             if item.address < 0 or item.size < 0 or item.address + item.size > len(self.image):
                 raise ProgramError(
                     f"program: segment {item.name!r} covers bytes {item.address}..{item.address + item.size} "
-                    f"of an image of {len(self.image)}"
+                    f"of an image of {len(self.image)} bytes"
                 )
 
     def __eq__(self, other: object) -> bool:

@@ -162,7 +162,7 @@ def _data(parts: _Parts, rest: str) -> None:
         raise ProgramError(".data: expected ADDRESS and bytes in hexadecimal") from None
     if start + len(data) > len(parts.image):
         raise ProgramError(
-            f".data: bytes {start}..{start + len(data)} lie outside the image of {len(parts.image)}; "
+            f".data: bytes {start}..{start + len(data)} lie outside the image of {len(parts.image)} bytes; "
             "give its size in .image first"
         )
     parts.image[start : start + len(data)] = np.frombuffer(data, np.uint8)

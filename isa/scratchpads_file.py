@@ -39,7 +39,8 @@ def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]
         raise FileError(f"{path}: {error}") from None
     except (NpzError, ValueError, MemoryError):
         raise FileError(
-            f"{path}: no .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such files"
+            f"{path}: the file is not an .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such "
+            "files"
         ) from None
     if not np.isfinite(arrays["par"][:, 1].view(np.float32)).all():
         raise FileError(f"{path}: par: a scale is not finite; give finite scales")

@@ -58,13 +58,13 @@ class StoredArrays:
         for member in archive.infolist():
             name = member.filename.removesuffix(_ENDING)
             if not member.filename.endswith(_ENDING) or name in self._members:
-                raise NpzError("no npz file of plain arrays")
+                raise NpzError("the file is not an .npz archive of plain arrays")
             self._members[name] = member
             with archive.open(member) as file:
                 shape, dtype = _read_header(file)
                 size = math.prod(shape) * dtype.itemsize
                 if file.tell() + size != member.file_size:
-                    raise NpzError(f"its array {name!r} has another size than its header says")
+                    raise NpzError(f"array {name!r} has another size than its header says")
             total += size
             self.headers[name] = np.broadcast_to(np.zeros((), dtype), shape)
         if problem := memory_problem(total):
@@ -77,7 +77,7 @@ class StoredArrays:
                 # The checksum is verified at the end of the member, which is the end of the array.
                 return npy.read_array(file, allow_pickle=False)
         except _DAMAGED as error:
-            raise NpzError(f"its array {name!r} is damaged ({error})") from None
+            raise NpzError(f"array {name!r} is damaged ({error})") from None
 
 
 @contextmanager
@@ -86,12 +86,12 @@ def open_npz(data: bytes) -> Iterator[StoredArrays]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except _DAMAGED:
-        raise NpzError("no npz file of plain arrays") from None
+        raise NpzError("the file is not an .npz archive of plain arrays") from None
     with archive:
         try:
             stored = StoredArrays(archive)
         except _DAMAGED:
-            raise NpzError("no npz file of plain arrays") from None
+            raise NpzError("the file is not an .npz archive of plain arrays") from None
         yield stored
 
 

@@ -195,9 +195,9 @@ def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...
             for axis in found:
                 if other.shape[axis] - port.shape[axis] != lengths.most - lengths.least:
                     raise UserError(
-                        f"{what} '{port.name}': axis {axis} has {port.shape[axis]} for {lengths.symbol} "
-                        f"{lengths.least} and {other.shape[axis]} for {lengths.most}, so the axis does not grow "
-                        f"by one element a token; give the size: --dim {lengths.symbol}=SIZE"
+                        f"{what} '{port.name}': axis {axis} has {port.shape[axis]} elements for {lengths.symbol} "
+                        f"{lengths.least} and {other.shape[axis]} elements for {lengths.symbol} {lengths.most}, but "
+                        f"must grow by one element a token; give the size: --dim {lengths.symbol}=SIZE"
                     )
             axes[port.name] = tuple(found)
     return axes

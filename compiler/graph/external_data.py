@@ -106,7 +106,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     if needed is None:
         raise refused(f"elements of type {tensor.data_type} cannot be stored outside of the model")
     if numbers.get("length", needed) != needed:
-        raise refused(f"length is {numbers['length']:,} bytes, but shape and type need {needed:,}")
+        raise refused(f"length is {numbers['length']:,} bytes, but shape and type need {needed:,} bytes")
     return ExternalTensor(tensor=tensor, path=path, offset=numbers.get("offset", 0), length=needed)
 
 

@@ -66,7 +66,9 @@ class Int8Convolution:
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:
-            raise ValueError(f"weights {self.weight.shape} do not have the kernel {self.window.kernel}")
+            raise ValueError(
+                f"weights of shape {self.weight.shape} do not match the window, whose kernel is {self.window.kernel}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

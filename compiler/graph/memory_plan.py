@@ -90,7 +90,8 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
     for buffer in pending:
         if buffer.size < 0 or buffer.last < buffer.first:
             raise ValueError(
-                f"buffer '{buffer.name}' has size {buffer.size}, life {buffer.first}..{buffer.last}"
+                f"buffer '{buffer.name}' must have a size of at least 0 bytes, not {buffer.size}, and a life that "
+                f"does not end before it begins, not {buffer.first}..{buffer.last}"
             )
         offset = _best_fit(buffer, placed, alignment)
         offsets[buffer.name] = offset

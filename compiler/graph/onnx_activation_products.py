@@ -184,7 +184,7 @@ def _moved_to_images(
     if found is None:
         context.fail(
             node,
-            f"reads a tensor {value.shape} in an order that no matrix product has",
+            f"a product of an input of shape {value.shape} with its elements in this memory order is not supported",
             "put a Transpose before it",
         )
     return found

@@ -19,7 +19,7 @@ def reduced_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
     given = context.array(node, 1, "axes")
     listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
     if any(not -rank <= axis < rank for axis in listed):
-        context.refuse(node, f"has axes {listed} for a tensor of shape {shape}")
+        context.refuse(node, f"its axes {listed} are not all axes of its input of shape {shape}")
     if not listed and node.integer("noop_with_empty_axes", 0):
         return None
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
@@ -30,7 +30,7 @@ def one_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...], defa
     axis."""
     axis = node.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
-        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}")
+        context.refuse(node, f"its axis {axis} is not an axis of its input of shape {shape}")
     return axis % len(shape)
 
 

@@ -60,7 +60,7 @@ def batch_norm_factors(
     for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
         part = context.array(node, index, what)
         if part is None or part.shape != (channels,):
-            context.refuse(node, f"has no {what} of {channels} channels")
+            context.refuse(node, f"its {what} must have {channels} values, one for each channel")
         parts.append(part.astype(np.float64))
     scale, bias, mean, variance = parts
     with np.errstate(
@@ -74,7 +74,11 @@ def import_batch_normalization(context: GraphContext, node: OnnxNode) -> None:
     """Imports BatchNormalization in inference form: a scale and a shift per channel, from stored mean and variance."""
     data = context.data_operand(node, 0)
     if len(data.shape) < 2:
-        context.fail(node, f"has data of shape {data.shape}", "give data of at least two dimensions (N, C)")
+        context.fail(
+            node,
+            f"its input of shape {data.shape} has no channel axis",
+            "give data of at least two dimensions (N, C)",
+        )
     parts = zip(("scale", "shift"), batch_norm_factors(context, node, data.shape[1]), strict=True)
     inputs = (data.name, *[context.store(f"{node.outputs[0]}.{what}", part) for what, part in parts])
     context.add(node, BatchNormalization(), inputs, data.shape)
@@ -92,11 +96,15 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     if data.shape not in (tensor.shape, tensor.nchw):
         context.fail(
             node,
-            f"its input has the shape {data.shape}, reshaped from {tensor.shape}",
+            f"its input of shape {data.shape}, reshaped from a tensor of shape {tensor.shape}, is not supported",
             "give the input of the model this shape",
         )
     if not (np.isfinite(factor).all() and np.isfinite(addend).all()):
-        context.fail(node, "has a factor or addend that is not finite", "give variances above 0")
+        context.fail(
+            node,
+            "its scale, bias, mean and variance give a factor or addend that is not finite",
+            "give variances above 0",
+        )
     size, step = np.abs(factor), float(data.quantization.scale)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = np.floor(MOST_STEPS * step * size / np.abs(addend))

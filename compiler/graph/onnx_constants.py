@@ -194,16 +194,18 @@ def _with_unit_axes(
     """The result of Squeeze or Unsqueeze, whose axes are an input or an attribute."""
     data, *given = (feeds.get(name) for name in node.inputs if name)
     if data is None:
-        context.refuse(node, "has no data")
+        context.refuse(node, "its input with the data is missing")
     axes = given[0] if given else node.attributes.get("axes")
     if axes is None and node.op_type == "Unsqueeze":
-        context.refuse(node, "has no axes")
+        context.refuse(node, "its axes are missing")
     places = None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
     try:
         return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
     except ValueError as error:
         context.refuse(
-            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export the model again"
+            node,
+            f"its axes {places} do not match its input of shape {data.shape}: {error}",
+            "export the model again",
         )
 
 
@@ -217,17 +219,23 @@ def _gather_elements(
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
-        context.refuse(node, "lacks data or indices")
+        context.refuse(node, "its data or indices are missing")
     axis = node.integer("axis", 0)
     shapes = f"{data.shape} and {indices.shape}"
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
-        context.refuse(node, f"gathers along axis {axis} of shapes {shapes}")
+        context.refuse(
+            node,
+            f"its data and indices, of shapes {shapes}, must have as many dimensions as each other, and an axis {axis}",
+        )
     axis %= data.ndim
     if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
-        context.refuse(node, f"has indices longer than its data ({shapes})")
+        context.refuse(
+            node,
+            f"its indices are longer than its data along another axis than axis {axis}: they have the shapes {shapes}",
+        )
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):
-        context.refuse(node, f"has indices outside of an axis of {size}")
+        context.refuse(node, f"some of its indices lie outside of axis {axis}, which has {size} elements")
     within = tuple(slice(None) if k == axis else slice(length) for k, length in enumerate(indices.shape))
     return np.take_along_axis(data[within], indices.astype(np.int64) % max(size, 1), axis)
 
@@ -239,10 +247,13 @@ def _one_hot(context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray
     indices, depth, values = (feeds.get(name) for name in node.inputs[:3])
     axis = node.integer("axis", -1)
     if indices is None or depth is None or values is None or depth.size != 1 or values.shape != (2,):
-        context.refuse(node, "lacks indices, a depth or two values")
+        context.refuse(node, "must have indices, a depth of one number, and two values")
     count = int(depth.reshape(-1)[0])
     if count < 1 or not -indices.ndim - 1 <= axis <= indices.ndim:
-        context.refuse(node, f"has depth {count} and axis {axis} for indices {indices.shape}")
+        context.refuse(
+            node,
+            f"its depth ({count}) must be at least 1, and its axis ({axis}) from {-indices.ndim - 1} to {indices.ndim}",
+        )
     if problem := _too_large_constant((*indices.shape, count), values.itemsize, looped=False):
         context.fail(node, f"its result {problem}", _OUTSIDE)
     whole = indices.astype(np.int64)

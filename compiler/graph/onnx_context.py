@@ -129,7 +129,9 @@ class GraphContext(NodeErrors):
         if array is None:
             return default
         if array.size != 1:
-            self.fail(node, f"its {description} has {array.size} elements", "give one number")
+            self.fail(
+                node, f"its {description} must be one number, not {array.size} elements", "give one number"
+            )
         return float(array.reshape(-1)[0])
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
@@ -138,7 +140,7 @@ class GraphContext(NodeErrors):
         """
         array = self.array(node, index, "weight")
         if array is None:
-            self.refuse(node, "has no weight")
+            self.refuse(node, "its weight is missing")
         return self.store(node.inputs[index], order(array))
 
     def is_constant(self, node: OnnxNode, index: int) -> bool:
@@ -175,7 +177,7 @@ class GraphContext(NodeErrors):
         if array.dtype.name not in TYPES:
             self.fail(
                 node,
-                f"its input '{name}' is a constant of {array.dtype}",
+                f"its input '{name}' is a constant of type {array.dtype}, which is not supported",
                 f"convert the constant to one of {', '.join(TYPES)}",
             )
         self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
@@ -228,7 +230,7 @@ class GraphContext(NodeErrors):
             self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
             return output
         if any(self.tensors[given].size == 0 for given in inputs):
-            self.fail(node, "works on an empty tensor", "remove the node from the model")
+            self.fail(node, "cannot compute on an empty tensor", "remove the node from the model")
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)

@@ -64,7 +64,7 @@ def dense(
     if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
             node,
-            f"multiplies {data.shape} with weights of {rows.shape[::-1]}",
+            f"its input of shape {data.shape} does not match its weights of shape {rows.shape[::-1]}",
             "only (..., K) x (K, M) is supported",
         )
     _check_bias(context, node, bias, rows.shape[0])
@@ -111,12 +111,16 @@ def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
     """
     if node.integer("transA", 0):
         context.fail(
-            node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
+            node,
+            "transA = 1, a transposed activation, is not supported",
+            "transpose it before it enters the model",
         )
     for attribute in ("alpha", "beta"):
         if node.attributes.get(attribute, 1.0) != 1.0:
             context.fail(
-                node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
+                node,
+                f"{attribute} = {node.attributes[attribute]} is not supported",
+                "fold the factor into the constants",
             )
     return bool(node.integer("transB", 0))
 
@@ -128,5 +132,7 @@ def _check_bias(context: ImportContext, node: OnnxNode, bias: Bias, channels: in
     integer = isinstance(bias, Constant) and bias.array.dtype.kind in "iu"
     if (bias.shape and bias.shape[-1] != size) or size not in (1, channels) or (integer and size != channels):
         context.fail(
-            node, f"its bias has shape {bias.shape} for {channels} channels", "give one value per channel"
+            node,
+            f"its bias of shape {bias.shape} does not match its {channels} channels",
+            "give one value per channel",
         )

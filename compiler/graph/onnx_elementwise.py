@@ -109,7 +109,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
     if not same and not _one_for_each_channel(first, second):
-        context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+        context.fail(node, f"its operands of shapes {a.shape} and {b.shape} do not match", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
     operation = Opaque(round=partial(round_pairwise, kind=kind, operands=(a, b)))
@@ -145,7 +145,7 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
     try:
         elements = np.broadcast_to(elements_of(context, few), whole.shape)
     except ValueError:
-        context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+        context.fail(node, f"its operands of shapes {a.shape} and {b.shape} do not match", BROADCAST)
     return whole, with_view(context, few, elements)
 
 
@@ -174,7 +174,9 @@ def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands:
         )
     if value.axis is not None:
         context.fail(
-            node, "its constant operand has one scale per channel", "quantize the constant per tensor"
+            node,
+            "a constant operand with one scale per channel is not supported",
+            "quantize the constant per tensor",
         )
     dtype = activation_type(context, node, value.integers.dtype)
     quantization = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
@@ -209,7 +211,11 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
     """Imports Relu, or Clip with constant bounds, after any operation or on a dequantized tensor."""
     low, high = _bounds(context, node)
     if low > high:
-        context.fail(node, f"clips to {low} .. {high}", "give a lower bound below the upper one")
+        context.fail(
+            node,
+            f"its lower bound {low} is above its upper bound {high}",
+            "give a lower bound below the upper one",
+        )
     value = context.value(node, 0)
     if isinstance(value, Pending) and isinstance(value.operation, Maximum):
         # A maximum has no clamp: it becomes a tensor on its input's grid first.
@@ -224,7 +230,9 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
         context.fail(
-            node, "works on an integer tensor", "put the node between DequantizeLinear and QuantizeLinear"
+            node,
+            "cannot compute on an integer tensor",
+            "put the node between DequantizeLinear and QuantizeLinear",
         )
     else:
         context.refuse_float(node, 0, value)

@@ -238,13 +238,15 @@ def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[i
     """
     if len(data.shape) != 4:
         context.fail(
-            node, f"its input has shape {data.shape}", "only 2-D windows over (N, C, H, W) are supported"
+            node,
+            f"its input of shape {data.shape} must have four dimensions",
+            "only 2-D windows over (N, C, H, W) are supported",
         )
     if data.shape != context.tensors[data.tensor].nchw:
         stored = context.tensors[data.tensor].shape
         context.fail(
             node,
-            f"its input has the shape {data.shape}, reshaped from {stored}",
+            f"its input of shape {data.shape}, reshaped from a tensor of shape {stored}, is not supported",
             "give the input of the model this shape",
         )
     return data.shape[2], data.shape[3]

@@ -171,8 +171,8 @@ class ImportContext(GraphContext):
             case Constant(array=array):
                 self.fail(
                     node,
-                    f"its input '{node.inputs[index]}' is a constant of {array.dtype}",
-                    "convert the constant",
+                    f"its input '{node.inputs[index]}' is a constant of type {array.dtype}, which is not supported",
+                    f"convert the constant to one of {', '.join(TYPES)}",
                 )
             case _:
                 held = DType.FLOAT32
@@ -271,7 +271,7 @@ class ImportContext(GraphContext):
             case QuantizedConstant(axis=axis):
                 self.fail(
                     node,
-                    f"reshapes a constant quantized along axis {axis}",
+                    f"a reshape of a constant quantized along axis {axis} is not supported",
                     "reshape the constant before it is quantized",
                 )
             case Pending(members=members):

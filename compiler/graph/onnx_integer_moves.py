@@ -79,7 +79,11 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
     data = _movable(context, node, edges.inputs[0])
     positions = [_positions(runs) for runs in operator.runs]
     if not prod(edges.shape):
-        context.fail(node, f"takes no element of {data.shape}", "remove the node")
+        context.fail(
+            node,
+            f"its output is empty: it takes no element of its input of shape {data.shape}",
+            "remove the node",
+        )
     whole = _whole(positions, data.shape)
     if all(whole):
         return data
@@ -120,10 +124,16 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
     zeros = any((places < 0).any() for places in positions)
     if zeros and operator.fill:
         context.fail(
-            node, "pads with other values than 0", "pad with zeros, or by mode edge, reflect or wrap"
+            node,
+            "pads of another value than 0 are not supported",
+            "pad with zeros, or by mode edge, reflect or wrap",
         )
     if not prod(shape):
-        context.fail(node, f"leaves no element of {data.shape}", "remove the node")
+        context.fail(
+            node,
+            f"its output is empty: its pads leave no element of its input of shape {data.shape}",
+            "remove the node",
+        )
     check_size(context, node, shape)
     if all(_whole(positions, data.shape)):
         return data
@@ -307,7 +317,9 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)
     if value.axis is not None or len(value.shape) not in (2, 3, 4):
-        context.fail(node, "joins a constant with one scale per channel", "quantize the constant per tensor")
+        context.fail(
+            node, "a constant with one scale per channel is not supported", "quantize the constant per tensor"
+        )
     dtype = activation_type(context, node, value.integers.dtype)
     grid = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
     stored = (value.integers.astype(np.int16) - grid.offset).astype(np.int8)

@@ -38,7 +38,10 @@ def on_planes(
         weight = context.array(node, 1, "weight")
         if weight is None or weight.ndim != 3:
             shape = None if weight is None else weight.shape
-            context.refuse(node, f"has weights {shape} for data {data.shape}")
+            context.refuse(
+                node,
+                f"its weights (of shape {shape}) must have three dimensions, as its input of shape {data.shape} has",
+            )
         inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
     if node.op_type == "Resize":
         for index in range(2, len(inputs)):
@@ -59,7 +62,7 @@ def plane_sizes(context: GraphContext, node: OnnxNode, index: int, at: int) -> n
     if given is None or given.size == 0 or "axes" in node.attributes:
         return None
     if given.size != 3:
-        context.refuse(node, f"has {given.size} scales or sizes for three dimensions")
+        context.refuse(node, f"must have three scales or sizes, one for each dimension, not {given.size}")
     return np.insert(given, 2 + at, 1)
 
 
@@ -75,12 +78,20 @@ def plane_attributes(context: GraphContext, node: OnnxNode, at: int) -> dict[str
         if name in node.attributes:
             values = node.integers(name, ())
             if len(values) != 1:
-                context.fail(node, f"has {name} {values} for one dimension", "give one number")
+                context.fail(
+                    node,
+                    f"its {name} {values} must be one number, as its input has one spatial dimension",
+                    "give one number",
+                )
             changed[name] = beside(values, added)
     if "pads" in node.attributes:
         pads = node.integers("pads", ())
         if len(pads) != 2:
-            context.fail(node, f"has pads {pads} for one dimension", "give one pad for each end")
+            context.fail(
+                node,
+                f"its pads {pads} must be two numbers, as its input has one spatial dimension",
+                "give one pad for each end",
+            )
         changed["pads"] = (*beside(pads[:1], 0), *beside(pads[1:], 0))
     if "axes" in node.attributes:
         changed["axes"] = tuple([(0, 1, 3 - at)[axis % 3] for axis in node.integers("axes", ())])

@@ -121,7 +121,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     axis, _ = softmax_axis(context, node, value.shape)
     if axis != rank - 1:
         context.fail(
-            node, f"is a softmax along axis {axis} behind a mask", "use a softmax along the last axis"
+            node, f"a masked softmax along axis {axis} is not supported", "use a softmax along the last axis"
         )
     mask, step, low = masked.mask, masked.step, 0.0
     if isinstance(mask, np.ndarray):

@@ -50,7 +50,7 @@ def import_pool(context: GraphContext, node: OnnxNode) -> None:
     if max(top, bottom) >= spans[0] or max(left, right) >= spans[1]:
         context.fail(
             node,
-            f"its pads {declared} are as large as its kernel {spans}",
+            f"its pads {declared} must be smaller than its kernel {spans}",
             "use pads smaller than the kernel",
         )
     if node.integer("ceil_mode", 0):
@@ -58,7 +58,7 @@ def import_pool(context: GraphContext, node: OnnxNode) -> None:
         context.static_shapes.clear()
     outputs = output_plane(plane, window.kernel, window.strides, window.dilations, window.pads)
     if min(outputs) < 1:
-        problem = f"kernel {window.kernel} is larger than its padded input {plane}"
+        problem = f"its kernel {window.kernel} is larger than its input {plane} with its pads"
         context.fail(node, problem, "use a larger input")
     average = node.op_type == "AveragePool"
     counted = declared if average and node.integer("count_include_pad", 0) else UNCOUNTED
@@ -78,14 +78,18 @@ def _image(context: GraphContext, node: OnnxNode) -> Tensor:
     """The data of a pool, (N, C, H, W)."""
     data = context.operand(node, 0)
     if len(data.shape) != 4:
-        context.fail(node, f"pools a tensor of shape {data.shape}", "only (N, C, H, W) is supported")
+        context.fail(
+            node,
+            f"its input of shape {data.shape} must have four dimensions",
+            "only (N, C, H, W) is supported",
+        )
     return data
 
 
 def maximum(context: ImportContext, node: OnnxNode, operator: MaxPool, edges: Edges) -> Pending | Integer:
     """The maximum over windows of a dequantized or an integer tensor."""
     if any(node.outputs[1:]):
-        context.fail(node, "asks for the indices of the maxima", "leave out its second output")
+        context.fail(node, "indices of the maxima are not supported", "leave out its second output")
     value = context.values[edges.inputs[0]]
     if not isinstance(value, Integer):
         data = real_operand(context, node, 0)
@@ -113,7 +117,7 @@ def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Wind
     """Fails on a pool of a tensor that is no image (N, C, H, W), and on a dilated window."""
     plane_operand(context, node, data)
     if window.dilations != (1, 1):
-        context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")
+        context.fail(node, f"dilations {window.dilations} are not supported", "use a pool without dilations")
 
 
 def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
@@ -176,7 +180,7 @@ def _image_average(
     else:
         context.fail(
             node,
-            f"averages the axes {sorted(reduced)} of {data.shape}",
+            f"an average over the axes {sorted(reduced)} of an input of shape {data.shape} is not supported",
             "average one or two of C, H and W of (N, C, H, W), or S of (N, S, C)",
         )
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)

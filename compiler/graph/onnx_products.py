@@ -60,7 +60,11 @@ def weight_operand(
             node, "its weights are not constant", "only products with constant weights are supported"
         )
     if value.integers.dtype.name not in ("int8", "uint8"):
-        context.fail(node, f"its weights are {value.integers.dtype}", "quantize weights to 8 bits")
+        context.fail(
+            node,
+            f"its weights must be int8 or uint8, not {value.integers.dtype}",
+            "quantize weights to 8 bits",
+        )
     if value.axis is not None and value.axis != channel_axis:
         context.fail(
             node,
@@ -69,7 +73,10 @@ def weight_operand(
         )
     centred = value.centred()
     if centred.size == 0 or centred.ndim <= channel_axis:
-        context.refuse(node, f"its weights have shape {centred.shape}")
+        context.refuse(
+            node,
+            f"its weights of shape {centred.shape} are empty or have no axis {channel_axis} of output channels",
+        )
     if centred.min() < -128 or centred.max() > 127:
         context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)

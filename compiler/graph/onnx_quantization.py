@@ -72,11 +72,17 @@ def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant |
     scale = context.array(node, 1, "scale")
     zero_point = context.array(node, 2, "zero point")
     if scale is None or real.dtype.kind != "f":
-        context.fail(node, f"quantizes a constant of {real.dtype}", "give float constants and a scale")
+        context.fail(
+            node,
+            f"its constant input must be float, not {real.dtype}, and its scale be given",
+            "give float constants and a scale",
+        )
     dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
     if dtype.name not in ("int8", "uint8", "int32", *NARROW):
         context.fail(
-            node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits or fewer and biases to 32"
+            node,
+            f"a constant quantized to {dtype} is not supported",
+            "quantize weights to 8 bits or fewer and biases to 32",
         )
     if scale.size == 1:
         check_scale_axis(context, node, real.shape)
@@ -100,7 +106,7 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
                 context.refuse(
                     node,
-                    f"reads {value.dtype} with a {quantization.dtype} zero point",
+                    f"its zero point of type {quantization.dtype} does not match its input of type {value.dtype}",
                     "export the model again",
                 )
             own = Quantization(
@@ -113,7 +119,7 @@ def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             if scale is None or not (narrow or array.dtype.name in ("int8", "uint8", "int32")):
                 context.fail(
                     node,
-                    f"dequantizes a constant of {array.dtype}",
+                    f"a dequantized constant of type {array.dtype} is not supported",
                     f"use constants of int8, uint8, int32, {', '.join(NARROW)}",
                 )
             if scale.size == 1:
@@ -149,7 +155,9 @@ def quantized_constant(
         )
     if integers.ndim and not -integers.ndim <= axis < integers.ndim:
         context.refuse(
-            node, f"has axis {axis} for a constant of shape {integers.shape}", "quantize the model again"
+            node,
+            f"its axis {axis} is not an axis of its constant of shape {integers.shape}",
+            "quantize the model again",
         )
     axis %= max(integers.ndim, 1)
     if (
@@ -182,7 +190,8 @@ def _mirrored(
     if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
         context.fail(
             node,
-            f"has a negative scale for {integers.dtype} constants that end at {integers.min()}",
+            f"has a negative scale, but {integers.dtype} cannot hold its negated constants, the least of which is "
+            f"{integers.min()}",
             "quantize weights with positive scales",
         )
     return mirrored.astype(integers.dtype)
@@ -195,10 +204,10 @@ def rounded_type(context: GraphContext, node: OnnxNode, zero_point: np.dtype | N
     if number == TensorProto.UNDEFINED:
         return np.dtype(np.uint8) if zero_point is None else zero_point
     if number not in TensorProto.DataType.values():
-        context.refuse(node, f"has output_dtype {number}, which is not the number of a type")
+        context.refuse(node, f"its output_dtype {number} is not the number of a type")
     named = helper.tensor_dtype_to_np_dtype(number)
     if zero_point is not None and zero_point != named:
-        context.refuse(node, f"has output_dtype {named}, but a zero point of type {zero_point}")
+        context.refuse(node, f"its output_dtype {named} does not match its zero point of type {zero_point}")
     return named
 
 
@@ -207,14 +216,20 @@ def check_real_type(context: GraphContext, node: OnnxNode) -> None:
     number = node.integer("output_dtype", TensorProto.UNDEFINED)
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
-        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast after it")
+        context.fail(
+            node,
+            f"its output_dtype {name} is not supported",
+            "dequantize to float32, and put a Cast after it",
+        )
 
 
 def check_scale_axis(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
     """Refuses a QuantizeLinear or DequantizeLinear whose axis is not in `shape`, unless it is one of `UNUSED_AXES`."""
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
-        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
+        context.refuse(
+            node, f"its axis {axis} is not an axis of its input of shape {shape}", "quantize the model again"
+        )
 
 
 def read_grid(
@@ -225,7 +240,7 @@ def read_grid(
     refuse_blocks(context, node)
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:
-        context.fail(node, "has no scale", "give scale and zero point as initializers")
+        context.fail(node, "its scale is missing", "give scale and zero point as initializers")
     dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
     if rounds:
         dtype = rounded_type(context, node, None if zero_point is None else dtype)
@@ -233,20 +248,24 @@ def read_grid(
     if scale.size == 1:
         check_scale_axis(context, node, shape)
         if zero_point.size != 1:
-            context.fail(node, f"has {zero_point.size} zero points for one scale", "give one zero point")
+            context.fail(
+                node,
+                f"has {zero_point.size} zero points for one scale",
+                "give one zero point",
+            )
     return activation_type(context, node, dtype), checked_scale(context, node, scale), zero_point
 
 
 def refuse_blocks(context: GraphContext, node: OnnxNode) -> None:
     """Fails on a node with a scale for each block."""
     if node.integer("block_size", 0):
-        context.fail(node, "has a scale for each block", "quantize per tensor or per channel")
+        context.fail(node, "a scale for each block is not supported", "quantize per tensor or per channel")
 
 
 def checked_scale(context: GraphContext, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
     """The scale as float32; fails unless finite and positive."""
     if scale.dtype not in (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)):
-        context.fail(node, f"its scale has type {scale.dtype}", "give float32 scales")
+        context.fail(node, f"its scale must be float, not {scale.dtype}", "give float32 scales")
     narrow = scale.astype(np.float32)
     if not (np.isfinite(narrow).all() and (narrow > 0).all()):
         context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
@@ -259,4 +278,6 @@ def activation_type(context: GraphContext, node: OnnxNode, dtype: np.dtype) -> A
         return "int8"
     if dtype == np.uint8:
         return "uint8"
-    return context.fail(node, f"quantizes to {dtype}", "quantize activations to int8 or uint8")
+    return context.fail(
+        node, f"activations quantized to {dtype} are not supported", "quantize activations to int8 or uint8"
+    )

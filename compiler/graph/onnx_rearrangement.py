@@ -24,7 +24,7 @@ def import_transpose(context: GraphContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     axes = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(axes) != list(range(rank)):
-        context.refuse(node, f"has perm {axes} for a tensor of shape {data.shape}")
+        context.refuse(node, f"its perm {axes} must name each axis of its input of shape {data.shape} once")
     shape = tuple(data.shape[axis] for axis in axes)
     moved = [axis for axis in axes if data.shape[axis] != 1]
     if moved == sorted(moved):
@@ -39,11 +39,11 @@ def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
     if len(data.shape) != 4 or size < 1:
         context.fail(
             node,
-            f"has a blocksize of {size} for {data.shape}",
+            f"its blocksize ({size}) must be at least 1, and its input of shape {data.shape} have four dimensions",
             "give a tensor (N, C, H, W) and a blocksize of 1 or more",
         )
     if mode not in ("DCR", "CRD"):
-        context.fail(node, f"has the mode '{mode}'", "use DCR or CRD")
+        context.fail(node, f"its mode '{mode}' is unknown", "use DCR or CRD")
     batch, channels, height, width = data.shape
     first = mode == "DCR"
     if node.op_type == "SpaceToDepth":
@@ -60,7 +60,9 @@ def import_depth_to_space(context: GraphContext, node: OnnxNode) -> None:
         shape = (batch, depth, height * size, width * size)
     if not fits:
         context.fail(
-            node, f"cuts {data.shape} into blocks of {size}", "use a blocksize that divides the tensor"
+            node,
+            f"its input of shape {data.shape} cannot be divided into blocks of {size} x {size} elements",
+            "use a blocksize that divides the tensor",
         )
     split = context.view(node, data, parts, output=context.temporary(node, "parts"))
     order = tuple(parts[axis] for axis in axes)
@@ -73,11 +75,14 @@ def import_concat(context: GraphContext, node: OnnxNode) -> None:
     """Imports Concat; empty inputs are dropped."""
     tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
     if len({tensor.dtype for tensor in tensors}) > 1:
-        context.refuse(node, "joins tensors of different types")
+        context.refuse(node, "its inputs must have one type")
     shapes, first = [tensor.shape for tensor in tensors], tensors[0].shape
     axis = one_axis(context, node, first)
     if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
-        context.refuse(node, f"joins tensors of the shapes {', '.join(map(str, shapes))}")
+        context.refuse(
+            node,
+            f"its inputs must have one shape beside axis {axis}, not the shapes {', '.join(map(str, shapes))}",
+        )
     shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
     tensors = [tensor for tensor in tensors if tensor.size] or tensors
     if len(tensors) == 1:
@@ -92,7 +97,7 @@ def import_slice(context: GraphContext, node: OnnxNode) -> None:
     shape, rank = data.shape, len(data.shape)
     starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     if starts is None or ends is None:
-        context.refuse(node, "lacks starts or ends")
+        context.refuse(node, "its starts or ends are missing")
     axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
     axes = np.arange(starts.size) if axes is None else axes
     steps = np.ones(starts.size, np.int64) if steps is None else steps
@@ -100,7 +105,7 @@ def import_slice(context: GraphContext, node: OnnxNode) -> None:
     if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
         context.refuse(node, "needs starts, ends, axes and steps of one length, and no step of 0")
     if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
-        context.refuse(node, f"has axes {axes.tolist()} for a tensor of shape {shape}")
+        context.refuse(node, f"its axes {axes.tolist()} must be different axes of its input of shape {shape}")
     slices = [slice(None)] * rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         # With a negative step, an end before the first element means that the first element is included.
@@ -125,14 +130,17 @@ def import_split(context: GraphContext, node: OnnxNode) -> None:
         count = node.integer("num_outputs", len(node.outputs))
         if count < 1 or (size % count and "num_outputs" not in node.attributes):
             context.fail(
-                node, f"splits an axis of {size} into {count} equal parts", "give the length of each part"
+                node,
+                f"cannot split axis {axis} of {size} elements into {count} equal parts",
+                "give the length of each part",
             )
         part = -(-size // count)
         parts = tuple(min(part, size - part * i) for i in range(count))
     if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 0:
         context.fail(
             node,
-            f"splits an axis of {size} into {list(parts)}",
+            f"its {len(node.outputs)} outputs cannot be the parts {list(parts)} of axis {axis}, which has {size} "
+            "elements",
             "give each output a part of 0 or more, with this sum",
         )
     start = 0
@@ -154,9 +162,11 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
     if context.is_constant(node, 1):
         indices = context.array(node, 1, "indices")
         if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-            context.refuse(node, "has no integer indices")
+            context.refuse(node, "its indices must be integers, at least one")
         if indices.min() < -data.shape[axis] or indices.max() >= data.shape[axis]:
-            context.refuse(node, f"has indices outside an axis of {data.shape[axis]}")
+            context.refuse(
+                node, f"some of its indices lie outside of axis {axis}, which has {data.shape[axis]} elements"
+            )
         chosen = indices.astype(np.int64) % data.shape[axis]
         operator, inputs = Gather(axis=axis, indices=tuple(chosen.reshape(-1).tolist())), (data.name,)
     else:
@@ -164,7 +174,7 @@ def import_gather(context: GraphContext, node: OnnxNode) -> None:
 
         indices = context.tensor(node, 1)
         if indices.dtype not in (DType.INT32, DType.INT64):
-            context.refuse(node, f"has indices of type {indices.dtype}")
+            context.refuse(node, f"its indices must be int32 or int64, not {indices.dtype}")
         operator = Gather(axis=axis, indices=None)
         inputs = (data.name, as_type(context, node, indices, DType.INT64))
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
@@ -175,7 +185,7 @@ def import_expand(context: GraphContext, node: OnnxNode) -> None:
     """Imports Expand to a constant shape: axes of size 1 repeat their element."""
     data, wanted = context.tensor(node, 0), context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
-        context.refuse(node, "lacks a shape of sizes above 0")
+        context.refuse(node, "its shape must be a list of int64 sizes above 0")
     try:
         shape = broadcast([data.shape, tuple(wanted.tolist())])
     except ValueError as error:
@@ -201,7 +211,7 @@ def import_pad(context: GraphContext, node: OnnxNode) -> None:
     if given is None or given.size != 2 * len(of) or mode not in PAD_MODES:
         context.fail(
             node,
-            f"has mode {mode} and pads {given}, which do not fit",
+            f"its mode {mode} is unknown, or its pads {given} do not match its {len(of)} axes",
             "give a begin and an end for each axis",
         )
     pads = np.zeros((rank, 2), np.int64)

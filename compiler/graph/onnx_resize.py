@@ -61,8 +61,8 @@ def modes_of(context: GraphContext, node: OnnxNode) -> tuple[str, str, str]:
     if any(text not in texts for text, texts in zip(found, known, strict=True)):
         context.refuse(
             node,
-            f"has mode {mode!r}, coordinate_transformation_mode {coordinates!r}, nearest_mode {rounding!r} and "
-            f"keep_aspect_ratio_policy {policy!r}",
+            f"its mode {mode!r}, coordinate_transformation_mode {coordinates!r}, nearest_mode {rounding!r} or "
+            f"keep_aspect_ratio_policy {policy!r} is unknown",
             "use " + "; ".join(", ".join(texts) for texts in known),
         )
     return mode, coordinates, rounding
@@ -75,23 +75,31 @@ def import_resize(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     given = data.shape
     if len(given) != 4:
-        context.fail(node, f"resizes a tensor of shape {given}", "give a tensor (N, C, H, W)")
+        context.fail(
+            node, f"its input of shape {given} must have four dimensions", "give a tensor (N, C, H, W)"
+        )
     mode, coordinates, rounding = modes_of(context, node)
     if mode == "cubic" or coordinates in ONE_BY_ONE:
         context.fail(
             node,
-            f"has mode {mode!r} and coordinate_transformation_mode {coordinates!r}",
+            f"mode {mode!r} with coordinate_transformation_mode {coordinates!r} is not supported",
             f"use nearest or linear with {', '.join(COORDINATES)}",
         )
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        context.fail(node, "has antialias or a keep_aspect_ratio_policy", "export the model without both")
+        context.fail(
+            node, "antialias and keep_aspect_ratio_policy are not supported", "export the model without both"
+        )
     axes = resized_axes(context, node, given)
     changed = sorted(axis.axis for axis in axes if axis.changes)
     sizes, scales = list(given), dict[int, float | None]()
     for axis in axes:
         sizes[axis.axis], scales[axis.axis] = axis.outputs, axis.scale
     if len(changed) > 2:
-        context.fail(node, f"resizes {given} to {tuple(sizes)}", "resize at most two axes")
+        context.fail(
+            node,
+            f"a resize of {len(changed)} axes, from {given} to {tuple(sizes)}, is not supported",
+            "resize at most two axes",
+        )
     order = IN_ORDER
     if not set(changed) <= {2, 3}:
         # The order of the unchanged axes does not matter.
@@ -131,7 +139,9 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
         )
     if not np.isfinite(values).all() or (values <= 0).any():
         context.refuse(
-            node, f"has the {'sizes' if by_size else 'scales'} {values.tolist()}", "give numbers above 0"
+            node,
+            f"its {'sizes' if by_size else 'scales'} {values.tolist()} must be above 0",
+            "give numbers above 0",
         )
     lengths = [shape[axis] for axis in axes]
     factors: list[float | None] = [None if by_size else float(value) for value in values]
@@ -143,7 +153,11 @@ def resized_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...]) 
         factors = [factor] * len(axes)
         outputs = [int(factor * length + 0.5) for length in lengths]
     if min(outputs) < 1 or max(outputs) > MOST_POSITIONS:
-        context.fail(node, f"resizes {shape} to {outputs}", f"give sizes from 1 to {MOST_POSITIONS:,}")
+        context.fail(
+            node,
+            f"its output sizes {outputs} of its input of shape {shape} are too small or too large",
+            f"give sizes from 1 to {MOST_POSITIONS:,}",
+        )
     found = [
         ResizedAxis(axis=axis % rank, size=length, outputs=count, scale=factor)
         for axis, length, count, factor in zip(axes, lengths, outputs, factors, strict=True)

@@ -39,7 +39,7 @@ def natural_of(shape: tuple[int, ...]) -> Natural:
         case (batch, channels, height, width):
             return batch, channels, height, width
         case _:
-            raise ValueError(f"a tensor of rank {len(shape)} is none of images or rows")
+            raise ValueError(f"a tensor stored as images or rows has 2, 3 or 4 dimensions, not {len(shape)}")
 
 
 def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> None:
@@ -155,7 +155,7 @@ def contiguous(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     if len(data.shape) not in (2, 3, 4):
         context.fail(
             node,
-            f"reads a tensor of shape {data.shape} whose elements are stored in another order",
+            f"reads a tensor of shape {data.shape} whose elements are stored in another order, which is not supported",
             "reshape the tensor to (N, C, H, W), (N, C, L) or (N, K) first",
         )
     shape = (*data.shape, 1) if len(data.shape) == 3 else natural_of(data.shape)
@@ -256,8 +256,8 @@ def arranged(
         if not again:
             context.fail(
                 node,
-                f"its input has elements of a tensor {context.tensors[data.tensor].shape} in an order that no "
-                "moves of channels and positions make",
+                f"its input has the elements of a tensor of shape {context.tensors[data.tensor].shape} in an order "
+                "that is not supported, as it keeps neither channels nor positions together",
                 "export the model in (N, C, H, W) layout",
             )
         # Element (n, c, p) becomes (n, p, c). Accelerators exchange only the blocks of channels in use, processors

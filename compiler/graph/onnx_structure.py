@@ -14,7 +14,7 @@ from .onnx_context import GraphContext
 def import_identity(context: GraphContext, node: OnnxNode) -> None:
     """Imports Identity, and Dropout in inference form."""
     if any(node.outputs[1:]):
-        context.fail(node, "has its mask as a second output", "export the model for inference")
+        context.fail(node, "a mask as its second output is not supported", "export the model for inference")
     training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
     if training is not None and training.any():
         context.refuse(node, "is in training mode", "export the model for inference")
@@ -54,14 +54,16 @@ def _target_shape(context: GraphContext, node: OnnxNode, shape: tuple[int, ...])
     """
     target = context.array(node, 1, "shape")
     if target is None:
-        context.refuse(node, "has no shape input")
+        context.refuse(node, "its input with the shape is missing")
     wanted = [int(size) for size in target.reshape(-1)]
     if not node.integer("allowzero", 0):
         if any(size == 0 and axis >= len(shape) for axis, size in enumerate(wanted)):
-            context.refuse(node, f"copies a dimension that {shape} does not have")
+            context.refuse(
+                node, f"its shape copies a dimension (0) that its input of shape {shape} does not have"
+            )
         wanted = [shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
     if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
-        context.refuse(node, f"reshapes to {wanted}, which is no shape")
+        context.refuse(node, f"its shape {wanted} must have sizes of at least 0, or one -1")
     if -1 in wanted:
         known = prod([size for size in wanted if size != -1])
         wanted[wanted.index(-1)] = prod(shape) // max(known, 1)
@@ -81,11 +83,13 @@ def _with_unit_axes(context: GraphContext, node: OnnxNode, shape: tuple[int, ...
         )
         if any(axis >= len(shape) or shape[axis] != 1 for axis in axes):
             context.fail(
-                node, f"squeezes axes {axes} of the shape {shape}", "squeeze dimensions of size 1 only"
+                node,
+                f"its axes {axes} of its input of shape {shape} must have size 1",
+                "squeeze dimensions of size 1 only",
             )
         return tuple(size for axis, size in enumerate(shape) if axis not in axes)
     if given is None:
-        context.refuse(node, "has no axes")
+        context.refuse(node, "its axes are missing")
     rank = len(shape) + given.size
     axes = _axes(given, rank)
     rest = iter(shape)

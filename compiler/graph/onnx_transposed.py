@@ -57,14 +57,16 @@ def transposed_pads(
     if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
         context.refuse(
             node,
-            f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}",
-            "export the model again",
+            f"its auto_pad must be one of {', '.join(AUTOMATIC)}, not {auto}; its strides {strides}, dilations "
+            f"{dilations}, output_padding {extra} and output_shape {wanted} must have {rank} numbers each; its pads "
+            f"{pads} must have {2 * rank}",
         )
     if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
         context.fail(
             node,
-            f"has strides {strides}, dilations {dilations}, pads {pads} and output_padding {extra}",
-            "give strides and dilations of 1 or more, and no pad below 0",
+            f"its strides {strides} and dilations {dilations} must be at least 1, its pads {pads} and output_padding "
+            f"{extra} at least 0",
+            "export the model with such attributes",
         )
     before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
     if auto == "VALID":
@@ -126,7 +128,9 @@ def transposed(context: ImportContext, node: OnnxNode, operator: Convolution, sh
     window, groups = operator.window, operator.groups
     if groups != 1 and context.abilities.processor:
         context.fail(
-            node, f"is a quantized transposed convolution of {groups} groups", "leave the node float32"
+            node,
+            f"a quantized transposed convolution of {groups} groups is not supported",
+            "leave the node float32",
         )
     weight = _without_dilations(_without_groups(weight, groups), window.dilations)
     product = Product(

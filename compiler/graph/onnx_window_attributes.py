@@ -21,7 +21,11 @@ AUTOMATIC = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 def check_image(context: GraphContext, node: OnnxNode, data: Sequence[int]) -> None:
     """Fails on data that is no image (N, C, H, W)."""
     if len(data) != 4:
-        context.fail(node, f"its input has shape {data}", "only 2-D windows over (N, C, H, W) are supported")
+        context.fail(
+            node,
+            f"its input of shape {data} must have four dimensions",
+            "only 2-D windows over (N, C, H, W) are supported",
+        )
 
 
 def convolution_groups(
@@ -35,10 +39,18 @@ def convolution_groups(
     """Number of groups of a Conv or (`transposed`) ConvTranspose in any number of dimensions; refuses shapes of data
     and weights that do not match."""
     if len(data) != len(weight) or len(data) < 3:
-        context.refuse(node, f"has weights {tuple(weight)} for data {tuple(data)}")
+        context.refuse(
+            node,
+            f"its weights of shape {tuple(weight)} and its input of shape {tuple(data)} must have as many dimensions "
+            "as each other, at least three",
+        )
     groups = node.integer("group", 1)
     if groups < 1 or weight[0] % groups or (weight[0] if transposed else weight[1] * groups) != data[1]:
-        context.refuse(node, f"has weights {tuple(weight)} in {groups} groups for {data[1]} channels")
+        context.refuse(
+            node,
+            f"its weights of shape {tuple(weight)} in {groups} groups do not match its input, which has {data[1]} "
+            "channels",
+        )
     return groups
 
 
@@ -53,13 +65,16 @@ def read_windows(
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
     check_kernel(context, node, kernel)
     if auto not in AUTOMATIC:
-        context.refuse(node, f"has auto_pad '{auto}'", f"use {', '.join(AUTOMATIC[:-1])} or {AUTOMATIC[-1]}")
+        context.refuse(
+            node, f"its auto_pad '{auto}' is unknown", f"use {', '.join(AUTOMATIC[:-1])} or {AUTOMATIC[-1]}"
+        )
     counts = [len(kernel), len(strides), len(dilations), len(pads) / 2]
     if counts != [rank] * 4 or min((*kernel, *strides, *dilations)) < 1 or min(pads) < 0:
         context.refuse(
             node,
-            f"has the kernel {kernel}, strides {strides}, dilations {dilations} and pads {pads} for {tuple(sizes)}",
-            "give a number of 1 or more for each dimension, and pads of 0 or more",
+            f"its kernel {kernel}, strides {strides}, dilations {dilations} or pads {pads} do not match its {rank} "
+            "spatial dimensions",
+            "give a number of 1 or more for each dimension, and two pads of 0 or more",
         )
     if auto != "NOTSET":
         pads = automatic_pads(auto, sizes, kernel, strides, dilations)
@@ -81,7 +96,9 @@ def check_kernel(context: GraphContext, node: OnnxNode, kernel: PerDimension) ->
     """Refuses a node whose attribute `kernel_shape` is not the `kernel` of its weights."""
     declared = node.integers("kernel_shape", kernel)
     if declared != kernel:
-        context.refuse(node, f"has the kernel_shape {declared} and weights of {kernel}")
+        context.refuse(
+            node, f"its kernel_shape {declared} does not match its weights, whose kernel is {kernel}"
+        )
 
 
 def import_convolution(context: GraphContext, node: OnnxNode) -> None:
@@ -109,5 +126,9 @@ def bias_names(context: GraphContext, node: OnnxNode, filters: int) -> tuple[str
         context.array(node, 2, "bias")
     bias = context.operand(node, 2)
     if bias.shape != (filters,):
-        context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
+        context.fail(
+            node,
+            f"its bias of shape {bias.shape} must have one value for each of its {filters} filters",
+            f"give the shape ({filters},)",
+        )
     return (bias.name,)

@@ -185,7 +185,7 @@ def reorder_steps(steps: _Steps) -> None:
     two is replaced by an operator on plain tensors.
     """
     if steps.node.integer("channels_last", 0):
-        steps.context.fail(steps.node, "has channels_last = 1", BEFORE_OPTIMIZATION)
+        steps.context.fail(steps.node, "channels_last = 1 is not supported", BEFORE_OPTIMIZATION)
     steps.compute("Identity", steps.input(0), output=steps.node.outputs[0])
 
 
@@ -220,7 +220,11 @@ def softmax_steps(steps: _Steps) -> None:
         return
     rank = context.rank(node, 0)
     if not -rank <= axis < rank:
-        context.fail(node, f"has axis {axis} for a tensor of {rank} dimensions", "export the model again")
+        context.fail(
+            node,
+            f"its axis {axis} is not an axis of its input, which has {rank} dimensions",
+            "export the model again",
+        )
     order = [*range(rank)]
     order[axis], order[-1] = order[-1], order[axis]
     if order == sorted(order):
@@ -231,7 +235,9 @@ def softmax_steps(steps: _Steps) -> None:
         result = steps.compute("Transpose", shares, perm=order)
     else:
         context.fail(
-            node, "is a softmax along several axes at once", "export the model for opset 13 or later"
+            node,
+            "a softmax along several axes at once is not supported",
+            "export the model for opset 13 or later",
         )
     steps.round(result, 3)
 

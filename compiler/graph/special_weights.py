@@ -76,7 +76,9 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
     window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
     groups = TapGroups.of(window)
     if groups is None:
-        raise ValueError(f"the columns of a {kh}x{kw} window make no groups")
+        raise ValueError(
+            f"the columns of a {kh}x{kw} window cannot be divided into groups for the instruction TAPS"
+        )
     rows = groups.rows(weight, int(dilation[0]))
     if (sweep := Sweep.of(config, window)) is not None:
         return sweep.packed(config, rows)

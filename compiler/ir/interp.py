@@ -82,7 +82,10 @@ def interpret(
                 f"{format_buffer(parameter)} was given {type(given).__name__}, not a numpy array"
             )
         if given.shape != parameter.shape or given.dtype != parameter.dtype.numpy:
-            raise InterpretError(f"{format_buffer(parameter)} was given {given.dtype}{list(given.shape)}")
+            raise InterpretError(
+                f"{format_buffer(parameter)} was given an array of another type or shape, "
+                f"{given.dtype}{list(given.shape)}"
+            )
         data = np.array(given, order="C")
         machine.cells[parameter.name] = _Cell(data, np.zeros(data.shape, np.uint8) if poison else None)
     run = machine.statement(program.body)
@@ -247,7 +250,7 @@ class _Machine:
             shape = tuple(n for n in target.shape if n != 1)
             if shape != tuple(n for n in extents if n != 1):
                 raise self.fail(
-                    f"copies a box of extents {list(extents)} to one of extents {list(target.shape)}"
+                    f"copies a box of extents {list(extents)} to a box of other extents, {list(target.shape)}"
                 )
             values = values.reshape(target.shape)
             if state is not None and (state == _IN_FLIGHT).any():

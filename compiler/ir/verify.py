@@ -146,9 +146,9 @@ class _Verifier:
         self.region(destination, ranges, scalars, inside=True)
         self.region(source, ranges, scalars, inside=pad is None)
         if not _widens(source.buffer.dtype, destination.buffer.dtype):
-            raise self.fail(f"copies {source.buffer.dtype} to {destination.buffer.dtype}")
+            raise self.fail(f"a copy cannot convert {source.buffer.dtype} to {destination.buffer.dtype}")
         if pad is not None and pad.dtype is not source.buffer.dtype:
-            raise self.fail(f"pads {source.buffer.dtype} with a constant of type {pad.dtype}")
+            raise self.fail(f"a pad of {source.buffer.dtype} elements cannot have the type {pad.dtype}")
         to, of = wide(destination.extents), wide(source.extents)
         if len(to) != len(of) or not all(provably_equal(a, b, ranges) for a, b in zip(to, of, strict=True)):
             shapes = f"{format_region(destination)} and {format_region(source)}"
@@ -160,7 +160,10 @@ class _Verifier:
             verify_declaration(declaration)
             self._checked[declaration.name] = declaration
         if len(call.operands) != len(declaration.parameters):
-            raise self.fail(f"{len(call.operands)} operands for {len(declaration.parameters)} parameters")
+            raise self.fail(
+                f"has {len(call.operands)} operands, but {declaration.name} has {len(declaration.parameters)} "
+                "parameters"
+            )
         access = operand_access(declaration) if call.pad is not None else ()
         for position, (operand, formal) in enumerate(zip(call.operands, declaration.parameters, strict=True)):
             padded = bool(access) and not access[position][1]
@@ -184,7 +187,8 @@ class _Verifier:
         self.visible(buffer)
         if not len(buffer.shape) == len(region.starts) == len(region.extents):
             raise self.fail(
-                f"{len(region.starts)} starts, {len(region.extents)} extents for {format_buffer(buffer)}"
+                f"a region with {len(region.starts)} starts and {len(region.extents)} extents does not match the "
+                f"dimensions of {format_buffer(buffer)}"
             )
         for size, start, extent in zip(buffer.shape, region.starts, region.extents, strict=True):
             self.typed(start, DType.INT64, "start", ranges, scalars)
@@ -198,7 +202,7 @@ class _Verifier:
     ) -> None:
         self.visible(buffer)
         if len(indices) != len(buffer.shape):
-            raise self.fail(f"{len(indices)} indices for {format_buffer(buffer)}")
+            raise self.fail(f"{len(indices)} indices do not match the dimensions of {format_buffer(buffer)}")
         for size, index in zip(buffer.shape, indices, strict=True):
             self.typed(index, DType.INT64, "index", ranges, scalars, facts)
             if not _plainly_inside(index, _ONE, ranges, size):

@@ -61,7 +61,7 @@ def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) ->
     try:
         read(Field(path=Path("the compiled network"), name="", value=value))
     except ArchiveError as error:
-        raise UnreadableArchiveError(f"the compiler does not read what it wrote: {error}") from error
+        raise UnreadableArchiveError(f"the file just written cannot be read again: {error}") from error
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:

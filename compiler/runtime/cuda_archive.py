@@ -123,7 +123,7 @@ def _network(
     for entry in document.at("modules").items():
         module = _module(entry, cubins, kind)
         if module.name in modules:
-            raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
+            raise entry.at("name").fail(f"is {module.name!r}, which another module has too")
         modules[module.name] = module
     known = {name: (held.module.parameters, held.module.outputs) for name, held in modules.items()}
     return CudaNetworkCode(

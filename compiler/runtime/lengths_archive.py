@@ -85,7 +85,9 @@ def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable
     )
     sizes = [entry.at("length").integer(1) for entry in entries]
     if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
-        raise document.at("rungs").fail(f"do not hold {lengths}")
+        raise document.at("rungs").fail(
+            f"must be lengths in ascending order, from at least {lengths.least} up to {lengths.most}"
+        )
     cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
     executables = reader(target)(path, entries, arrays)
     axes = {name: axes.shape() for name, axes in document.at("axes").entries().items()}

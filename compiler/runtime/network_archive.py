@@ -234,7 +234,7 @@ def read_modules(document: Field) -> tuple[Module, ...]:
         function = kernel.at("function").symbol()
         parameters, outputs = read_parameters(kernel)
         if function in modules:
-            raise kernel.at("function").fail(f"is {function!r}, and so is another kernel's")
+            raise kernel.at("function").fail(f"is {function!r}, which another kernel has too")
         module = Module(
             text="",
             function=function,

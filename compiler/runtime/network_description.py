@@ -163,7 +163,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
         elif tensor not in tensors:
             raise output.at("tensor").fail(f"is {tensor!r}, and there is no such tensor")
         if any(other.name == name for other in outputs):
-            raise output.at("name").fail(f"is {name!r}, and so is another output's")
+            raise output.at("name").fail(f"is {name!r}, which another output has too")
         known = tensors.get(tensor) or Tensor(
             name=tensor, shape=held[tensor].shape, dtype=DType(held[tensor].dtype.name)
         )
@@ -254,7 +254,7 @@ def read_parameters(entry: Field) -> tuple[tuple[Buffer, ...], frozenset[str]]:
     for parameter in entry.at("parameters").items():
         name = parameter.at("name").text()
         if name in parameters:
-            raise parameter.at("name").fail(f"is {name!r}, and so is another parameter's")
+            raise parameter.at("name").fail(f"is {name!r}, which another parameter has too")
         parameters[name] = Buffer(
             name=name, shape=parameter.at("shape").shape(), dtype=parameter.at("dtype").element_type()
         )
@@ -312,7 +312,9 @@ def _check_launch(
 def _tensor(name: str, entry: Field) -> Tensor:
     shape, block = entry.at("shape").shape(), entry.at("block").integer(1, _MOST_BLOCK)
     if block > 1 and len(shape) < 2:
-        raise entry.at("block").fail(f"is {block}, and {list(shape)} has no channels")
+        raise entry.at("block").fail(
+            f"is {block}, but must be 1 for a tensor without channels, of shape {list(shape)}"
+        )
     return Tensor(name=name, shape=shape, dtype=entry.at("dtype").element_type(), block=block)
 
 

@@ -97,7 +97,9 @@ def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
         data = named_array(part.at("data"), constants).reshape(-1).view(np.uint8)
         address = part.at("address").integer()
         if address + data.size > size:
-            raise part.at("address").fail(f"is {address}, and {data.size:,} bytes end beyond the image")
+            raise part.at("address").fail(
+                f"is {address}, and {data.size:,} bytes from there end beyond the image"
+            )
         apart.append((address, data))
     words = _instructions(entry, config.instruction_words, constants)
     tensors = {name: _tensor(name, item) for name, item in entry.at("tensors").entries().items()}
@@ -186,7 +188,9 @@ def _read_view(
     else:
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
-            raise entry.at("steps").fail("are not those of the shape")
+            raise entry.at("steps").fail(
+                f"must be {len(shape)} steps, one for each dimension, to less than 2**40 with the start"
+            )
         if problem := memory_problem(8 * prod(shape)):
             raise entry.fail(problem)
         view = _strided_indices(entry.at("start").integer(), steps, shape)
@@ -195,7 +199,9 @@ def _read_view(
         or view.shape != shape
         or not -1 <= view.min(initial=0) <= view.max(initial=0) < size
     ):
-        raise entry.fail("is no view of the tensor")
+        raise entry.fail(
+            f"must give each element of shape {list(shape)} a position in a tensor of {size} elements, or -1"
+        )
     return view
 
 
@@ -266,4 +272,4 @@ def _type(entry: Field) -> DType:
 
 def _check_size(entry: Field, shape: tuple[int, ...], tensor: Tensor) -> None:
     if np.prod(shape, dtype=np.int64) != tensor.size:
-        raise entry.at("shape").fail(f"is not of as many elements as tensor {tensor.name!r}")
+        raise entry.at("shape").fail(f"must have as many elements as tensor {tensor.name!r}")

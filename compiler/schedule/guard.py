@@ -27,7 +27,7 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
     if multiple < 1:
         raise LegalityError(f"{where}the multiple is {multiple}, and must be 1 or more", program, loop)
     if at.kind not in ("serial", "unroll"):
-        raise LegalityError(f"{where}it is {at.kind}", program, loop)
+        raise LegalityError(f"{where}the loop is {at.kind}, and must be serial or unroll", program, loop)
     ranges = loop_ranges(n for n in path if isinstance(n, For))
     most = interval(at.extent, ranges).high
     if most is None:

@@ -66,7 +66,9 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     ):
         if isinstance(use.by, Intrinsic):
             raise LegalityError(
-                f"cannot pack {buffer}: {use.by.name} takes a box of it", program, use.by.name
+                f"cannot pack {buffer}: the intrinsic {use.by.name} accesses more than single elements of it",
+                program,
+                use.by.name,
             )
     shape = packed_shape(old.shape, tiles, order)
     new = Buffer(name=old.name, shape=shape, dtype=old.dtype, scope=old.scope)
@@ -102,7 +104,8 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
             start, extent = starts[d], extents[d]
             inside = simplify(binary("%", start, size), ranges)
             if extent != _ONE and (extent != Const(size) or inside != Const(0)):
-                reason = f"cannot pack {buffer}: {copy.name} takes a box of it that is not one tile of dimension {d}"
+                what = f"a box that is neither one element nor one tile of dimension {d}"
+                reason = f"cannot pack {buffer}: {copy.name} copies {what}"
                 raise LegalityError(reason, program, copy.name)
             starts[d], extents[d] = simplify(binary("//", start, size), ranges), _ONE
             inner.append((inside, extent))
@@ -110,7 +113,11 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         dimensions = [*range(rank), *(d for d, _ in tiles)]
         kept = [dimensions[o] for o in order if parts[o][1] != _ONE]
         if kept != sorted(kept):
-            raise LegalityError(f"cannot pack {buffer}: {copy.name} takes a box of it", program, copy.name)
+            raise LegalityError(
+                f"cannot pack {buffer}: the dimensions of the box that {copy.name} copies would change their order",
+                program,
+                copy.name,
+            )
         return Region(
             buffer=new,
             starts=tuple([parts[o][0] for o in order]),

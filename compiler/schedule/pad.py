@@ -72,7 +72,9 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         after = before + max(step, 1) * (new - old)
         shape = tuple([after if e == d else size for e, size in enumerate(buffer.shape)])
         if grown.setdefault(buffer.name, replace(buffer, shape=shape)).shape != shape:
-            raise LegalityError(f"{where}two indices of {buffer.name} use {loop}", program, reduce.name)
+            raise LegalityError(
+                f"{where}only one index of {buffer.name} may use {loop}, but two do", program, reduce.name
+            )
         if buffer.name != reduce.buffer.name:
             copy, around = _filling(program, buffer, d, before, after, zero=not data, where=where)
             copies[copy.name] = copy

@@ -48,7 +48,7 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
         reason = f"{where}{', '.join(kinds)} are not different axes of threads ({', '.join(threads)})"
         raise LegalityError(reason, program, name)
     if any(count < 1 for _, count in axes):
-        raise LegalityError(f"{where}an axis has no thread", program, name)
+        raise LegalityError(f"{where}each axis must have at least one thread", program, name)
     extents = [e.value if isinstance(e, Const) else None for e in wide(copy.destination.extents)]
     sizes = [int(e) for e in extents if e is not None]
     if len(sizes) < len(extents):

@@ -37,7 +37,7 @@ def skip_pads(program: Program, loop: str) -> Program:
     path, at = locate_loop(program, loop)
     where = f"cannot skip pads in {loop}: "
     if at.kind not in ("serial", "unroll"):
-        raise LegalityError(f"{where}it is {at.kind}", program, loop)
+        raise LegalityError(f"{where}the loop is {at.kind}, and must be serial or unroll", program, loop)
     reduce = _sum(at)
     if reduce is None or reduce.op != "add" or reduce.first is not None:
         raise LegalityError(

@@ -186,7 +186,7 @@ class _Match:
                 )
         held = self.operands.setdefault(formal.name, (buffer, tuple(starts)))
         if held[0].name != buffer.name or not all(map(_same, held[1], starts)):
-            raise _Mismatch(f"{formal.name} corresponds to two places:", where)
+            raise _Mismatch(f"{formal.name} corresponds to different elements in different accesses:", where)
 
     def look_up(
         self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
@@ -198,7 +198,7 @@ class _Match:
             self.expr(index, expected)
         held = self.operands.setdefault(formal.name, (buffer, (Const(0),) * len(indices)))
         if held[0].name != buffer.name:
-            raise _Mismatch(f"{formal.name} corresponds to two places")
+            raise _Mismatch(f"{formal.name} corresponds to two buffers, {held[0].name} and {buffer.name}")
 
     def expr(self, actual: Expr, formal: Expr) -> None:
         match actual, formal:

@@ -75,7 +75,9 @@ class Window:
         ):
             span = (kernel - 1) * dilation + 1
             if size < span:
-                raise ValueError(f"a window of {span} does not fit into {size} padded positions")
+                raise ValueError(
+                    f"a window of {span} positions does not fit into the {size} padded positions"
+                )
             sizes.append((size - span) // stride + 1)
         return sizes[0], sizes[1]
 

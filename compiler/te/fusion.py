@@ -107,9 +107,13 @@ def _require_plain_stores(program: Program, y: Buffer) -> None:
     for statement in walk(program):
         match statement:
             case Copy(destination=region) if region.buffer.name == y.name:
-                raise ValueError(f"{statement.name} copies into {y.name}")
+                raise ValueError(
+                    f"the copy {statement.name} writes {y.name}, which only assignments may write"
+                )
             case Reduce(buffer=buffer) if buffer.name == y.name:
-                raise ValueError(f"{statement.name} sums up in {y.name}")
+                raise ValueError(
+                    f"the sum {statement.name} writes {y.name}, which only assignments may write"
+                )
             case Assign(value=value) | Reduce(value=value):
                 if any(isinstance(e, Load) and e.buffer.name == y.name for e in walk_expr(value)):
-                    raise ValueError(f"{statement.name} reads {y.name}")
+                    raise ValueError(f"{statement.name} reads {y.name}, which no statement may read")

@@ -116,7 +116,10 @@ def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
                     result[part] = 1
             group, broadcasts, inside, outside = [], set(), 1, 1
     if group or sizes:
-        raise ValueError(f"shape {operand} does not broadcast against {into} as it does against {full}")
+        raise ValueError(
+            f"data of shape {operand} cannot broadcast against {into}, the merged {full}: they broadcast along only "
+            "some of the dimensions that were merged into one"
+        )
     return tuple(result)
 
 

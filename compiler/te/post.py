@@ -46,7 +46,9 @@ class Post:
         if self.combination is not None:
             return replace(self, combination=self.combination.clamped(low, high))
         if self.table:
-            raise ValueError("what a table gives is clamped in the table")
+            raise ValueError(
+                "a post-processing with a table cannot be clamped; clamp the elements of the table"
+            )
         return replace(self, **limits_within(self.low, self.high, low, high))
 
 
@@ -85,7 +87,7 @@ def post_value(
     q: Expr = Call("requantize", stage_a, DType.INT8)
     if post.table:
         if table is None:
-            raise ValueError("a post-processing with a table needs one")
+            raise ValueError("a post-processing with a table needs the argument `table`")
         q = table[cast(q, DType.INT64) + 128,]
     return q if post.combination is None else combined(q, operand, post.combination)
 

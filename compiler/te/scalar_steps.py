@@ -53,7 +53,9 @@ def steps_of(body: Expr) -> Steps:
                 return ("select", place(condition), place(then), place(otherwise))
             case Call(function=function, arguments=arguments) if function in FUNCTIONS:
                 return (function, *map(place, arguments))
-        raise ValueError(f"an element-wise operator has {type(e).__name__} in it, which is no step")
+        raise ValueError(
+            f"an element-wise operator must not contain a {type(e).__name__}, which is not a step"
+        )
 
     def place(e: Expr) -> int:
         # A shared subexpression is one object: visiting it once for each use could take exponential time.
@@ -89,11 +91,11 @@ def expression(steps: Steps) -> Expr:
         types.append(dtype)
     used = {number for step in steps for number in operands(step)}
     if not steps or types[-1] is not DType.FLOAT32:
-        raise ValueError("the steps end without a float32")
+        raise ValueError("the last step must give a float32")
     if unused := sorted({*range(len(steps) - 1)} - used):
-        raise ValueError(f"step {unused[0]} is used by none")
+        raise ValueError(f"step {unused[0]} is used by no other step")
     if len({*steps}) < len(steps):
-        raise ValueError("the steps have one of them twice")
+        raise ValueError("the steps must differ from each other")
     return made[-1]
 
 

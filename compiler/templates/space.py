@@ -210,7 +210,7 @@ class Space:
             allowed &= mask
             if not allowed.any():
                 return reason
-        raise ValueError(f"{self.template}: some of the points are legal")
+        raise ValueError(f"{self.template}: no limit excludes all of the points, as some of them are legal")
 
 
 def knobs_obstacle(space: Space, values: Values) -> str | None:
@@ -245,7 +245,7 @@ def space_of_axes(
     found = cost(columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     if not legal.any():
-        raise ValueError(f"{template}: no point is legal")
+        raise ValueError(f"{template}: no setting of the knobs keeps to all limits")
     return Space(template=template, axes=axes, cost=cost, floor=float(found.bound[legal].min()), slack=slack)
 
 

@@ -148,7 +148,7 @@ def _infinite(contents: dict[str, NDArray[np.uint8]]) -> dict[str, NDArray[np.ui
         (lambda c: c | {"acc": c["acc"][1:]}, ["acc is uint8 of shape", "expected uint8 of"]),
         (lambda c: c | {"acc": c["acc"].reshape(2, -1)}, ["acc is uint8 of shape (2,"]),
         (lambda c: c | {"inp": c["inp"].view(np.int8)}, ["inp is int8"]),
-        (lambda c: c | {"uop": c["uop"].astype(object)}, ["no .npz archive of uint8 arrays"]),
+        (lambda c: c | {"uop": c["uop"].astype(object)}, ["not an .npz archive of uint8 arrays"]),
         (_infinite, ["par: a scale is not finite"]),
     ],
     ids=["name", "size", "shape", "dtype", "pickle", "scale"],
@@ -180,5 +180,5 @@ def test_files_that_are_no_scratchpads(vdla, tmp_path: Path, program: Path, cont
             with file.open("wb") as stream:
                 np.save(stream, contents["acc"])
     message = vdla("sim", "--insns", program, "--scratchpads", file).message()
-    expected = "cannot read the scratchpads: No such file" if damage == "missing" else "no .npz archive"
+    expected = "cannot read the scratchpads: No such file" if damage == "missing" else "the file is not an"
     assert message.startswith(f"error: {file}: {expected}")

@@ -196,7 +196,7 @@ def test_depth_that_blocks_do_not_divide() -> None:
     net.add("DepthToSpace", blocksize=2)
     net.shape = (1, 1, 8, 8)
     with pytest.raises(
-        ModelError, match=r"cuts \(1, 6, 4, 4\) into blocks of 2; use a blocksize that divides the tensor"
+        ModelError, match=r"\(1, 6, 4, 4\) cannot be divided into blocks of 2 x 2 elements; use a blocksize that divides the tensor"
     ):
         compile_kernels(net.model(), cpu_now())
 
@@ -304,8 +304,8 @@ def test_split(opset, axis, parts, attributes) -> None:
 @pytest.mark.parametrize(
     ("operator", "constant", "attributes", "problem"),
     [
-        ("Gather", np.array([7]), {"axis": 3}, "indices outside an axis of 7"),
-        ("Gather", np.array([-8]), {"axis": 3}, "indices outside an axis of 7"),
+        ("Gather", np.array([7]), {"axis": 3}, "indices lie outside of axis 3, which has 7"),
+        ("Gather", np.array([-8]), {"axis": 3}, "indices lie outside of axis 3, which has 7"),
     ],
 )
 def test_parts_that_are_not_there_are_refused(operator, constant, attributes, problem) -> None:
@@ -395,9 +395,14 @@ def test_instance_normalization_behind_a_convolution() -> None:
 @pytest.mark.parametrize(
     ("operator", "factors", "attributes", "problem"),
     [
-        ("LayerNormalization", [(4,)], {}, "its scale has shape (4,) where (7,) is needed"),
-        ("LayerNormalization", [(7,)], {"axis": 4}, "has axis 4 for a tensor of shape (2, 3, 5, 7)"),
-        ("InstanceNormalization", [(3,), (5,)], {}, "its bias has shape (5,) where (3,) is needed"),
+        ("LayerNormalization", [(4,)], {}, "its scale of shape (4,) does not match the shape (7,)"),
+        (
+            "LayerNormalization",
+            [(7,)],
+            {"axis": 4},
+            "its axis 4 is not an axis of its input of shape (2, 3, 5, 7)",
+        ),
+        ("InstanceNormalization", [(3,), (5,)], {}, "its bias of shape (5,) does not match the shape (3,)"),
     ],
 )
 def test_normalizations_that_do_not_fit_are_refused(operator, factors, attributes, problem) -> None:

@@ -109,7 +109,7 @@ def test_quantized_layers_as_onnxruntime_rounds_them() -> None:
 @pytest.mark.parametrize(
     ("operators", "words"),
     [
-        (["blocks"], "has 2 scales along axis 1 of (2, 3, 37)"),
+        (["blocks"], "its 2 scales and 2 zero points do not match axis 1 of its input of shape (2, 3, 37)"),
         (["negative"], "its scale is not a positive finite number"),
     ],
 )

@@ -137,5 +137,5 @@ def test_variants_are_taken_step_by_step(case) -> None:
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     data, _ = layer(more={"R": np.ones((1, 28, 6), np.float32)})
-    with pytest.raises(ModelError, match=r"lstm.*has W of shape"):
+    with pytest.raises(ModelError, match=r"lstm.*its W must be float32 of shape"):
         compile_kernels(data, cpu_now())

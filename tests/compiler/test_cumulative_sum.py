@@ -71,5 +71,5 @@ def test_is_tuned_on_processors_and_gpus() -> None:
 def test_an_axis_that_is_not_there_is_refused() -> None:
     net = FloatNetwork(2, 3)
     net.add("CumSum", net.constant(np.array(2, np.int64)))
-    with pytest.raises(ModelError, match=r"CumSum.*has axis 2 for a tensor of shape"):
+    with pytest.raises(ModelError, match=r"CumSum.*its axis \[?2\]? must be one constant axis"):
         compile_kernels(net.model(), cpu_now())

@@ -262,7 +262,7 @@ REFUSED = {
     "windows": (
         node("MaxPool", "x", "y i", kernel_shape=[2, 2], strides=[3, 2]),
         floats(2, 3, 1, 4),
-        "windows of .2, 2. do not fit",
+        "windows of .2, 2. elements do not fit",
     ),
     "cubic integers": (
         node("Resize", "x . c", mode="cubic"), np.ones((1, 1, 3, 3), np.int8), "its input 'x' is int8"

@@ -432,7 +432,9 @@ def test_files_are_read_field_by_field(on_accelerator: LengthsExecutable, tmp_pa
         return document["rungs"][0]
 
     assert "cuda" in refused(lambda d: d.update(target_text="cuda"))
-    assert "do not hold sequence from 1 to 12" in refused(lambda d: d.update(most=12))
+    assert "must be lengths in ascending order, from at least 1 up to 12" in refused(
+        lambda d: d.update(most=12)
+    )
     assert "image_bytes" in refused(lambda d: rung(d).update(image_bytes=2**62))
     assert "address" in refused(lambda d: rung(d).update(image_bytes=64))
     assert "no such array" in refused(lambda d: rung(d).update(words="nothing"))
@@ -472,5 +474,7 @@ def test_outputs_that_are_not_one_for_each_token_are_refused() -> None:
     )
     opset = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-    with pytest.raises(UserError, match="output 'y': axis 1 has 2 for sequence 1 and 10 for 5"):
+    with pytest.raises(
+        UserError, match="output 'y': axis 1 has 2 elements for sequence 1 and 10 elements for sequence 5"
+    ):
         vdla.compile(model, "llvm", lengths={"sequence": (1, 5)})

@@ -176,7 +176,7 @@ def test_gathered_elements_that_do_not_fit() -> None:
     data, indices = np.zeros((2, 5), np.float32), np.zeros((3, 1), np.int64)
     with pytest.raises(ModelError, match=r"'gather'.*longer than its data"):
         compile_kernels(gathered(data, indices, 1).SerializeToString(), cpu_now())
-    with pytest.raises(ModelError, match=r"'gather'.*outside of an axis of 5"):
+    with pytest.raises(ModelError, match=r"'gather'.*outside of axis 1, which has 5"):
         compile_kernels(gathered(data, np.full((1, 1), 5), 1).SerializeToString(), cpu_now())
 
 
@@ -186,8 +186,8 @@ def test_gathered_elements_that_do_not_fit() -> None:
         ((np.int64(0), np.int64(1)), "of one length"),
         (([0, 0], [1]), "of one length"),
         (([0], [1], [0], [0]), "no step of 0"),
-        (([0], [1], [2]), "has axes"),
-        (([0, 0], [1, 1], [1, -1]), "has axes"),
+        (([0], [1], [2]), "must be different axes"),
+        (([0, 0], [1, 1], [1, -1]), "must be different axes"),
     ],
 )
 def test_slices_that_say_nothing_are_refused(bounds: tuple[Any, ...], what: str) -> None:

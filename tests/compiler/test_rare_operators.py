@@ -184,7 +184,7 @@ def test_resizes_of_two_meanings(body: str, problem: str) -> None:
 def test_neighbouring_channels_of_a_tensor_without_channels_are_refused(given: str) -> None:
     content, _ = model(given, "y = LRN <size: int = 3> (x)")
     with pytest.raises(
-        ModelError, match=r"sums 3 channels of a tensor of shape \(6?,?\); give a tensor \(N, C, ...\)"
+        ModelError, match=r"its input of shape \(6?,?\) has no channel axis; give a tensor \(N, C, ...\)"
     ):
         vdla.compile(content, target="llvm", cache=False)
 

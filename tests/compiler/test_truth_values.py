@@ -144,7 +144,9 @@ def test_what_is_refused() -> None:
     net = Net(x=X.shape)
     refused(
         net.model(net.add("Cast", "x", to=TensorProto.STRING), TensorProto.STRING),
-        "casts to string; use one of",
+        "the element type string is not supported; use one of",
     )
     net = Net(x=(3, 2))
-    refused(net.model(net.add("GatherND", "x", np.array([[3]], np.int64))), "indices outside of")
+    refused(
+        net.model(net.add("GatherND", "x", np.array([[3]], np.int64))), "some of its indices lie outside of"
+    )

@@ -341,7 +341,7 @@ def test_what_python_would_compute_element_by_element() -> None:
 @pytest.mark.parametrize(
     ("mode", "pads", "problem"),
     [
-        ("reflect", [0, 0, 0, 2**26], "more than the 1,048,576 of mode reflect"),
+        ("reflect", [0, 0, 0, 2**26], "more than the 1,048,576 that mode reflect allows"),
         ("wrap", [0, 0, 0, 4 * MOST_RUNS], "make 4,097 pieces, more than 4,096"),
     ],
 )
@@ -358,7 +358,7 @@ def test_strides_and_scales() -> None:
         node = OP("Resize", ["x", "", "s"], ["y"], "big")
         with pytest.raises(ModelError):
             import_float_model(model([node], [1, 1, 4, 4], 4, s=np.array([1, 1, 1, scale], np.float32)))
-    with pytest.raises(ModelError, match=r"to \[1, 1, 4, 4194304\]; give sizes from 1 to 1,048,576"):
+    with pytest.raises(ModelError, match=r"sizes \[1, 1, 4, 4194304\] .*; give sizes from 1 to 1,048,576"):
         import_float_model(
             model([OP("Resize", ["x", "", "", "s"], ["y"])], [1, 1, 4, 4], 4, s=[1, 1, 4, 2**22])
         )

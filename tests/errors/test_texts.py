@@ -114,7 +114,7 @@ def test_an_attribute_is_told_as_it_is(vdla, tmp_path: Path) -> None:
     data = convolution().replace(b"SAME_UPPER", b"SAME_UPPE\xff").replace(b"height", b"hei\nht")
     path.write_bytes(data)
     message = vdla("run", path, "--device", "cpu", "--dim", "hei\nht=4").message()
-    assert f"{path}: node 'node_text' (Conv): has auto_pad 'SAME_UPPE\\xff'" in message
+    assert f"{path}: node 'node_text' (Conv): its auto_pad 'SAME_UPPE\\xff' is unknown" in message
 
 
 def test_names_of_external_data_are_texts(vdla, tmp_path: Path) -> None:

@@ -151,7 +151,10 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         (f"LOAD.UOP sram_base=2047 {BIG}", ["uop element 2048"]),
         (f"LOAD.PAR sram_base=63 {BIG}", ["par element 64"]),
         ("LOAD.INP y_size=600 x_size=1 x_stride=1 x_pad_1=1", ["inp element 1199"]),
-        (f"LOAD.INP dram_base=16383 {BIG}", ["dram_base reads DRAM bytes 65532..65540 of a memory of 65536"]),
+        (
+            f"LOAD.INP dram_base=16383 {BIG}",
+            ["dram_base reads DRAM bytes 65532..65540 of a memory of 65536 bytes"],
+        ),
         (
             f"STORE.OUT dram_base=16383 {BIG}",
             ["writes DRAM bytes 65532..65540", "instructions follow this memory"],

@@ -73,7 +73,7 @@ def test_headers_that_say_something_else(shape: tuple[int, ...]):
 
 def test_objects_and_bare_files_are_refused(tmp_path: Path):
     for data in (b"", b"x" * 1000, packed(x=np.array([{}], object)), headed((1,), bytes(8), "|O")):
-        with pytest.raises(NpzError, match="no npz file of plain arrays"), open_npz(data):
+        with pytest.raises(NpzError, match=r"not an \.npz archive of plain arrays"), open_npz(data):
             pass
 
 

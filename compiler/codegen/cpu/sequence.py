@@ -163,13 +163,18 @@ class _Lists:
         function = call.module.function
         if call.places.keys() != {p.name for p in call.module.parameters}:
             names = ", ".join([p.name for p in call.module.parameters])
-            raise ValueError(f"{function} needs places for {names}; it has {', '.join(call.places)}")
+            raise ValueError(
+                f"{function} must have a memory location for each parameter ({names}); its call has locations for "
+                f"{', '.join(call.places)}"
+            )
         for parameter in call.module.parameters:
             self._check_place(call, parameter)
         for name in call.module.outputs:
             for other in call.places:
                 if name != other and self._overlap(call, name, other):
-                    raise ValueError(f"{function} writes {name}, which overlaps {other}")
+                    raise ValueError(
+                        f"{function} writes {name}, whose memory location overlaps that of {other}"
+                    )
 
     def _check_place(self, call: Call, parameter: Buffer) -> None:
         place = call.places[parameter.name]
@@ -186,20 +191,22 @@ class _Lists:
                     or start + buffer_bytes(parameter) > buffer_bytes(held)
                 ):
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, which is no part of the argument {name}"
+                        f"{where}, {parameter.dtype}{list(parameter.shape)} from byte {start} on, must be an aligned "
+                        f"part of the argument {name}, with its type"
                     )
             case Arena(offset=offset):
                 size = parameter.dtype.bits // 8
                 if offset < 0 or offset % size or offset + buffer_bytes(parameter) > self.arena_bytes:
                     raise ValueError(
-                        f"{where} at byte {offset} is not aligned to {size}, or not inside the arena of "
+                        f"{where} at byte {offset} is not aligned to {size} bytes, or not inside the arena of "
                         f"{self.arena_bytes} bytes"
                     )
             case Constant(name=name):
                 array = self.constants.get(name)
                 if array is None or array.dtype != parameter.dtype.numpy or array.shape != parameter.shape:
                     raise ValueError(
-                        f"{where} is {parameter.dtype}{list(parameter.shape)}, but the constant {name} is not"
+                        f"{where} must be {parameter.dtype}{list(parameter.shape)}, but the constant {name} is "
+                        "missing or has another type or shape"
                     )
                 if parameter.name in call.module.outputs:
                     raise ValueError(f"{where} is written, but {name} is constant")

@@ -59,7 +59,7 @@ def touched(
     shape = (*sizes, *boxes)
     if prod(shape) > MOST_POINTS:
         raise LoweringError(
-            f"{access.statement} touches {access.buffer.name} at {prod(shape)} places, too many to look for races; "
+            f"{access.statement} accesses {access.buffer.name} {prod(shape)} times, too often to look for races; "
             f"index it by plain sums of the loops' variables"
         )
     environment: dict[str, Any] = dict(values)

@@ -290,11 +290,14 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
             raise LoweringError(f"{where}rows of {format_buffer(of)} are no multiples of {STEP} bytes")
     if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
         raise LoweringError(
-            f"{where}a box may have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} elements"
+            f"{where}the copied box {list(box)} must have up to {MOST_DIMENSIONS} dimensions of 1 to {MOST_BOX} "
+            "elements"
         )
     row = box[-1] * size
     if row % STEP:
-        raise LoweringError(f"{where}rows of {row} bytes are no multiples of {STEP}")
+        raise LoweringError(
+            f"{where}the rows of the copy have {row} bytes and must have a multiple of {STEP} bytes"
+        )
     swizzle = row if to.name in swizzled else 0
     if swizzle and (swizzle not in SWIZZLES or to.shape[-1] != box[-1]):
         sizes = ", ".join(map(str, SWIZZLES))

@@ -51,8 +51,8 @@ def shape_of(kernel: Kernel) -> Shape:
     for lanes in lanes_in(kernel):
         if lanes > 1 and block["thread.x"] != lanes:
             raise LoweringError(
-                f"an instruction of {lanes} threads needs blocks of as many along x, not {block['thread.x']}; bind the "
-                f"other phases' loops to thread.x in parts of {lanes}"
+                f"an instruction of {lanes} threads needs blocks of {lanes} threads along x, not "
+                f"{block['thread.x']}; bind the other phases' loops to thread.x in parts of {lanes}"
             )
     outermost = kernel.blocks[0]
     return Shape(

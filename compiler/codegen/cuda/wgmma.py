@@ -162,7 +162,10 @@ def descriptor(start: int, leading: int, stride: int, swizzle: int = 0) -> int:
     """
     fields = (start, leading, stride)
     if gcd(*fields) % 16:
-        raise ValueError(f"{start}, {leading} and {stride} bytes are no multiples of 16")
+        raise ValueError(
+            f"start ({start} bytes), leading ({leading} bytes) and stride ({stride} bytes) must be multiples of 16 "
+            "bytes"
+        )
     mode = swizzle_mode(swizzle) << 62
     return mode | sum((field & 0x3FFFF) >> 4 << 16 * at for at, field in enumerate(fields))
 
@@ -221,7 +224,10 @@ def _swizzled_factor(
         return i, [(i, size)], held[i, k]
     row = row_elements(size)
     if row is None:
-        raise ValueError(f"no swizzled row divides {size} columns of {dtype}; {SWIZZLES[-1] // 2} or more do")
+        raise ValueError(
+            f"the {size} rows or columns of factor {name} must be a multiple of {SWIZZLES[-1] // 2}, the elements of "
+            "the shortest swizzled row"
+        )
     outer, inner = Var(f"{data}1"), Var(f"{data}2")
     held = Buffer(name=name, shape=(size // row, HALF_DEPTH, row), dtype=dtype, scope="shared")
     if size == row:

@@ -251,7 +251,8 @@ def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, a
     steps = zip(forms, (8 * row, 16 if along_depth else 8 * row), strict=True)
     if any(n * size % step for form, step in steps for n in (form.constant, *form.terms.values())):
         raise LoweringError(
-            f"`{summarize(use)}`: {format_region(region)} does not provably begin at 8 lines of {row} bytes"
+            f"`{summarize(use)}`: {format_region(region)} does not provably begin at a multiple of 8 rows of {row} "
+            "bytes"
         )
     leading = 16 if along_depth else storage.strides[-3] * size
     mode = swizzle_mode(row)

@@ -165,10 +165,12 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
             continue
         extent, step = left.pop(0)
         if extent != count:
-            raise ValueError(f"copy extents differ: {extent} and {count}")
+            raise ValueError(
+                f"source and destination of a copy must have equal extents, not {extent} and {count} elements"
+            )
         axes.append(_Axis(count, step, stride, before, after))
     if left:
-        raise ValueError("copy dimensions differ")
+        raise ValueError("source and destination of a copy must have as many dimensions as each other")
     return axes
 
 

@@ -140,7 +140,8 @@ class PartsOfTiles:
         sources = {item.source.buffer.name for item in loads}
         if WEIGHTS in sources and len(sources) > 1:
             raise ValueError(
-                f"{region.buffer.name} holds the kernel's weights and other arrays, whose tiles have another shape"
+                f"{region.buffer.name} must not hold other arrays beside the kernel's weights, as their tiles differ "
+                "in shape"
             )
         if WEIGHTS not in sources:
             weights = None

@@ -176,7 +176,10 @@ def _place_micro_ops(
                 # This row begins a new page; the sequences of the following rows are placed in it again.
                 end = begin + int(rows[i])
                 if turns and turns[-1] == where[end]:
-                    raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")
+                    raise ValueError(
+                        f"{layer}: {len(words)} micro-ops do not fit into the micro-op memory, which holds "
+                        f"{memory.depth}"
+                    )
                 memory.turn_page()
                 turns.append(int(where[end]))
                 break

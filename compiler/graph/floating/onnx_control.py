@@ -26,7 +26,7 @@ def import_control(context: GraphContext, node: OnnxNode) -> None:
         case "If":
             condition = context.array(node, 0, "condition")
             if condition is None or condition.size != 1:
-                context.refuse(node, "has no condition")
+                context.refuse(node, "its condition must be a single value")
             chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
             results = _iteration(context, node, _body(context, node, chosen), [], 0)
             for name, result in zip(node.outputs, results, strict=True):
@@ -41,7 +41,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
     body = _body(context, node, "body")
     trips = context.array(node, 0, "trip count")
     if trips is None or trips.size != 1:
-        context.fail(node, "has no trip count", "give the trip count as an initializer")
+        context.fail(node, "has no trip count of one number", "give the trip count as an initializer")
     count = int(trips.reshape(-1)[0])
     _check_turns(context, node, body, count)
     states = [_given(context, node, i) for i in range(2, len(node.inputs))]
@@ -55,7 +55,7 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
             if known is None:
                 context.fail(
                     node,
-                    "has a number of iterations that depends on data",
+                    "its number of iterations depends on data, which is not supported",
                     "export the model with a constant number",
                 )
             if not known.reshape(-1)[0]:
@@ -69,7 +69,11 @@ def _loop(context: GraphContext, node: OnnxNode) -> None:
         _bind(context, node, name, state)
     for k, name in enumerate(node.outputs[len(states) :]):
         if not listed:
-            context.fail(node, "has no iteration whose results it could stack", "export the model again")
+            context.fail(
+                node,
+                f"runs no iteration, so it has no results to stack in its output '{name}'",
+                "export the model again",
+            )
         _stack(context, node, name, [turn[k] for turn in listed], 0)
 
 
@@ -80,7 +84,8 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     if context.opset < 9 or scanned < 1 or count < 0:
         context.fail(
             node,
-            f"scans {scanned} of {len(node.inputs)} inputs in opset {context.opset}",
+            f"its num_scan_inputs is {scanned} and must be 1 to {len(node.inputs)}, its number of inputs, and the "
+            f"model's opset is {context.opset} and must be at least 9",
             "export the model for opset 9 or later",
         )
     inputs = [context.tensor(node, count + i) for i in range(scanned)]
@@ -88,7 +93,7 @@ def _scan(context: GraphContext, node: OnnxNode) -> None:
     backwards = _numbers(node, "scan_input_directions", scanned)
     lengths = {tensor.shape[axis] for tensor, axis in zip(inputs, axes, strict=True)}
     if len(lengths) != 1:
-        context.refuse(node, f"scans inputs of different lengths, {sorted(lengths)}")
+        context.refuse(node, f"the inputs that it scans must have the same length, not {sorted(lengths)}")
     steps = lengths.pop()
     _check_turns(context, node, body, steps)
     states = [_given(context, node, i) for i in range(count)]
@@ -121,7 +126,7 @@ def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
 def _body(context: GraphContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
     body = node.attributes.get(attribute)
     if not isinstance(body, onnx.GraphProto):
-        context.refuse(node, f"has no {attribute}")
+        context.refuse(node, f"its attribute {attribute} must be a graph")
     return body
 
 

@@ -45,7 +45,7 @@ def lp_normalization_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute LpNormalization: x / norm along one axis, 0 where the norm is 0."""
     p = s.node.integer("p", 2)
     if p not in (1, 2):
-        s.refuse(f"has p = {p}", "use p = 1 or p = 2")
+        s.refuse(f"there is no norm of p = {p}", "use p = 1 or p = 2")
     norm = s.add(f"ReduceL{p}", s.input(0), s.axes(s.node.integer("axis", -1)), keepdims=1)
     zero = s.add("Equal", norm, s.like(0))
     safe = s.add("Where", zero, s.like(1), norm)
@@ -86,10 +86,10 @@ def local_response_steps(s: FloatSteps) -> None:
     """
     size, rank = s.node.integer("size", 1), len(s.shape(0))
     if rank < 2:
-        s.refuse(f"sums {size} channels of a tensor of shape {s.shape(0)}", "give a tensor (N, C, ...)")
+        s.refuse(f"its input of shape {s.shape(0)} has no channel axis", "give a tensor (N, C, ...)")
     channels = s.shape(0)[1]
     if not 1 <= size <= MOST_NEIGHBOURS:
-        s.fail(f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
+        s.fail(f"its size is {size:,} channels and must be 1 to {MOST_NEIGHBOURS:,}", "use another size")
     before = (size - 1) // 2
     pads = [0] * (2 * rank)
     pads[1], pads[rank + 1] = before, size - 1 - before
@@ -110,7 +110,10 @@ def reverse_sequence_steps(s: FloatSteps) -> None:
     """
     shape, time, batch = s.shape(0), s.node.integer("time_axis", 0), s.node.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
-        s.refuse(f"has time axis {time} and batch axis {batch}", "make one of them 0 and the other 1")
+        s.refuse(
+            f"its time axis ({time}) and batch axis ({batch}) must be the axes 0 and 1",
+            "make one of them 0 and the other 1",
+        )
     along = [1] * len(shape)
     along[time] = shape[time]
     step = s.constant(np.arange(shape[time]).reshape(along), np.int64)

@@ -20,7 +20,9 @@ def einsum_steps(s: FloatSteps) -> None:
     for index, letters in enumerate(terms):
         for letter, size in zip(letters, s.shape(index), strict=True):
             if sizes.setdefault(letter, size) != size and 1 not in (size, sizes[letter]):
-                s.refuse(f"uses the letter {letter} for an axis of {sizes[letter]} and for one of {size}")
+                s.refuse(
+                    f"uses the letter {letter} for axes of different lengths, {sizes[letter]} and {size} elements"
+                )
             sizes[letter] = max(sizes[letter], size)
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
@@ -37,7 +39,9 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(shapes) or not all(set(t.replace("...", "")) <= _LETTERS for t in (*terms, result)):
-        context.refuse(node, f"has the equation '{text}', which does not fit {len(shapes)} inputs")
+        context.refuse(
+            node, f"its equation '{text}' must have one term of letters for each of its {len(shapes)} inputs"
+        )
     spare = [letter for letter in sorted(_LETTERS) if letter not in text]
     widest = 0
     for index, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -45,7 +49,7 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
         if extra < 0 or len(term.replace("...", "")) + extra != len(shape) or extra > len(spare):
             context.refuse(
                 node,
-                f"has the term '{term}', which does not fit a tensor of shape {shape}",
+                f"the term '{term}' of its equation must have one letter for each axis of its input of shape {shape}",
                 "export the model again",
             )
         widest = max(widest, extra)
@@ -56,7 +60,9 @@ def _read(context: GraphContext, node: OnnxNode, shapes: list[tuple[int, ...]]) 
         return terms, dots + "".join(once)
     result = result.replace("...", dots)
     if len(set(result)) != len(result) or not set(result) <= set("".join(terms)):
-        context.refuse(node, f"has the equation '{text}', whose result is not valid")
+        context.refuse(
+            node, f"the result in its equation '{text}' repeats a letter, or has a letter that no input has"
+        )
     return terms, result
 
 

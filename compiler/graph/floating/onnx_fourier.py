@@ -19,7 +19,10 @@ def dft_steps(s: FloatSteps) -> None:
     shape = s.shape(0)
     axis = int(s.number(2, "axis", -2)) if s.context.opset >= 20 else s.node.integer("axis", 1)
     if len(shape) < 2 or shape[-1] not in (1, 2) or not -len(shape) <= axis < len(shape):
-        s.refuse(f"transforms axis {axis} of {shape}", "give real numbers [..., 1] or pairs [..., 2]")
+        s.refuse(
+            f"its input of shape {shape} must have an axis {axis} and end in a dimension of 1 or 2",
+            "give real numbers [..., 1] or pairs [..., 2]",
+        )
     axis %= len(shape)
     back, half = bool(s.node.integer("inverse", 0)), bool(s.node.integer("onesided", 0))
     if back and not half:
@@ -31,7 +34,10 @@ def dft_steps(s: FloatSteps) -> None:
     bins = length // 2 + 1 if half else length
     taken = min(given, bins if back else length)
     if axis == len(shape) - 1 or length < 1 or (half and not back and shape[-1] == 2):
-        s.refuse(f"transforms {length} elements of axis {axis} of {shape}")
+        s.refuse(
+            f"cannot transform {length} elements along axis {axis} of its input of shape {shape}: there must be 1 "
+            "element or more, the axis must not be the last one, and one-sided results need real numbers [..., 1]"
+        )
     _check_size(s.context, s.node, taken, length)
     order = [d for d in range(len(shape) - 1) if d != axis] + [axis]
     parts: list[str] = []
@@ -62,11 +68,16 @@ def stft_steps(s: FloatSteps) -> None:
     if len(shape) == 2:
         shape = (*shape, 1)
     if len(shape) != 3 or shape[-1] not in (1, 2) or step < 1 or not 0 < length <= shape[1]:
-        s.refuse(f"takes frames of {length} every {step} elements of {shape}")
+        s.refuse(
+            f"its signal of shape {shape} must be [batch, samples, 1 or 2], its frame step ({step} samples) at least "
+            f"1, and its frame length ({length} samples) from 1 to the length of the signal"
+        )
     if half and shape[-1] == 2:
-        s.refuse("asks for one-sided results of a complex signal")
+        s.refuse("cannot give one-sided results of a complex signal", "set onesided to 0")
     if known and s.shape(2) != (length,):
-        s.refuse(f"has a window of shape {s.shape(2)} for frames of {length}")
+        s.refuse(
+            f"its window of shape {s.shape(2)} must have the shape ({length},), the length of its frames"
+        )
     bins = length // 2 + 1 if half else length
     _check_size(s.context, s.node, length, bins)
     places = np.arange(0, shape[1] - length + 1, step)[:, None] + np.arange(length)

@@ -132,7 +132,8 @@ def _output(context: GraphContext, info: onnx.ValueInfoProto) -> GraphOutput:
         array = context.constants[name]
         if array.dtype.name not in TYPES:
             raise ModelError(
-                f"{context.source}: output '{info.name}' is a constant of {array.dtype}; remove it from the outputs"
+                f"{context.source}: output '{info.name}' is a constant of type {array.dtype}, which is not supported; "
+                "remove it from the outputs"
             )
         context.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
     if name not in context.tensors:

@@ -80,7 +80,10 @@ def import_top_k(context: GraphContext, node: OnnxNode) -> None:
     axis = one_axis(context, node, data.shape, -1)
     count = int(context.number(node, 1, "number k", 0))
     if not 1 <= count <= data.shape[axis]:
-        context.refuse(node, f"takes the first {count} elements along axis {axis} of {data.shape}")
+        context.refuse(
+            node,
+            f"its k is {count} and must be 1 to {data.shape[axis]}, the size of axis {axis} of its input",
+        )
     if data.shape[axis] > MOST_RANKED:
         context.fail(
             node, f"sorts {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce the axis first"
@@ -101,7 +104,9 @@ def import_one_hot(context: GraphContext, node: OnnxNode) -> None:
     axis = node.integer("axis", -1)
     if not -rank <= axis < rank or depth < 1 or values.shape != (2,):
         context.refuse(
-            node, f"has axis {axis}, depth {depth} and values {values.shape} for indices {indices.shape}"
+            node,
+            f"its axis ({axis}) must be {-rank} to {rank - 1}, its depth ({depth}) at least 1, and its values (of "
+            f"shape {values.shape}) two elements",
         )
     axis %= rank
     chosen = _whole_index(context, node, indices)
@@ -115,7 +120,7 @@ def gather_nd_of_run_time(context: GraphContext, node: OnnxNode) -> None:
     data, indices = context.tensor(node, 0), context.tensor(node, 1)
     batch = node.integer("batch_dims", 0)
     if not indices.shape:
-        context.refuse(node, "has no indices")
+        context.refuse(node, "its indices must have at least one dimension")
     try:
         program = gather_nd(data.shape, indices.shape, batch, dtype=data.dtype)
     except ValueError as error:
@@ -132,7 +137,8 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
     if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):
         context.refuse(
             node,
-            f"combines {data.dtype} and {updates.dtype} by the reduction '{node.text('reduction', 'none')}'",
+            f"cannot combine data of type {data.dtype} with updates of type {updates.dtype} by the reduction "
+            f"'{node.text('reduction', 'none')}'",
             "export the model again",
         )
     try:
@@ -145,7 +151,10 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
         context.refuse(node, str(error))
     wanted = prod(program.parameters[2].shape)
     if updates.size != wanted:
-        context.refuse(node, f"has updates {updates.shape} where {wanted} elements are needed")
+        context.refuse(
+            node,
+            f"its updates of shape {updates.shape} must have {wanted} elements, as many as its indices select",
+        )
     wide = as_type(context, node, indices, DType.INT64)
     context.add(
         node, Computed(program=program), (data.name, wide, updates.name), data.shape, dtype=data.dtype
@@ -154,7 +163,7 @@ def import_scatter(context: GraphContext, node: OnnxNode) -> None:
 
 def _ordered(context: GraphContext, node: OnnxNode, data: Tensor) -> DType:
     if data.dtype is DType.BOOL:
-        context.refuse(node, "sorts elements of type bool")
+        context.refuse(node, "cannot sort elements of type bool")
     return data.dtype
 
 
@@ -169,11 +178,17 @@ def import_gather_elements(context: GraphContext, node: OnnxNode) -> None:
     axis = one_axis(context, node, data.shape)
     if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
         context.refuse(
-            node, f"has indices {indices.dtype}{list(indices.shape)}, which do not fit data {data.shape}"
+            node,
+            f"its indices, {indices.dtype} of shape {indices.shape}, must be int32 or int64 and have as many "
+            f"dimensions as its data of shape {data.shape}",
         )
     sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
     if any(count > size for count, size in sizes):
-        context.refuse(node, f"has indices {indices.shape}, longer than its data {data.shape}")
+        context.refuse(
+            node,
+            f"its indices of shape {indices.shape} are longer than its data of shape {data.shape} along another axis "
+            f"than axis {axis}",
+        )
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
 
@@ -186,14 +201,17 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
     data = context.tensor(node, 0)
     indices = context.array(node, 1, "indices")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
-        context.refuse(node, "has no integer indices")
+        context.refuse(node, "its indices must be integers, at least one")
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(data.shape):
-        context.refuse(node, f"has indices along {depth} axes, which data {data.shape} do not have")
+        context.refuse(
+            node,
+            f"its indices select along {depth} axes and must select along 1 to {len(data.shape)}, the axes of its data",
+        )
     named, rest = data.shape[:depth], data.shape[depth:]
     rows = indices.reshape(-1, depth).astype(np.int64)
     if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():
-        context.refuse(node, f"has indices outside of {data.shape}")
+        context.refuse(node, f"some of its indices lie outside of its data of shape {data.shape}")
     chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
     flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
     shape = (*indices.shape[:-1], *rest)

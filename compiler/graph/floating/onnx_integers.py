@@ -85,14 +85,19 @@ def narrow_product_steps(s: FloatSteps) -> None:
     depth, columns = s.node.integer("K", 0), s.node.integer("N", 0)
     if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
         s.fail(
-            f"multiplies {s.shape(0)} by {depth} x {columns} weights of {bits} bits in blocks of {block}",
-            "quantize weights to 2, 4 or 8 bits",
+            f"its K ({depth}) must be the last dimension of its input of shape {s.shape(0)}, its N ({columns}) and "
+            f"block_size ({block}) at least 1, and its bits ({bits}) 2, 4 or 8",
+            "quantize the model again, to 2, 4 or 8 bits",
         )
     packed, scales = (s.array(i, what) for i, what in ((1, "weight"), (2, "scale")))
     assert packed is not None and scales is not None
     blocks = -(-depth // block)
     if packed.size * 8 != columns * blocks * block * bits or scales.size != columns * blocks:
-        s.refuse(f"has weights {packed.shape} and scales {scales.shape}", "quantize the model again")
+        s.refuse(
+            f"its weights of shape {packed.shape} and scales of shape {scales.shape} do not match K = {depth}, N = "
+            f"{columns}, bits = {bits} and block_size = {block}",
+            "quantize the model again",
+        )
     codes = _unpacked(packed.reshape(columns, -1), bits).reshape(columns, blocks, block)
     points = _zero_points(s.context, s.node, bits, columns, blocks)
     steps = scales.astype(np.float32).reshape(columns, blocks, 1)
@@ -100,7 +105,10 @@ def narrow_product_steps(s: FloatSteps) -> None:
     groups = s.array(4, "group index")
     if groups is not None and groups.size:
         if bits != 4:
-            s.fail(f"has group indices for weights of {bits} bits", "quantize without g_idx")
+            s.fail(
+                f"group indices (g_idx) are supported for weights of 4 bits only, not of {bits} bits",
+                "quantize without g_idx",
+            )
         # Each row has the scale and the zero point of the block that the index names.
         order = groups.astype(np.int64).reshape(-1)[:depth]
         flat = codes.reshape(columns, -1)[:, :depth].astype(np.float32)
@@ -120,7 +128,12 @@ def _zero_points(context: GraphContext, node: OnnxNode, bits: int, columns: int,
     if given.dtype == np.uint8:
         given = _unpacked(given.reshape(columns, -1), bits)
     if given.size < columns * blocks:
-        context.refuse(node, f"has zero points {given.shape}", "quantize the model again")
+        context.refuse(
+            node,
+            f"its zero points of shape {given.shape} must have one element for each of {columns} columns and {blocks} "
+            "blocks",
+            "quantize the model again",
+        )
     return given.reshape(columns, -1)[:, :blocks].astype(np.float32)
 
 

@@ -20,7 +20,7 @@ def import_known(context: GraphContext, node: OnnxNode) -> None:
     schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
     for index in range(len(node.inputs)):
         context.array(node, index, schema.inputs[index].name.replace("_", " "))
-    context.refuse(node, "has no inputs")
+    context.refuse(node, "must have an input")
 
 
 def import_eye(context: GraphContext, node: OnnxNode) -> None:
@@ -29,7 +29,7 @@ def import_eye(context: GraphContext, node: OnnxNode) -> None:
     """
     shape = context.input_shape(node)
     if len(shape) != 2:
-        context.refuse(node, f"has an input of shape {shape}", "give a matrix")
+        context.refuse(node, f"its input must have two dimensions, not the shape {shape}", "give a matrix")
     number = node.integer("dtype", 0)
     dtype = element_type(context, node, number) if number else context.tensor(node, 0).dtype
     context.bind_array(node, np.eye(*shape, k=node.integer("k", 0)).astype(dtype.numpy))
@@ -41,7 +41,10 @@ def tile_steps(s: FloatSteps) -> None:
     """
     shape, repeats = s.shape(0), s.array(1, "repeats")
     if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():
-        s.refuse(f"repeats {shape} by {repeats}", "give a number of 0 or more for each axis")
+        s.refuse(
+            f"its repeats {repeats} do not match its input of shape {shape}",
+            "give a number of 0 or more for each axis",
+        )
     counts = [int(count) for count in repeats]
     wide = [size for axis, count in zip(shape, counts, strict=True) for size in (count, axis)]
     if problem := too_large(tuple(wide), s.dtype(0).bits // 8):

@@ -56,10 +56,10 @@ def element_type(context: GraphContext, node: OnnxNode, number: int) -> DType:
     """The DType of ONNX's element type `number` (TensorProto.DataType); fails for types that the graph lacks."""
     name = type_name(number) if number in TensorProto.DataType.values() else str(number)
     if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
-        context.fail(node, f"casts to {name}", f"use one of {', '.join(TYPES)}")
+        context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
     held = helper.tensor_dtype_to_np_dtype(number).name
     if held not in TYPES:
-        context.fail(node, f"casts to {name}", f"use one of {', '.join(TYPES)}")
+        context.fail(node, f"the element type {name} is not supported", f"use one of {', '.join(TYPES)}")
     return DType(held)
 
 
@@ -110,7 +110,7 @@ def _alike(context: GraphContext, node: OnnxNode, tensors: list[Tensor]) -> DTyp
     """The dtype that all `tensors` have; raises an error if their dtypes differ."""
     types = [tensor.dtype for tensor in tensors]
     if len(set(types)) > 1:
-        context.refuse(node, f"has operands of different types, {' and '.join(types)}")
+        context.refuse(node, f"its operands must have one type, not {' and '.join(types)}")
     return types[0]
 
 
@@ -146,10 +146,10 @@ def _converted(context: GraphContext, node: OnnxNode, dtype: DType, to: DType) -
         and not dtype.is_code
     ):
         # The detour over float32 would round twice.
-        context.fail(node, f"casts {dtype} to {to}", "cast the input to float32 first")
+        context.fail(node, f"a cast of {dtype} to {to} is not supported", "cast the input to float32 first")
     rounding = node.text("round_mode", "up")
     if rounding not in ("up", "down", "nearest"):
-        context.refuse(node, f"has round_mode '{rounding}'", "use up, down or nearest")
+        context.refuse(node, f"its round_mode '{rounding}' is unknown", "use up, down or nearest")
     saturate = bool(node.integer("saturate", 1))
     return small_types.encoded(cast(x, DType.FLOAT32), to, saturate=saturate, rounding=rounding)
 
@@ -158,7 +158,7 @@ def _truth(context: GraphContext, node: OnnxNode, index: int) -> str:
     """Name of the tensor that is input `index`, which must be bool; fails for other dtypes."""
     tensor = context.tensor(node, index)
     if tensor.dtype is not DType.BOOL:
-        context.refuse(node, f"its input '{node.inputs[index]}' is not bool")
+        context.refuse(node, f"its input '{node.inputs[index]}' must be bool, not {tensor.dtype}")
     return tensor.name
 
 
@@ -173,13 +173,19 @@ def import_bits(context: GraphContext, node: OnnxNode) -> None:
     if node.op_type == "BitCast":
         to = element_type(context, node, node.integer("to", 0))
         if to.bits != dtype.bits or DType.BOOL in (to, dtype):
-            context.fail(node, f"reads {dtype} as {to}", "use two types of the same size, and not bool")
+            context.fail(
+                node,
+                f"the bits of {dtype} cannot be read as {to}",
+                "use two types of the same size, and not bool",
+            )
         add_elementwise(context, node, scalars.bit_cast(argument(0, dtype), to), [tensors[0].name])
         return
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
-        context.refuse(node, f"cannot compute on {' and '.join(t.dtype for t in tensors)}")
+        context.refuse(
+            node, f"its operands must be numbers of one type, not {' and '.join(t.dtype for t in tensors)}"
+        )
     if not dtype.is_integer and node.op_type != "Mod":
-        context.refuse(node, f"cannot compute on {dtype}")
+        context.refuse(node, f"its operands must be integers, not {dtype}")
     body = _body(context, node, [argument(i, dtype) for i in range(count)], dtype)
     add_elementwise(context, node, body, [tensor.name for tensor in tensors])
 
@@ -195,7 +201,7 @@ def _body(
         case "BitShift":
             direction = node.text("direction", "")
             if direction not in ("LEFT", "RIGHT"):
-                context.refuse(node, f"shifts in the direction '{direction}'", "use LEFT or RIGHT")
+                context.refuse(node, f"its direction '{direction}' is unknown", "use LEFT or RIGHT")
             return scalars.of_bits(f"shift_{direction.lower()}", x, rest[0])
         case "Mod":
             truncated = bool(node.integer("fmod", 0))
@@ -210,7 +216,7 @@ def _body(
 def _float_remainder(context: GraphContext, node: OnnxNode, x: Expr, y: Expr, dtype: DType) -> Expr:
     """x - y * trunc(x / y) in float64, exact for quotients below 2**29; NaN for larger ones."""
     if dtype is not DType.FLOAT32:
-        context.fail(node, f"computes a remainder of {dtype}", "put a Cast to float32 before it")
+        context.fail(node, f"a remainder of {dtype} is not supported", "put a Cast to float32 before it")
     wide, divisor = cast(x, DType.FLOAT64), cast(y, DType.FLOAT64)
     quotient = scalars.divide(wide, divisor)
     rest = wide - scalars.whole("truncate", quotient) * divisor
@@ -234,7 +240,7 @@ def import_trilu(context: GraphContext, node: OnnxNode) -> None:
     """
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
-        context.refuse(node, f"has an input of shape {data.shape}, which is no matrix")
+        context.refuse(node, f"its input of shape {data.shape} must have at least two dimensions")
     if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
         rows, columns = data.shape[-2:]
         own = context.store(

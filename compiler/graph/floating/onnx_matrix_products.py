@@ -29,7 +29,11 @@ def import_matmul(context: GraphContext, node: OnnxNode) -> None:
         _import_matrix_product(context, node, data, weight)
         return
     if not data.shape or data.shape[-1] != weight.shape[0]:
-        context.refuse(node, f"multiplies {data.shape} by {weight.shape}")
+        context.refuse(
+            node,
+            f"its factors of shapes {data.shape} and {weight.shape} do not match: the first must have as many "
+            "columns as the second has rows",
+        )
     *outer, depth = data.shape
     columns = weight.shape[1]
     rows = int(np.prod(outer, dtype=np.int64))
@@ -46,7 +50,7 @@ def _import_plain_product(context: GraphContext, node: OnnxNode) -> None:
     """Imports a MatMul of integers or float64, for which there is no kernel template."""
     a, b = context.tensor(node, 0), context.tensor(node, 1)
     if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
-        context.refuse(node, f"multiplies {a.dtype} by {b.dtype}")
+        context.refuse(node, f"its factors must be numbers of one type, not {a.dtype} and {b.dtype}")
     left, right, _, shape = _factors(context, node, a.shape, b.shape)
     program = plain_product(left[:-2], right[:-2], left[-2], left[-1], right[-1], a.dtype)
     context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
@@ -67,7 +71,11 @@ def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple
     matrices, and of MatMul's result, which lacks the dimensions of vectors.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
-        context.refuse(node, f"multiplies {a} by {b}")
+        context.refuse(
+            node,
+            f"its factors of shapes {a} and {b} do not match: the first must have as many columns as the second has "
+            "rows",
+        )
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     try:
         batch = broadcast([left[:-2], right[:-2]])
@@ -91,7 +99,11 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
     """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        context.fail(node, f"multiplies {a.shape} by {b.shape}", "multiply two matrices")
+        context.fail(
+            node,
+            f"its factors must have two dimensions, not the shapes {a.shape} and {b.shape}",
+            "multiply two matrices",
+        )
     if node.integer("transA", 0):
         a = _transposed(context, node, a, "A")
     if not context.is_constant(node, 1) and node.integer("transB", 0):
@@ -102,7 +114,11 @@ def import_gemm(context: GraphContext, node: OnnxNode) -> None:
         matrix = weight.T if node.integer("transB", 0) else weight
     depth, columns = b.shape if matrix is None else matrix.shape
     if a.shape[1] != depth:
-        context.refuse(node, f"multiplies {a.shape} by {(depth, columns)}")
+        context.refuse(
+            node,
+            f"its factors of shapes {a.shape} and {(depth, columns)} do not match: the first must have as many columns "
+            "as the second has rows",
+        )
     shape = (a.shape[0], columns)
     if len(node.inputs) > 2 and node.inputs[2]:
         _check_addend(context, node, context.operand(node, 2), shape)
@@ -175,7 +191,9 @@ def _check_addend(context: GraphContext, node: OnnxNode, addend: Tensor, shape: 
     except ValueError:
         fits = False
     if not fits:
-        context.refuse(node, f"adds a C of shape {addend.shape} to a product of shape {shape}")
+        context.refuse(
+            node, f"its C of shape {addend.shape} does not broadcast to its product of shape {shape}"
+        )
 
 
 def _number(node: OnnxNode, name: str) -> float:

@@ -25,7 +25,9 @@ def check_stash_type(context: GraphContext, node: OnnxNode) -> None:
     (attribute stash_type).
     """
     if node.integer("stash_type", 1) != 1:
-        context.fail(node, "computes in another type than float32", "set stash_type to 1")
+        context.fail(
+            node, "mean and variance in another type than float32 are not supported", "set stash_type to 1"
+        )
 
 
 def import_layer_normalization(context: GraphContext, node: OnnxNode) -> None:
@@ -40,7 +42,11 @@ def import_instance_normalization(context: GraphContext, node: OnnxNode) -> None
     """Imports InstanceNormalization over all dimensions after (N, C), with constant scale and bias per channel."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
-        context.fail(node, f"normalizes a tensor of shape {data.shape}", "give a tensor (N, C, ...)")
+        context.fail(
+            node,
+            f"its input of shape {data.shape} must have at least three dimensions",
+            "give a tensor (N, C, ...)",
+        )
     _normalize(context, node, 2, data.shape[1:2], by_channel=True)
 
 
@@ -54,11 +60,15 @@ def _normalize(context: GraphContext, node: OnnxNode, axis: int, shape: Shape, *
                 context.refuse(node, f"its {what} is missing")
             continue
         if array.dtype != np.float32:
-            context.fail(node, f"its {what} is of {array.dtype}", "convert the model to float32")
+            context.fail(
+                node, f"its {what} must be float32, not {array.dtype}", "convert the model to float32"
+            )
         try:
             whole = np.broadcast_to(array, shape)
         except ValueError:
-            context.refuse(node, f"its {what} has shape {array.shape} where {shape} is needed")
+            context.refuse(
+                node, f"its {what} of shape {array.shape} does not match the shape {shape} that it normalizes"
+            )
         factors.append(context.store(f"{node.name}.{what}", whole))
     epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
     operator = Normalization(axis=axis, by_channel=by_channel, epsilon=epsilon)
@@ -107,7 +117,9 @@ def group_normalization_steps(s: FloatSteps) -> None:
     """
     shape, groups = s.shape(0), s.node.integer("num_groups", 0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
-        s.refuse(f"has {groups} groups for a tensor of shape {shape}")
+        s.refuse(
+            f"its num_groups ({groups}) must divide the channels of its input (N, C, ...) of shape {shape}"
+        )
     check_stash_type(s.context, s.node)
     half = s.half_type()
     data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)

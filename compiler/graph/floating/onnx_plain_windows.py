@@ -55,7 +55,11 @@ def import_plain_transposed(context: GraphContext, node: OnnxNode) -> None:
         for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
     ]
     if min(outputs) < 1:
-        context.refuse(node, f"would have outputs of {outputs} with the pads {before}")
+        context.refuse(
+            node,
+            f"its pads {(*before, *after)} leave nothing of its output: its size would be {outputs}",
+            "use smaller pads",
+        )
     own = (weight.shape[0] // groups, *weight.shape[1:])
     spacing = Spacing(strides=strides, dilations=dilations)
     program = plain_transposed(data.shape[0], groups, own, sizes, spacing, before, tuple(outputs))
@@ -67,7 +71,11 @@ def import_plain_pool(context: GraphContext, node: OnnxNode) -> None:
     """Imports MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
     if len(data.shape) < 3:
-        context.refuse(node, f"pools a tensor of shape {data.shape}", "give a tensor (N, C, ...)")
+        context.refuse(
+            node,
+            f"its input of shape {data.shape} must have at least three dimensions",
+            "give a tensor (N, C, ...)",
+        )
     windows, declared = pool_windows(context, node, data.shape[2:])
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
@@ -137,7 +145,11 @@ def _finish(
         return
     bias = context.operand(node, 2)
     if bias.shape != (shape[1],):
-        context.refuse(node, f"has a bias of shape {bias.shape}", f"give ({shape[1]},)")
+        context.refuse(
+            node,
+            f"its bias of shape {bias.shape} must have one value for each of its {shape[1]} filters",
+            f"give the shape ({shape[1]},)",
+        )
     total = context.add(node, operator, inputs, shape, output=context.temporary(node, "sum"))
     column = context.view(
         node, bias, (shape[1], *(1,) * (len(shape) - 2)), output=context.temporary(node, "bias")
@@ -153,7 +165,10 @@ def is_neither_image_nor_line(context: GraphContext, node: OnnxNode) -> bool:
 def global_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute GlobalAveragePool and GlobalMaxPool of any number of dimensions: a reduction."""
     if len(s.shape(0)) < 3:
-        s.refuse(f"pools a tensor of shape {s.shape(0)}", "give a tensor (N, C, ...)")
+        s.refuse(
+            f"its input of shape {s.shape(0)} must have at least three dimensions",
+            "give a tensor (N, C, ...)",
+        )
     operator = "ReduceMax" if s.node.op_type == "GlobalMaxPool" else "ReduceMean"
     s.done(s.add(operator, s.input(0), s.axes(*range(2, len(s.shape(0)))), keepdims=1))
 
@@ -167,7 +182,9 @@ def max_pool_steps(s: FloatSteps) -> None:
     """Adds the ONNX nodes that compute MaxPool with indices, or of integers, which are cast to float32 and back."""
     shape = s.shape(0)
     if len(shape) < 3:
-        s.refuse(f"pools a tensor of shape {shape}", "give a tensor (N, C, ...)")
+        s.refuse(
+            f"its input of shape {shape} must have at least three dimensions", "give a tensor (N, C, ...)"
+        )
     kind = helper.np_dtype_to_tensor_dtype(s.dtype(0).numpy)
     x = s.input(0) if kind == TensorProto.FLOAT else s.add("Cast", s.input(0), to=TensorProto.FLOAT)
     maxima = s.add("MaxPool", x, **s.attributes("storage_order"))
@@ -177,7 +194,10 @@ def max_pool_steps(s: FloatSteps) -> None:
     windows, _ = pool_windows(s.context, s.node, shape[2:])
     outputs, places = _window_indices(windows, shape[2:])
     if not places.size:
-        s.fail(f"windows of {tuple(windows.kernel)} do not fit into {tuple(shape[2:])}", "use a larger input")
+        s.fail(
+            f"its windows of {tuple(windows.kernel)} elements do not fit into its input of {tuple(shape[2:])} elements",
+            "use a larger input",
+        )
     size, rows = prod(shape[2:]), prod(shape[:2])
     if problem := too_large((rows, *places.shape), 8):
         s.fail(f"a tensor of all elements of its windows {problem}", SMALLER)
@@ -236,7 +256,8 @@ def max_unpool_steps(s: FloatSteps) -> None:
     pads = s.node.integers("pads", (0,) * (2 * rank))
     if rank < 1 or not len(kernel) == len(strides) == rank == len(pads) // 2 or s.shape(1) != shape:
         s.refuse(
-            f"has the kernel {kernel}, strides {strides} and pads {pads}, which do not fit an input {shape}"
+            f"its kernel {kernel} and strides {strides} must have one number for each spatial dimension, its pads "
+            f"{pads} two, and its indices the shape {shape} of its input"
         )
     inner = [
         (n - 1) * t + k - pads[d] - pads[d + rank]
@@ -246,7 +267,9 @@ def max_unpool_steps(s: FloatSteps) -> None:
     wanted = s.array(2, "output shape")
     goal = own if wanted is None else tuple(int(size) for size in wanted)
     if min(own) < 1 or len(goal) != len(own) or any(a > b for a, b in zip(own, goal, strict=True)):
-        s.refuse(f"unpools {shape} to {goal}")
+        s.refuse(
+            f"its output shape {goal} must be at least {own}, the shape that its kernel, strides and pads give"
+        )
     zeros = s.constant(np.zeros(prod(own)), np.float32)
     column = s.constant([-1], np.int64)
     indices, values = (s.add("Reshape", s.input(i), column) for i in (1, 0))
@@ -264,7 +287,10 @@ def column_to_image_steps(s: FloatSteps) -> None:
     """
     image, block = (s.array(i, what) for i, what in ((1, "image shape"), (2, "block shape")))
     if image is None or block is None or len(s.shape(0)) != 3 or image.shape != block.shape:
-        s.refuse(f"has columns of shape {s.shape(0)} without a fitting image shape and block shape")
+        s.refuse(
+            f"its input of shape {s.shape(0)} must have three dimensions, and its image shape and block shape as "
+            "many sizes as each other"
+        )
     sizes, kernel = image.astype(int).tolist(), block.astype(int).tolist()
     rank, elements = len(kernel), prod(kernel)
     strides, dilations = (s.node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
@@ -277,7 +303,10 @@ def column_to_image_steps(s: FloatSteps) -> None:
         more.append((length - span) % strides[d])
     batch, rows, columns = s.shape(0)
     if min(counts) < 1 or prod(counts) != columns or rows % elements:
-        s.refuse(f"cannot make an image of {sizes} from columns of shape {s.shape(0)}")
+        s.refuse(
+            f"its columns of shape {s.shape(0)} do not match an image of {sizes} elements in blocks of {kernel} "
+            "elements"
+        )
     channels = rows // elements
     blocks = s.add("Reshape", s.input(0), s.constant([batch, rows, *counts], np.int64))
     ones = np.tile(np.eye(elements).reshape(elements, 1, *kernel), (channels, *[1] * (rank + 1)))
@@ -312,8 +341,8 @@ def import_grid_sample(context: GraphContext, node: OnnxNode) -> None:
     if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
         context.fail(
             node,
-            f"samples {data.shape} at {grid.shape} by mode {node.text('mode', 'linear')} and padding_mode "
-            f"{node.text('padding_mode', 'zeros')}",
+            f"input of shape {data.shape} with a grid of shape {grid.shape}, mode {node.text('mode', 'linear')} and "
+            f"padding_mode {node.text('padding_mode', 'zeros')} is not supported",
             "give a tensor (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, "
             f"cubic; and a padding_mode of {', '.join(outsides)}",
         )

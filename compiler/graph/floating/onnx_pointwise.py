@@ -75,7 +75,7 @@ def import_unary(context: GraphContext, node: OnnxNode) -> None:
     elif name == "Gelu":
         form = node.text("approximate", "none")
         if form not in ("none", "tanh"):
-            context.fail(node, f"has approximate = '{form}'", "use none or tanh")
+            context.fail(node, f"approximate = '{form}' is not supported", "use none or tanh")
         body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
     elif name in _NAMED:
         body = _NAMED[name](x)
@@ -148,12 +148,14 @@ def import_nary(context: GraphContext, node: OnnxNode) -> None:
     """Imports an arithmetic operator on tensors that broadcast: float32, and (but for PRelu) integers, which wrap."""
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
-        context.fail(node, f"has {count} inputs", "give two inputs")
+        context.fail(node, f"must have two inputs, not {count}", "give two inputs")
     integers = node.op_type != "PRelu"
     tensors = [context.tensor(node, i) if integers else context.operand(node, i) for i in range(count)]
     dtype = tensors[0].dtype
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
-        context.refuse(node, f"cannot compute on {' and '.join(t.dtype for t in tensors)}")
+        context.refuse(
+            node, f"its operands must be numbers of one type, not {' and '.join(t.dtype for t in tensors)}"
+        )
     arguments: list[Expr] = [argument(i, dtype) for i in range(count)]
     if node.op_type == "Div" and dtype.is_integer:
         body = scalars.of_bits("quotient", *arguments)

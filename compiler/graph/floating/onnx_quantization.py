@@ -81,12 +81,14 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     made = context.quantized.get(data.name)
     if made is None:
-        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove this node")
+        context.fail(node, f"its input '{node.inputs[0]}' is float already", "remove this node")
     check_real_type(context, node)
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
         context.refuse(
-            node, f"reads {made} integers with a zero point of type {dtype}", "export the model again"
+            node,
+            f"its zero point of type {dtype} does not match its input, integers of type {made}",
+            "export the model again",
         )
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
@@ -139,7 +141,10 @@ def _grid(
     fits = scale.ndim == 1 and -rank <= axis < rank and data.shape[axis] == scale.size
     if not fits or zero_point.shape != scale.shape:
         context.refuse(
-            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize the model again"
+            node,
+            f"its {scale.size} scales and {zero_point.size} zero points do not match axis {axis} of its input of "
+            f"shape {data.shape}",
+            "quantize the model again",
         )
     along = [1] * rank
     along[axis] = scale.size
@@ -176,7 +181,7 @@ def quantize_steps(s: FloatSteps) -> None:
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:
-            s.refuse(f"quantizes to {to}, which is not possible")
+            s.refuse(f"its output type {to} is not a type of quantized numbers")
         s.done(s.add("Cast", quotient, to=kind, saturate=s.node.integer("saturate", 1)))
         return
     whole = s.add("Round", quotient)
@@ -206,13 +211,17 @@ def _beside(s: FloatSteps, index: int) -> str:
         return s.add("Reshape", s.input(index), s.constant([], np.int64))
     axis, block = s.node.integer("axis", 1), s.node.integer("block_size", 0)
     if not -len(shape) <= axis < len(shape):
-        s.refuse(f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
+        s.refuse(f"its axis {axis} is not an axis of its input of shape {shape}", "quantize the model again")
     axis %= len(shape)
     if not block and len(given) == 1 and given[0] == shape[axis]:
         return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
     count = -(-shape[axis] // block) if block else 0
     if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
-        s.refuse(f"has scales {given} for {shape} in blocks of {block}", "quantize the model again")
+        s.refuse(
+            f"its scales or zero points of shape {given} do not match its input of shape {shape} in blocks of "
+            f"{block} elements",
+            "quantize the model again",
+        )
     wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
     full = (*shape[:axis], count, block, *shape[axis + 1 :])
     return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))

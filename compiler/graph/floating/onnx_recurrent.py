@@ -86,7 +86,7 @@ def import_recurrent(context: GraphContext, node: OnnxNode) -> None:
     activations = [names[i : i + size] for i in range(0, len(names), size)]
     if len(activations) != len(layer.directions):
         count = size * len(layer.directions)
-        context.refuse(node, f"has {len(names)} activations where {count} are needed")
+        context.refuse(node, f"must have {count} activations, not {len(names)}")
     add_outputs(
         context,
         node,
@@ -124,7 +124,7 @@ def _layer(context: GraphContext, node: OnnxNode) -> _Layer:
         if array.shape != shape or array.dtype != np.float32:
             context.refuse(
                 node,
-                f"has {what} of shape {array.shape} and type {array.dtype} where float32 of shape {shape} is needed",
+                f"its {what} must be float32 of shape {shape}, not {array.dtype} of shape {array.shape}",
             )
     check_hidden_size(context, node, hidden)
     return _Layer(
@@ -156,7 +156,7 @@ def _initial_state(context: GraphContext, node: OnnxNode, index: int, shape: tup
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)
     if state.shape != shape:
-        context.refuse(node, f"has an initial state of shape {state.shape}, not {shape}")
+        context.refuse(node, f"its initial state must have the shape {shape}, not {state.shape}")
     return state.name
 
 

@@ -69,14 +69,16 @@ def directions_of(context: StepContext, node: OnnxNode, data: Shape) -> tuple[Di
     """The directions of a layer with inputs X of shape `data`; refuses a layer without X, W or R."""
     found = DIRECTIONS.get(node.text("direction", "forward"))
     if found is None or len(data) != 3 or not all((*node.inputs, "", "")[:3]):
-        context.refuse(node, "has an unknown direction, or lacks X, W or R")
+        context.refuse(node, "must have a known direction, an X of three dimensions, W and R")
     return found
 
 
 def check_hidden_size(context: StepContext, node: OnnxNode, hidden: int) -> None:
     """Refuses a layer whose attribute `hidden_size` differs from the size of its weights."""
     if (size := node.integer("hidden_size", hidden)) != hidden:
-        context.refuse(node, f"has hidden_size = {size}, but weights for {hidden}")
+        context.refuse(
+            node, f"its hidden_size ({size}) does not match its weights, which have {hidden} hidden elements"
+        )
 
 
 def kind_of(node: OnnxNode) -> str:
@@ -168,7 +170,9 @@ class _Direction:
         own = names[self.number * count : (self.number + 1) * count]
         if len(own) != count or not set(own) <= set(FUNCTIONS):
             self.s.context.fail(
-                self.node, f"has the activations {', '.join(names)}", f"use {', '.join(FUNCTIONS)}"
+                self.node,
+                f"its activations {', '.join(names)} are too few, or not all of them are supported",
+                f"use {', '.join(FUNCTIONS)}",
             )
         return own
 

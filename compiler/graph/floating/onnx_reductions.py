@@ -179,8 +179,8 @@ def axis_input(context: GraphContext, node: OnnxNode, shape: Shape) -> int:
     """The axis of a CumSum or CumProd, 0 or more, from a constant input."""
     found = context.array(node, 1, "axis")
     if found is None or found.size != 1 or not -len(shape) <= int(found.flat[0]) < len(shape):
-        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
-        context.refuse(node, f"has {shown} for a tensor of shape {shape}")
+        shown = "" if found is None else f" {found.tolist()}"
+        context.refuse(node, f"its axis{shown} must be one constant axis of its input of shape {shape}")
     return int(found.flat[0]) % len(shape)
 
 
@@ -188,7 +188,7 @@ def import_running(context: GraphContext, node: OnnxNode) -> None:
     """Imports CumProd and CumSum of any dtype but bool, along a constant axis."""
     data = context.tensor(node, 0)
     if data.dtype is DType.BOOL:
-        context.refuse(node, "adds or multiplies bool")
+        context.refuse(node, "cannot add or multiply elements of type bool")
     program = running_product(
         data.shape,
         axis_input(context, node, data.shape),

@@ -85,7 +85,10 @@ def _crop(context: GraphContext, node: OnnxNode, count: int) -> list[tuple[float
         return [(0.0, 1.0)] * count
     region = context.array(node, 1, "roi")
     if region is None or region.size != 2 * count:
-        context.refuse(node, "has no region of interest for each axis")
+        context.refuse(
+            node,
+            f"its region of interest (roi) must have {2 * count} numbers, a start and an end for each axis",
+        )
     values = [float(value) for value in region]
     return list(zip(values[:count], values[count:], strict=True))
 

@@ -111,8 +111,8 @@ def blocked_depthwise(
     """
     if not shape.groups == shape.channels == shape.filters:
         raise ValueError(
-            f"a depthwise convolution has a filter for each channel, not {shape.filters} in {shape.groups} groups "
-            f"for {shape.channels}"
+            f"a depthwise convolution has one filter and one group a channel, not {shape.filters} filters in "
+            f"{shape.groups} groups for {shape.channels} channels"
         )
     blocks = ceil_div(shape.channels, block)
 

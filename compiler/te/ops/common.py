@@ -85,7 +85,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         if self.area is not None and self.margins is not None:
-            raise ValueError("a part of an output has no margins")
+            raise ValueError("a placement with `area`, a part of an output, cannot have `margins`")
 
 
 WHOLE = Placement()
@@ -166,7 +166,7 @@ class Outputs:
         lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
         if filters % blocks.outputs:
             raise ValueError(
-                f"{filters} blocks of filters are no multiple of the {blocks.outputs} of a position"
+                f"{filters} blocks of filters must be a multiple of {blocks.outputs}, the output vectors of a position"
             )
         between = () if placement.apart == 1 else (placement.apart,)
         stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs, *between, *lanes)
@@ -177,7 +177,7 @@ class Outputs:
         out = Buffer(name="Y", shape=stored, dtype=DType.INT8)
         if placement.margins is not None:
             if operand is not None and any(placement.margins):
-                raise ValueError("an operand lies like the output, which has margins")
+                raise ValueError("an output with an operand of the same layout cannot have margins")
             top, left, bottom, right = placement.margins
             around = (rows + top + bottom, (columns + left + right) * blocks.outputs)
             out = Buffer(name="Y", shape=(*stored[:2], *around, *stored[4:]), dtype=DType.INT8, scope=CHAIN)

@@ -100,7 +100,7 @@ class PhaseProduct:
         Raises ValueError without taps.
         """
         if self.depth is None:
-            raise ValueError(f"phases{self.tag} have no taps")
+            raise ValueError(f"phases{self.tag} have no taps, so no weights to pack")
         chosen = [
             [
                 self.depth.pack(weights[..., row.first :: row.step, column.first :: column.step])

@@ -90,15 +90,15 @@ def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> 
         return tuple([Run(count=count, first=place) for count, place in parts if count])
     if size + before + after > MOST_POSITIONS:
         raise ValueError(
-            f"its pads {before}, {after} make an axis of {size + before + after:,}, more than the {MOST_POSITIONS:,} "
-            f"of mode {mode}"
+            f"its pads {before}, {after} make an axis of {size + before + after:,} elements, more than the "
+            f"{MOST_POSITIONS:,} that mode {mode} allows"
         )
     cut = min(max(0, -before), size)
     left = size - cut - min(max(0, -after), size - cut)
     if left != size and left > 0:
         return runs_of((_positions(left, max(0, before), max(0, after), mode) + cut).tolist())
     if left == 0:
-        raise ValueError(f"its pads {before}, {after} leave nothing of an axis of {size}")
+        raise ValueError(f"its pads {before}, {after} leave nothing of an axis of {size} elements")
     return runs_of(_positions(size, before, after, mode).tolist())
 
 
@@ -154,7 +154,9 @@ def remap(
             e for r in of_axis if r.first is not None for e in (r.first, r.first + (r.count - 1) * r.step)
         ]
         if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
-            raise ValueError(f"{of_axis} are no elements of an axis of {size}")
+            raise ValueError(
+                f"the runs {of_axis} must select elements of an axis of {size} elements, at least one each"
+            )
     pieces = prod(map(len, runs))
     if pieces > MOST_RUNS:
         raise ValueError(f"{pieces:,} pieces are moved, more than {MOST_RUNS:,}")

@@ -40,7 +40,7 @@ def patch_conv2d(
     patches = Patches.of(blocks, convolution, pad_value, layout)
     sharing = patches.layout.columns
     if sharing > 1 and pool is not None:
-        raise ValueError("a pool behind columns that share patches")
+        raise ValueError("columns that share patches cannot be followed by a pool")
     b_size, co = blocks.batch, blocks.block_out
     oh, ow = convolution.outputs
     nb, rows, columns = patches.held.shape[:3]

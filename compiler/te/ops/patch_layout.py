@@ -99,5 +99,7 @@ class PatchLayout:
     def patch_columns(self, outputs: int) -> int:
         """Number of patches for a row of `outputs` outputs; raises ValueError if these do not fill whole patches."""
         if outputs % self.columns:
-            raise ValueError(f"patches of {self.columns} columns do not divide {outputs}")
+            raise ValueError(
+                f"a row of {outputs} outputs must be a multiple of {self.columns}, the columns of a patch"
+            )
         return outputs // self.columns

@@ -181,7 +181,9 @@ def outputs_of(sizes: Sequence[int], kernel: Sequence[int], spacing: Spacing) ->
         for size, k, s, d in zip(sizes, kernel, spacing.strides, spacing.dilations, strict=True)
     )
     if min(found) < 1:
-        raise ValueError(f"windows of {tuple(kernel)} do not fit into {tuple(sizes)}")
+        raise ValueError(
+            f"its windows of {tuple(kernel)} elements do not fit into its padded input of {tuple(sizes)} elements"
+        )
     return found
 
 

@@ -90,9 +90,9 @@ def _widened(
     """Y = post(bias + the `pool` over the window of X), X widened to int32 in `acc`; see `max_pool`."""
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
-        raise ValueError("the store unit's windows have no dilations")
+        raise ValueError("the store unit does not support windows with dilations")
     if placement.resident:
-        raise ValueError("accumulators are not loaded from the chain memory")
+        raise ValueError("accumulators cannot be loaded from the chain memory (`placement.resident`)")
     apart, spread = placement.apart, placement.spread
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)

@@ -142,10 +142,12 @@ def tensor_product(
     if dtype not in FACTORS or not (
         weight_dtype is dtype or (weight_dtype in FACTORS and dtype.is_integer and weight_dtype.is_integer)
     ):
-        raise ValueError(f"there is no product of {dtype} and {weight_dtype}")
+        raise ValueError(f"a product of {dtype} and {weight_dtype} is not supported")
     plain = epilogue is None or epilogue.is_identity
     if not (output.is_float or (output is DType.INT32 is total and plain)):
-        raise ValueError(f"an output of {output} is none of {dtype}, or has no epilogue")
+        raise ValueError(
+            f"an output of {output} is not supported for factors of {dtype}, or not with an epilogue"
+        )
     types = Types(x=dtype, w=weight_dtype, total=total, y=output)
     program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name=name)
     return round_factors(program) if dtype is DType.FLOAT32 else program

@@ -34,9 +34,15 @@ def gather_elements(
 def _check_elements(shape: Shape, indices: Shape, axis: int) -> None:
     """Raises ValueError unless indices of this shape can replace positions along `axis`."""
     if len(shape) != len(indices) or not 0 <= axis < len(shape):
-        raise ValueError(f"shape {shape} has no elements {indices} along axis {axis}")
+        raise ValueError(
+            f"indices of shape {indices} must have as many dimensions as their data of shape {shape}, which must "
+            f"have an axis {axis}"
+        )
     if any(i > n for d, (i, n) in enumerate(zip(indices, shape, strict=True)) if d != axis):
-        raise ValueError(f"indices of {indices} are longer than their data of {shape}")
+        raise ValueError(
+            f"indices of shape {indices} are longer than their data of shape {shape} along another axis than axis "
+            f"{axis}"
+        )
 
 
 def _indexed_element(
@@ -62,7 +68,9 @@ def gather_nd(
     """
     depth = indices[-1]
     if batch + depth > len(shape) or shape[:batch] != indices[:batch] or batch >= len(indices):
-        raise ValueError(f"indices of {indices} do not choose from {shape}")
+        raise ValueError(
+            f"indices of shape {indices} with {batch} batch dimensions do not match data of shape {shape}"
+        )
     outer, named = prod(shape[:batch]), shape[batch : batch + depth]
     rows, rest = prod(indices[batch:-1]), prod(shape[batch + depth :])
     x = Buffer(name="X", shape=(outer, *named, rest), dtype=dtype)
@@ -112,7 +120,10 @@ def scatter_nd(
     """
     depth = indices[-1]
     if not 1 <= depth <= len(shape):
-        raise ValueError(f"indices of {indices} do not choose from {shape}")
+        raise ValueError(
+            f"indices of shape {indices} must end in a dimension of 1 to {len(shape)}, the axes of their data of "
+            f"shape {shape}"
+        )
     named, rest, rows = shape[:depth], prod(shape[depth:]), prod(indices[:-1])
     x, y = (Buffer(name=n, shape=(*named, rest), dtype=dtype) for n in "XY")
     chosen = Buffer(name="I", shape=(rows, depth), dtype=DType.INT64)

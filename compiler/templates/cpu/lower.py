@@ -83,7 +83,9 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
         case Reshape() | Join():
             return None
         case BatchNormalization():
-            raise ValueError(f"{node.name}: the graph's passes leave no batch normalization")
+            raise ValueError(
+                f"{node.name}: is a batch normalization, which the graph's passes must replace first"
+            )
         case Convolution():
             if is_depthwise(operator, graph.tensors[node.inputs[1]]):
                 return lower_depthwise(graph, node, operator)

@@ -105,7 +105,10 @@ def schedule(
     a, b = factors(s.program)
     if not (a.in_lines and b.in_lines) or (a.dtype not in HALVES and not (a.along_depth and b.along_depth)):
         raise LegalityError(
-            f"{where}wgmma cannot read its factors of {a.dtype} in their order", program, "gemm"
+            f"{where}the last two dimensions of each {a.dtype} factor must be its rows or columns and its depth, "
+            + ("in any order" if a.dtype in HALVES else "the depth last"),
+            program,
+            "gemm",
         )
     knobs = knobs or default_knobs(target, program, constants)
     if (reason := knobs.obstacle(a.dtype)) is not None:

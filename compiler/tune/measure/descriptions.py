@@ -156,7 +156,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
     try:
         task = AcceleratorTask.of(machine, shape)
     except ValueError as error:
-        raise TaskError(f"a workload that computes nothing: {error}") from None
+        raise TaskError(f"the workload computes nothing: {error}") from None
     return lambda values: measure(task, values)
 
 

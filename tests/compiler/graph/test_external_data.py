@@ -84,7 +84,7 @@ def test_files_below_the_model_are_read(folder: Path, entries: dict[str, str]) -
         ({"location": "w.bin", "offset": "-5"}, "offset '-5' is no number"),
         ({"location": "w.bin", "length": "abc"}, "length 'abc' is no number"),
         ({"location": "w.bin", "length": "9" * 5000}, "is no number of bytes"),
-        ({"location": "w.bin", "length": "161"}, "161 bytes, but shape and type need 160"),
+        ({"location": "w.bin", "length": "161"}, "161 bytes, but shape and type need 160 bytes"),
         ({"location": "w.bin", "offset": "17"}, "has 176 bytes, but the tensor is 160 bytes from byte 17"),
         ({"location": "w.bin", "offset": str(2**59)}, "has 176 bytes"),
     ],

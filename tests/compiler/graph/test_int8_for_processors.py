@@ -79,7 +79,7 @@ def test_a_pool_within_a_convolution_is_for_the_accelerator():
 
 
 def test_a_kernel_that_is_not_the_weights_is_refused():
-    with pytest.raises(ValueError, match=r"do not have the kernel \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"do not match the window, whose kernel is \(3, 1\)"):
         Int8Convolution(
             weight=np.zeros((4, 3, 1, 3), np.int8),
             bias=np.zeros(4, np.int32),

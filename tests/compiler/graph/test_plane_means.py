@@ -139,9 +139,12 @@ def test_means_over_planes_are_average_pools_on_the_accelerator(case: dict[str, 
     [
         (
             {"axes": [1, 2, 3]},
-            r"averages the axes \[1, 2, 3\] of \(1, 6, 4, 5\); average one or two of C, H and W",
+            r"an average over the axes \[1, 2, 3\] of .* \(1, 6, 4, 5\) .*; average one or two of C, H and W",
         ),
-        ({"view": [1, 12, 10], "axes": [2]}, r"averages the axes \[2\] of \(1, 12, 10\)"),
+        (
+            {"view": [1, 12, 10], "axes": [2]},
+            r"an average over the axes \[2\] of an input of shape \(1, 12, 10\) is not supported",
+        ),
     ],
     ids=str,
 )

@@ -99,7 +99,10 @@ BAD = [
     (nest([(I, 8)], put(at=A[I])), "index A[i] is int32, must be int64"),
     (nest([(I, 8)], put(at=Cast(A[I], DType.INT64))), "may reach -2147483648 .. 2147483647"),
     (nest([(I, 12)], put(at=I % 8, value=select(I < 10, B[I - 2], 0))), "index i - 2 may reach -2 .. 7"),
-    (nest([(I, 8)], Assign(name="put", buffer=A, indices=(I, I), value=ONE)), "2 indices for A: int32[8]"),
+    (
+        nest([(I, 8)], Assign(name="put", buffer=A, indices=(I, I), value=ONE)),
+        "2 indices do not match the dimensions of A: int32[8]",
+    ),
     (nest([(I, 8)], put(), kind="spiral"), "unknown loop kind 'spiral'"),  # type: ignore[arg-type]
     (
         nest([(I, 8)], Reduce(name="r", op="add", buffer=A, indices=(I,), value=ONE, first=I)),
@@ -113,8 +116,11 @@ BAD = [
         Copy(name="c", destination=region(A, (1, 8)), source=whole(B), pad=Const(0, I32)),
         "A[1:9] may reach 1 .. 8, outside 0 .. 7 of A",
     ),
-    (Copy(name="c", destination=whole(N), source=whole(A)), "copies int32 to int8"),
-    (Copy(name="c", destination=whole(A), source=whole(B), pad=Const(0, I8)), "with a constant of type int8"),
+    (Copy(name="c", destination=whole(N), source=whole(A)), "a copy cannot convert int32 to int8"),
+    (
+        Copy(name="c", destination=whole(A), source=whole(B), pad=Const(0, I8)),
+        "a pad of int32 elements cannot have the type int8",
+    ),
     (
         Copy(name="c", destination=region(A, (0, 4)), source=region(B, (0, 5))),
         "at `c: copy A[0:4] = B[0:5]`: A[0:4] and B[0:5] do not have the same extents",
@@ -125,7 +131,7 @@ BAD = [
         Alloc(buffer=S, body=call((region(S, (0, 4)),))),
         "operand S[0:4] does not have the shape of f: int32[8] @ acc",
     ),
-    (Alloc(buffer=S, body=call((whole(S), whole(S)))), "2 operands for 1 parameters"),
+    (Alloc(buffer=S, body=call((whole(S), whole(S)))), "has 2 operands, but add has 1 parameters"),
     (Alloc(buffer=S, body=call((whole(S),), first=FIRST)), "variable first is not bound"),
     (nest([(I, 8)], put(value=select(equal(J, 1), ONE, ONE))), "variable j is not bound"),
 ]

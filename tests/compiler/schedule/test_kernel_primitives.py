@@ -143,7 +143,7 @@ ERRORS = [
     (
         lambda: padded(Const(0, DType.INT32)),
         lambda s: s.pack("X", ((1, 4),), (0, 1, 2)),
-        "load takes a box of it that is not one tile of dimension 1",
+        "load copies a box that is neither one element nor one tile of dimension 1",
     ),
     (product, lambda s: s.expand_copy("sum"), "cannot expand sum: it is not a plain copy"),
 ]

@@ -148,7 +148,11 @@ REFUSED = [
         "block.x are not different axes of threads",
     ),
     (padded, lambda s: s.share_copy("load", (*X4, *X4), 1), "are not different axes of threads"),
-    (padded, lambda s: s.share_copy("load", (("thread.x", 0),), 1), "an axis has no thread"),
+    (
+        padded,
+        lambda s: s.share_copy("load", (("thread.x", 0),), 1),
+        "each axis must have at least one thread",
+    ),
     (
         sums,
         lambda s: (s.split("i", 4), s.cache_read("A", "i.0", "shared"), s.share_copy("A.shared", X4, 1)),

@@ -77,7 +77,7 @@ def test_sums_that_start_inside_and_lanes_are_refused() -> None:
     program = window(1, 6, 4, 6)
     s = Schedule(program)
     s.vectorize("j")
-    with pytest.raises(LegalityError, match="cannot skip pads in j: it is vectorize"):
+    with pytest.raises(LegalityError, match="cannot skip pads in j: the loop is vectorize"):
         s.skip_pads("j")
     with pytest.raises(LegalityError, match="nowhere"):
         s.skip_pads("nowhere")

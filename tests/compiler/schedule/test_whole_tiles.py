@@ -133,7 +133,7 @@ REFUSED = [
         "cannot pad i: a is not filled by one plain copy",
     ),
     (sums, lambda s: s.guard("i", 0), "cannot guard i: the multiple is 0"),
-    (sums, lambda s: (s.parallel("i"), s.guard("i", 4)), "cannot guard i: it is parallel"),
+    (sums, lambda s: (s.parallel("i"), s.guard("i", 4)), "cannot guard i: the loop is parallel"),
     (sums, lambda s: (s.guard("i", 4), s.guard("i", 5)), "cannot guard i: the name i.in is taken"),
 ]
 

@@ -352,7 +352,7 @@ def test_elementwise(kind):
 
 
 def test_a_window_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="a window of 5 does not fit into 4"):
+    with pytest.raises(ValueError, match="a window of 5 positions does not fit into the 4 padded"):
         max_pool(
             blocks=SQUARE[0],
             sizes=(1, 4, 4, 9),
@@ -362,9 +362,9 @@ def test_a_window_that_does_not_fit_is_refused():
 
 
 def test_placements_that_are_refused():
-    with pytest.raises(ValueError, match="a part of an output has no margins"):
+    with pytest.raises(ValueError, match="a part of an output, cannot have `margins`"):
         Placement(area=(0, 0, 1, 1), margins=(0, 0, 0, 0))
-    with pytest.raises(ValueError, match="not loaded from the chain memory"):
+    with pytest.raises(ValueError, match="cannot be loaded from the chain memory"):
         elementwise(
             blocks=SQUARE[0], sizes=(1, 4, 4, 4), post=Post(table=True), placement=Placement(resident=True)
         )

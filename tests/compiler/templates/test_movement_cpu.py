@@ -108,7 +108,7 @@ def test_runs():
         Run(count=3, first=0),
         Run(count=2, first=2, step=0),
     )
-    with pytest.raises(ValueError, match="no elements of an axis of 4"):
+    with pytest.raises(ValueError, match="must select elements of an axis of 4 elements"):
         remap((4,), [(Run(count=3, first=2),)])
 
 

@@ -224,5 +224,5 @@ def test_too_many_steps_one_by_one_are_refused_with_the_reason(case, reason):
 def test_weights_that_do_not_fit_are_refused():
     model = onnx.load_model_from_string(layer("GRU")[0])
     model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((1, 21, 6), np.float32), "R"))
-    with pytest.raises(ModelError, match=r"layer.*has W of shape"):
+    with pytest.raises(ModelError, match=r"layer.*its W must be float32 of shape"):
         compile_kernels(model.SerializeToString(), cpu_now())

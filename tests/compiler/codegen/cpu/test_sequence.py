@@ -123,19 +123,37 @@ GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X": Argument("Z")}, r"kernel: X is float32\[24, 30\], which is no part of the argument Z"),
-        ({"X": Argument("Y")}, r"kernel: X is float32\[24, 30\], which is no part of the argument Y"),
-        ({"W": Constant("B")}, r"kernel: W is float32\[.*\], but the constant B is not"),
-        ({"W": Constant("V")}, r"kernel: W is float32\[.*\], but the constant V is not"),
+        (
+            {"X": Argument("Z")},
+            r"kernel: X, float32\[24, 30\] from byte 0 on, must be an aligned part of the argument Z",
+        ),
+        (
+            {"X": Argument("Y")},
+            r"kernel: X, float32\[24, 30\] from byte 0 on, must be an aligned part of the argument Y",
+        ),
+        (
+            {"W": Constant("B")},
+            r"kernel: W must be float32\[.*\], but the constant B is missing or has another",
+        ),
+        (
+            {"W": Constant("V")},
+            r"kernel: W must be float32\[.*\], but the constant V is missing or has another",
+        ),
         ({"Y": Constant("Y")}, "kernel: Y is written, but Y is constant"),
-        ({"Y": Arena(2)}, "kernel: Y at byte 2 is not aligned to 4, or not inside the arena of 4000 bytes"),
+        (
+            {"Y": Arena(2)},
+            "kernel: Y at byte 2 is not aligned to 4 bytes, or not inside the arena of 4000 bytes",
+        ),
         (
             {"Y": Arena(164)},
-            "kernel: Y at byte 164 is not aligned to 4, or not inside the arena of 4000 bytes",
+            "kernel: Y at byte 164 is not aligned to 4 bytes, or not inside the arena of 4000 bytes",
         ),
         ({"Y": Arena(-4)}, "kernel: Y at byte -4 is not aligned"),
-        ({"X": Arena(960)}, "kernel writes Y, which overlaps X"),
-        ({"Z": Arena(0)}, "kernel needs places for X, W, B, Y; it has X, W, B, Y, Z"),
+        ({"X": Arena(960)}, "kernel writes Y, whose memory location overlaps that of X"),
+        (
+            {"Z": Arena(0)},
+            r"location for each parameter \(X, W, B, Y\); its call has locations for X, W, B, Y, Z",
+        ),
     ],
 )
 def test_places_that_do_not_fit(changes, message):

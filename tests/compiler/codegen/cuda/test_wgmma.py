@@ -72,7 +72,7 @@ def test_descriptors_have_the_fields_of_the_isa():
     assert found >> 46 == 0 and found >> 14 & 3 == 0 and found >> 30 & 3 == 0
     # An address of shared memory has 18 bits; what is above is the window's.
     assert descriptor(0x7_0000_0000 + 0x40, 16, 16) & 0xFFFF == 4
-    with pytest.raises(ValueError, match="no multiples of 16"):
+    with pytest.raises(ValueError, match="must be multiples of 16 bytes"):
         descriptor(0x10, 24, 128)
 
 

@@ -303,9 +303,9 @@ def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):
 
 
 def test_programs_that_are_no_products():
-    with pytest.raises(ValueError, match="there is no product of float16 and int8"):
+    with pytest.raises(ValueError, match="a product of float16 and int8 is not supported"):
         tensor_product(Matrices(rows=1, depth=1, columns=1), F16, weight_dtype=I8)
-    with pytest.raises(ValueError, match="an output of int32 is none of float16"):
+    with pytest.raises(ValueError, match="an output of int32 is not supported for factors of float16"):
         tensor_product(Matrices(rows=1, depth=1, columns=1), F16, output=I32)
 
 
