@@ -58,9 +58,7 @@ FETCH_DELAY = 4
 """First cycle of a run in which fetch may put a read request on the bus."""
 
 FETCH_ROOM_DELAY = 3
-"""Cycles from the dispatch of an instruction to the read request of fetch that may use the instruction's room in the
-fetch buffer.
-"""
+"""Cycles from an instruction's dispatch to the fetch request that may use its room in the fetch buffer."""
 
 STEP_DELAY = 4
 """Least number of cycles from the begin of a load to its first step (write to the scratchpad)."""
@@ -76,9 +74,7 @@ between, the load unit's writer takes the next load from its queue.
 """
 
 STEP_LATENCY = 3
-"""Cycles from the last step of a load (write to the scratchpad) to the load's end: one each to read the bus word, to
-align it and to write.
-"""
+"""Cycles from a load's last step to its end: one each to read the bus word, to align it and to write."""
 
 PATCH_WINDOW_BYTES = 256
 """Number of bytes of a row that the window register of LOAD.PATCH holds."""

@@ -46,9 +46,7 @@ def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
 
 
 def check_shapes(label: str, model: onnx.ModelProto) -> None:
-    """Raises ModelError for the first tensor of `model` (with inferred shapes) that is too large, with or
-    without pads.
-    """
+    """Raises ModelError for the first tensor of `model` (shapes inferred) that is too large, with or without pads."""
     known: dict[str, tuple[tuple[int, ...], int]] = {}
     for info in model.graph.input:
         known[info.name] = _known(info)

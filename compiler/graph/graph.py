@@ -193,8 +193,8 @@ class Graph:
         return counts
 
     def data_shape(self, node: Node) -> Shape:
-        """The shape of the data that a node's operator reads first: its first input or, if there is one, the fused
-        expression `data`.
+        """The shape of the data that a node's operator reads first: the fused expression `data`, else the
+        first input.
         """
         if node.data is None:
             return self.tensors[node.inputs[0]].shape
@@ -219,9 +219,7 @@ def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
 
 
 _ONE_BY_ONE = 16
-"""Number of suffixes that `first_free` tries one by one; afterwards it doubles the suffix until it finds a free one,
-and bisects.
-"""
+"""Number of suffixes that `first_free` tries in turn; then it doubles the suffix until one is free, and bisects."""
 
 
 def unused(name: str, *taken: Collection[str]) -> str:

@@ -1,6 +1,4 @@
-"""Conversions on the host before and after a program: model inputs to stored int8 tensors, and stored tensors to model
-outputs.
-"""
+"""Conversions on the host: model inputs to stored int8 tensors, and stored tensors to model outputs."""
 
 from __future__ import annotations
 

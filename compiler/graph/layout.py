@@ -116,9 +116,7 @@ class Constant:
         return self.form(config, *self.arrays)
 
     def same(self, other: Constant) -> bool:
-        """Whether two constants have equal arrays and the same packing function, so that their bytes are equal on any
-        machine.
-        """
+        """Whether two constants have equal arrays and the same packing function, so that their bytes are equal."""
         return (
             self.form is other.form
             and len(self.arrays) == len(other.arrays)

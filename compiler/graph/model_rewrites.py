@@ -29,9 +29,7 @@ HIDDEN = "hidden from shape inference"
 """Domain of nodes that shape inference must not see."""
 
 SOFTMAX_HAS_ONE_AXIS = 13
-"""The first opset in which Softmax, LogSoftmax and Hardmax work along the axis `axis` alone, not along all axes from
-`axis` on.
-"""
+"""The first opset in which Softmax, LogSoftmax and Hardmax work along `axis` alone, not along all axes from there."""
 
 
 def means_standard(domain: str, operator: str) -> bool:
@@ -40,9 +38,7 @@ def means_standard(domain: str, operator: str) -> bool:
 
 
 def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A copy of the node in ONNX's own domain; the node must have the meaning of ONNX's operator of this name
-    (`means_standard`).
-    """
+    """A copy of the node in ONNX's own domain; the node must mean the same as ONNX's operator (`means_standard`)."""
     standard = onnx.NodeProto()
     standard.CopyFrom(node)
     standard.domain = ""
@@ -109,9 +105,7 @@ def needs_a_shape(node: onnx.NodeProto) -> bool:
 
 @contextmanager
 def in_domains(model: onnx.ModelProto, domains: Mapping[int, str]) -> Iterator[dict[int, str]]:
-    """Context manager that gives the nodes with the indices in `domains` other domains until its end; yields their
-    original domains.
-    """
+    """Context manager: gives the nodes at the indices in `domains` other domains until its end; yields their own."""
     before = {place: model.graph.node[place].domain for place in domains}
     set_domains(model, domains)
     try:

@@ -96,9 +96,7 @@ class Rounding:
     high: int
 
     def post(self) -> Post:
-        """The post-processing (`Post`) for results of sums of products: requantization to `grid`, clamped to
-        `low`..`high`.
-        """
+        """The post-processing (`Post`) of sums of products: requantization to `grid`, clamped to `low`..`high`."""
         return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
 
     def append(

@@ -21,7 +21,6 @@ from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphOutput
 from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
 from .onnx_emit import on_input_grid
-from .onnx_inputs import bind_integers
 from .onnx_integer_context import QUANTIZE, ImportContext
 from .onnx_known_values import Constant
 from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
@@ -128,6 +127,8 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
     if dtype == "float":
         context.values[info.name] = FloatInput(name=info.name, declared=shape, permutation=None, shape=shape)
     elif dtype == "int8" or dtype == "uint8":
+        from .onnx_integer_inputs import bind_integers
+
         bind_integers(context, info.name, shape, dtype)
     else:
         raise ModelError(
@@ -194,9 +195,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, Any]) -> object:
-    """Imports a node by one `row` of the operator table. Returns False if the row does not handle the node; then the
-    next row is tried.
-    """
+    """Imports a node by one `row` of the operator table; returns False if the row does not handle the node."""
     if row.images:
         data = context.value(node, 0)
         if isinstance(data, Real | Integer | Pending) and len(data.shape) == 3:

@@ -88,8 +88,8 @@ class ImportContext(GraphContext):
     initializers: frozenset[str] = frozenset()
     """Names of the model's initializers."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-    """Names of tensors made by rearranging elements of other tensors, by (source tensor, shape, source indices as
-    bytes).
+    """Names of tensors made by rearranging other tensors' elements, by (source tensor, shape, source indices
+    as bytes).
     """
 
     def expand(self, node: OnnxNode) -> bool:
@@ -185,17 +185,15 @@ class ImportContext(GraphContext):
         return self.tensor(node, index)
 
     def data_operand(self, node: OnnxNode, index: int) -> Tensor:
-        """Input `index`, which must be quantized; fails on other inputs, with a message that says which kind of value
-        they are.
-        """
+        """Input `index`, which must be quantized; fails on other inputs with a message that names their kind."""
         from .onnx_emit import real_operand
 
         real_operand(self, node, index, viewed=True)
         return self.tensor(node, index)
 
     def reordered(self, node: OnnxNode, index: int, order: Callable[[np.ndarray], np.ndarray]) -> str:
-        """The input's own name. `order` is not applied: functions for integer graphs read quantized weights in the
-        model's order.
+        """The input's own name: functions for integer graphs read quantized weights in the model's order, not in
+        `order`.
         """
         del order
         return node.inputs[index]
@@ -247,7 +245,7 @@ class ImportContext(GraphContext):
         return named
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the node's first output, or the name `output`, to the elements of `tensor` in another shape. Returns
+        """Binds the first output, or the name `output`, to the elements of `tensor` in another shape; returns
         the name.
         """
         value = self.values[tensor.name]

@@ -297,9 +297,7 @@ def is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
 
 
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
-    """Sets the first dimension of each input to `batch` if it is symbolic or unknown, and every other dimension with
-    the same symbol.
-    """
+    """Sets a symbolic or unknown first dimension of each input to `batch`, and other dimensions of the same symbol."""
     initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()
     for info in model.graph.input:

@@ -43,7 +43,7 @@ def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edg
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights as int8 with zero point 0, and their float32 scales, one for each output channel (index along
+    """Constant weights as int8 with zero point 0, and a float32 scale for each output channel (along
     `channel_axis`).
     """
     if isinstance(value, Constant):

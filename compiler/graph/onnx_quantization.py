@@ -51,9 +51,7 @@ def import_quantize(context: ImportContext, node: OnnxNode) -> None:
 def _grid(
     context: ImportContext, node: OnnxNode, shape: tuple[int, ...], *, rounds: bool = False
 ) -> Quantization:
-    """Scale and zero point of an activation of `shape`; fails if there are several scales. `rounds`: the node is a
-    QuantizeLinear.
-    """
+    """Scale and zero point of an activation of `shape`; fails for several scales. `rounds`: for a QuantizeLinear."""
     dtype, scale, zero_point = read_grid(context, node, shape, rounds=rounds)
     if scale.size != 1:
         context.fail(

@@ -18,7 +18,7 @@ from vdla.util.files import read_file
 
 from .errors import ModelError
 from .external_data import load_external_data
-from .foreign_domains import is_qonnx
+from .foreign_domains import QONNX
 from .model_file import ModelFile
 from .model_rewrites import inline_functions
 from .tensor_arrays import LEAST_BYTES
@@ -100,7 +100,7 @@ def read_model(source: Source) -> ReadModel:
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
     proto = inline_functions(label, proto)
-    if any(is_qonnx(entry.domain) for entry in proto.opset_import):
+    if any(entry.domain.startswith(QONNX) for entry in proto.opset_import):
         from .qonnx import replace_quant
 
         proto = replace_quant(label, proto)

@@ -33,9 +33,7 @@ _NUMBERS = "activation_alpha activation_beta"
 _QUANTIZATION = "axis block_size output_dtype"
 _RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
 _CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
-"""Names of Resize attributes that only modes without a kernel template use (cubic and crop); `onnx_resize_steps`
-computes these modes.
-"""
+"""Attributes of the modes of Resize without a kernel template (cubic, crop), which `onnx_resize_steps` computes."""
 _NORMALIZED = "Centred Shared RowStatistic"
 """Names of the kinds of values that only steps of a normalization may read."""
 _BLOCKED = "com.microsoft.nchwc."

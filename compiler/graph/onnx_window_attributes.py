@@ -57,7 +57,7 @@ def convolution_groups(
 def read_windows(
     context: GraphContext, node: OnnxNode, sizes: Sequence[int], kernel: PerDimension
 ) -> Windows:
-    """The windows with the size `kernel` that a node's attributes describe (strides, dilations, pads), over dimensions
+    """The windows of size `kernel` that a node's attributes (strides, dilations, pads) give over dimensions
     of `sizes`.
     """
     rank = len(sizes)

@@ -111,7 +111,7 @@ def _add_term(terms: dict[Expr, int], atom: Expr, coefficient: int) -> None:
 
 
 def form_to_expr(form: LinearForm) -> Expr:
-    """The canonical expression of a form: positive terms before negative terms, variables (by name) before
+    """The canonical expression of a form: positive terms before negative ones, variables (by name) before
     other atoms.
     """
     result: Expr | None = None
@@ -169,9 +169,7 @@ def quotient(expr: Expr, factor: int) -> Expr | None:
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:
-    """The factor by which variable `name` is multiplied in an index; None if the variable also occurs inside an opaque
-    part.
-    """
+    """The factor of variable `name` in an index; None if the variable also occurs inside an opaque part."""
     form = linear_form(expr)
     if any(not isinstance(a, Var) and name in free_vars(a) for a in form.terms):
         return None

@@ -128,9 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of a form in which variables whose range depends on others are eliminated; None if it has no such
-    variable.
-    """
+    """Upper bounds of a form without the variables whose range depends on others; None if it has no such variable."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -157,9 +155,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The form with `var`, whose range depends on others, replaced by the end of its range that maximizes (`up`) or
-    minimizes the form.
-    """
+    """The form with `var`, whose range depends on others, replaced by its end that maximizes (`up`) or minimizes it."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]

@@ -177,9 +177,7 @@ class Load(Operand):
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Call(Operand):
-    """A call of a pure scalar function by name; the interpreter and each code emitter are given the function's
-    implementation separately.
-    """
+    """A call of a pure scalar function by name; the interpreter and the code emitters have its implementation."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -334,9 +332,7 @@ def _represent(value: int | float, dtype: DType) -> int | float:
 
 
 def _rounded(value: int | float, dtype: DType) -> float:
-    """The nearest value of a float type to `value`; infinite if `value` is beyond the greatest finite number of the
-    type.
-    """
+    """The nearest value of a float type to `value`; infinite if `value` is beyond the type's greatest finite number."""
     try:
         number = float(value)
     except OverflowError:
@@ -346,9 +342,7 @@ def _rounded(value: int | float, dtype: DType) -> float:
 
 
 def _fold(op: Operator, a: Const, b: Const) -> Expr:
-    """The result of an operator on two constants; float arithmetic and division by zero are not folded but left to run
-    time.
-    """
+    """The result of an operator on two constants; float arithmetic and division by zero are left to run time."""
     x, y = a.value, b.value
     match op:
         case "<":

@@ -30,9 +30,7 @@ AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A box (rectangle of elements) of a buffer: indices `starts[d] .. starts[d] + extents[d] - 1` in each
-    dimension d.
-    """
+    """A box of a buffer's elements: indices `starts[d] .. starts[d] + extents[d] - 1` in each dimension d."""
 
     buffer: Buffer
     starts: tuple[Expr, ...]

@@ -52,9 +52,7 @@ def _split(statement: Stmt) -> Stmt:
 
 
 def _moving(region: Region) -> list[int]:
-    """The numbers of those dimensions of a region along which its extent is above 1, without the trailing dimensions
-    that form one element.
-    """
+    """Numbers of a region's dimensions with an extent above 1, without the trailing ones that form one element."""
     return [
         d
         for d in range(len(region.extents) - ELEMENT_DIMENSIONS)

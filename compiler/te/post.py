@@ -79,7 +79,7 @@ def post_value(
     post: Post = PLAIN,
     table: Buffer | None = None,
 ) -> Expr:
-    """The int8 output for an int32 sum (bias included), the int32 bits of its float32 scale, the operand and the
+    """The int8 output for an int32 sum (with bias), the bits of its float32 scale, the operand and the
     look-up table.
     """
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)

@@ -119,7 +119,7 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """All iterations of the chain's loops for each row of `around`; loops in `folded` (counted by instructions)
+        """All iterations of the chain's loops for each row of `around`; loops in `folded` (by instructions)
         stay at 0.
         """
         inner = around

@@ -280,9 +280,7 @@ def _factors(
     name: str,
     environment: Environment,
 ) -> tuple[int, int, int] | None:
-    """For each of the three operands, the step of its address along loop `name`; None if a step is negative or not
-    constant.
-    """
+    """For each of three operands, the step of its address along loop `name`; None if a step is negative or varies."""
     zero = {**environment, **dict.fromkeys(names, 0)}
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []

@@ -14,13 +14,19 @@ from vdla.isa.config import load_config
 
 LAYER = windowed("conv2d", (1, 16, 8, 8), 16, Window(kernel=(3, 3), pads=(1, 1, 1, 1)))
 WRONG = [
-    ({"width": 1, "pads": [1, 0, 1, 0]}, "conv2d: a window of 3 positions does not fit into the 1 padded positions"),
+    (
+        {"width": 1, "pads": [1, 0, 1, 0]},
+        "conv2d: a window of 3 positions does not fit into the 1 padded positions",
+    ),
     ({"pads": [0, 0, 0, 1 << 40]}, "pads = .* is larger than 65536"),
     ({"height": 1 << 24}, "height = 16777216 of a workload is larger than 1048576"),
     ({"height": 1 << 20, "width": 1 << 20}, "the input of .* elements is larger than 2147483648"),
     ({"filters": 1 << 24, "channels": 1 << 20}, "the weights of .* elements"),
     ({"batch": 1 << 12, "filters": 1 << 20}, "the output of .* elements"),
-    ({"template": "patch_conv2d_pool", "pool_kernel": [9, 9]}, "a window of 9 positions does not fit into the 8"),
+    (
+        {"template": "patch_conv2d_pool", "pool_kernel": [9, 9]},
+        "a window of 9 positions does not fit into the 8",
+    ),
 ]
 
 
