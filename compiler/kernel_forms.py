@@ -94,13 +94,15 @@ class BuiltKernel(Generic[Target, CompiledT]):
 class Maker(Generic[Target, CompiledT, KernelT, Network]):
     """The functions that turn one network's scheduled programs into a target's code.
 
-    `make` compiles a program under a name, with a function for dumps; it may raise `chosen_knobs.UNUSABLE`, and so may
-    `wait`, which waits for work that `make` left to a thread. `kernel` returns the value that launches store for a
-    kernel, given the node's name; `parameters` returns a kernel's buffers in argument order. `placed` copies a constant
-    into the shape of its parameter, by default aligned to a cache line; for files `np.reshape` suffices. `dumped`
-    writes the last dumps. `refused` maps the model's label, a node's name and its UNUSABLE error to the error that is
-    raised if recorded knobs are not the cause. `built` is a cache of kernels by key: it has those of earlier networks
-    and gets those of this network. `link` makes the network from all launches.
+    - `make` compiles a program under a name; its third argument receives dumps, if any. It raises `chosen_knobs.UNUSABLE` if recorded knobs cannot be used.
+    - `wait` waits for the work that `make` left to a thread, and raises the same error.
+    - `parameters` returns the buffers of a compiled program in the order of the kernel's arguments.
+    - `kernel` returns the value that launches store for a compiled program, given the node's name.
+    - `placed` copies a constant into the shape of its parameter, by default aligned to a cache line.
+    - `dumped` writes the dumps that exist only after `wait`.
+    - `refused` returns the error to raise for (model's label, node's name, error of `make`).
+    - `built`: a cache of kernels by key, which earlier networks may have filled.
+    - `link` makes the network from all launches.
     """
 
     make: Callable[[Program, str, Dump | None], CompiledT]

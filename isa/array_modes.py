@@ -61,11 +61,10 @@ class ArrayMode:
 
     `by_lane`: lane j adds element j of a position (the input vectors of one pixel) times element j of a row of weights;
     otherwise lane j adds the dot product of a whole input vector and row j of the tile. `positions`: number of
-    neighbouring positions that an operation reads. `holds`: the array keeps the positions of the last operations in
-    registers. An operation then multiplies its own positions and those of the `operations` - 1 operations before it, or
-    it only puts its own positions into the registers and leaves the accumulators unchanged. `folds`: with the extension
-    `fold`, register FOLD gives the number of groups of array rows, and the low bits of a tile's index the part of a
-    whole tile; other modes use the largest number of groups.
+    neighbouring positions that an operation reads. `holds`: the array keeps the positions of earlier operations in
+    registers; an operation then multiplies them together with its own, or only stores its own. `folds`: an operation
+    multiplies one part of a weight tile, whose number is in the low bits of the tile's index (extension `fold`;
+    register FOLD has the number of parts).
     """
 
     name: str

@@ -221,8 +221,8 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
-    """Raises UserError if outputs of real tokens depend on pads. The test runs up to three rungs: the least length of a
-    rung, padded, must give the outputs of an executable for that length alone.
+    """Raises UserError if outputs of real tokens depend on pads. Tries up to three rungs (lengths that have a program):
+    the least length that a rung serves, padded, must give the outputs of an executable for that length alone.
     """
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]

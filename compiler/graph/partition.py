@@ -31,10 +31,10 @@ class RegionOrderError(Exception):
 class Region:
     """Nodes that run together, as a serialized model with the tensors `inputs` and `outputs`.
 
-    `nodes`: names of the nodes that are in this region only; `node_types`: their operators. Constants, and
-    QuantizeLinear and views at the entry of a region, are copied into every region that needs them; `operators`: types
-    of all nodes except constants. `readers`: for each added node, the nodes that read its result. `cpu_model`: the
-    model of the region for the CPU.
+    `nodes`: names of the nodes that are in this region only; `node_types`: their operator types. Every region gets its
+    own copies of constants, and of QuantizeLinear nodes and views at its entry; `operators`: operator types of all its
+    nodes, copies included, except constants. `readers`: for each copied node, the nodes that read its result.
+    `cpu_model`: the model of the region for the CPU.
     """
 
     name: str

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 LEAST_SECONDS = 10.0
-"""Time limit in seconds of a trial run that computes nothing. It is long because memory pages are accessed for the
+"""Constant part, in seconds, of the time limit of a trial run. It is long because memory pages are accessed for the
 first time.
 """
 LEAST_OPERATIONS_PER_SECOND = 2e8

@@ -41,10 +41,11 @@ class Blocks:
         return self.block // self.block_out
 
     def inputs_read(self, channels: int, kernel: Pair) -> int:
-        """Number of input vectors that a convolution with weights for every channel reads at one position (row, column)
-        of a block of channels.
+        """Number of input vectors that a convolution without groups reads at one position (row, column) of a block of
+        channels.
 
-        1 x 1 windows on a single block skip vectors without channels; all other windows read `inputs` vectors.
+        A 1 x 1 window on a single block leaves out vectors that hold only padding channels; other windows read all
+        vectors of the position.
         """
         if kernel != (1, 1) or channels > self.block:
             return self.inputs

@@ -124,8 +124,8 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Number of low bits of `row` that select a row of weights within a position (input vectors of one pixel). The
-        bits above them are the number of the position in its group of weight rows.
+        """Number of low bits of `row` (the number of a row of weights) that give the row's place among the rows of one
+        input position; the higher bits give the position in its group.
         """
         return (self.inputs * self.outputs).bit_length() - 1
 

@@ -72,8 +72,8 @@ class Ends(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Builds the shift register; every place except the last can count one more instruction, which `joins`, while
-        its contents move.
+        """Builds the shift register. While the contents move, every place except the last can add 1 to its count, for
+        the instruction of input `joins`.
         """
         m = Module()
         length = gemm_latency(self.config)

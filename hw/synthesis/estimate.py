@@ -145,7 +145,7 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
     """(output, timing arcs) for each output of a cell that depends on inputs of the same cycle. A timing arc is (input,
-    nanoseconds, whether a wire leads to the input).
+    nanoseconds, whether the input is reached through routed wires, not by a connection inside the slice).
     """
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}

@@ -236,7 +236,9 @@ def _swizzled_factor(
 
 
 def _matrix(variable: Var, size: int) -> Expr:
-    """The index of a core matrix; 0 if there is only one, as in simplified programs."""
+    """The index of a core matrix along a dimension of `size` elements: the loop's `variable`, or 0 if the dimension has
+    a single core matrix.
+    """
     return variable if size > CORE else Const(0)
 
 

@@ -85,8 +85,8 @@ def post(
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
     """The attributes of a post-processing's intrinsic, for emission; float32 values as their bits.
 
-    Raises ValueError if the combination's own zero point differs from that of requantization (stage A): the hardware
-    has one register for both.
+    Raises ValueError if requantization and the combination with an operand need different zero points: the hardware has
+    one register for both.
     """
     attributes = {
         "zero_point": post.zero_point,

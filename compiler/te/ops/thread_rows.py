@@ -181,10 +181,11 @@ def thread_reduction(
     name: str = "reduction",
 ) -> Program:
     """A reduction on a GPU, with the parameters of `te.ops.reduction`; `sharing` distributes rows over threads, one row
-    for each element of Y.
+    for each element of the output Y.
 
-    With several chunks each row is first cut into that many pieces, each reduced by a block of `lanes` * `group`
-    threads into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
+    If `sharing` has several chunks, each row is first cut into that many pieces, and a block of `lanes` * `group`
+    threads reduces each piece into `chunk.sums` (stage "chunk"). The reduction itself is stage "reduce" with statement
+    "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = tuple([size for size, _ in merged])

@@ -55,11 +55,9 @@ class NetworkTrials:
 
     @property
     def bound_cycles(self) -> float:
-        """Lower bound on the network's cycles: the sum over its nodes of the floor of the node's knob space or, if it
-        has none, of its roofline.
-
-        A floor (lower bound of a knob space) counts array operations of whole blocks, and the bytes that every program
-        moves.
+        """Lower bound on the network's cycles: the sum of its nodes' bounds. A node's bound is the lower bound of its
+        knob space (cycles for the array operations of whole blocks, and for the bytes that every program moves) or,
+        without such a space, its roofline.
         """
         graph, config = self._network.legalized.graph, self._network.config
         return sum(
