@@ -94,7 +94,8 @@ class BuiltKernel(Generic[Target, CompiledT]):
 class Maker(Generic[Target, CompiledT, KernelT, Network]):
     """The functions that turn one network's scheduled programs into a target's code.
 
-    - `make` compiles a program under a name; its third argument receives dumps, if any. It raises `chosen_knobs.UNUSABLE` if recorded knobs cannot be used.
+    - `make` compiles a program under a name; its third argument receives dumps, if any. Raises `UNUSABLE`
+      (`chosen_knobs`) if recorded knobs cannot be used.
     - `wait` waits for the work that `make` left to a thread, and raises the same error.
     - `parameters` returns the buffers of a compiled program in the order of the kernel's arguments.
     - `kernel` returns the value that launches store for a compiled program, given the node's name.
