@@ -254,9 +254,10 @@ def import_graph(
         passes = graph_passes(rules.lanes, fusion=fusion, join=rules.join, tiling=rules.tiling)
         graph = run_graph_passes(imported, passes, dump)
     except NodeError as error:
-        # Integer operators are read by the other importer: its error names the cause.
+        # Integer operators are read by the other importer: its error names the cause, unless the node is invalid.
         theirs = error.op_type.startswith("QLinear") or error.op_type == "DequantizeLinear"
-        if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
+        invalid = isinstance(error, InvalidModelError)
+        if theirs and not invalid and isinstance(refusal, NodeError) and refusal.node == error.node:
             raise refusal from None
         raise rules.refused(error) from None
     rules.check(read.label, graph)

@@ -37,6 +37,8 @@ IMPORTED_AS = {
     "pyopencl": ("pyopencl",),
     "pocl-binary-distribution": ("pyopencl",),
     "onnxruntime": ("onnxruntime",),
+    "tflite": ("tflite",),
+    "flatbuffers": ("flatbuffers",),
 }
 """Packages of the optional extras, each with the module names under which it is imported."""
 BLOCKED = sorted({name for names in IMPORTED_AS.values() for name in names} - {"onnxruntime"})
