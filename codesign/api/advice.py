@@ -23,14 +23,15 @@ def advise(
     least: float = LEAST_SAVED,
     technology: str | Path | None = None,
 ) -> Advice:
-    """Changes of a machine that would save cycles of a quantized network: extensions, larger memories, a wider bus.
+    """Changes of a machine that would make a quantized network faster: extensions, larger memories, a wider bus.
 
-    Each change has the exact cycles of the changed machine (by compiling and simulating the network on it) and the area
-    that it adds, by the models or table of `technology`. `least`: the share of the cycles that a change must save to be
-    listed. If the machine cannot run the whole network, the advice names the extensions that it needs and starts from
-    the machine with them. Raises UserError if no extensions of the table are enough.
+    Each change has the exact cycles of the changed machine (by compiling and simulating the network on it), its latency
+    at the changed machine's clock, and the area that it adds; clock and area are those of the models or table of
+    `technology`. `least`: the share of the latency that a change must save to be listed. If the machine cannot run the
+    whole network, the advice names the extensions that it needs and starts from the machine with them. Raises UserError
+    if no extensions of the table are enough.
     """
     if not 0 <= least < 1:
-        raise UserError(f"least is {least:g}; give a share of the cycles from 0 to 1, as 0.03")
+        raise UserError(f"least is {least:g}; give a share of the latency from 0 to 1, as 0.03")
     network = load_network(model_source(model).source)
     return advise_network(named(config), network, load_components(technology), least)

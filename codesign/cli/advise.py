@@ -19,7 +19,7 @@ def advise(
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A quantized network.")],
     config: ConfigOption = "vta",
     least: Annotated[
-        float, typer.Option(min=0, max=100, help="Percent of the cycles that a listed change must save.")
+        float, typer.Option(min=0, max=100, help="Percent of the latency that a listed change must save.")
     ] = 3.0,
     technology: TechnologyOption = "models",
     output: Annotated[
@@ -28,9 +28,10 @@ def advise(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Names extensions, memories and bus widths that would save cycles of a network, with the area that each adds.
+    """Names extensions, memories and bus widths that would make a network faster, with the area that each adds.
 
-    The network is compiled and simulated on every changed machine, so the cycles are exact.
+    The network is compiled and simulated on every changed machine, so the cycles are exact; milliseconds are at each
+    machine's own clock.
     """
     from vdla.isa.config_text import toml_text
 

@@ -1,4 +1,5 @@
-"""Hardware that would help a network: single changes of a machine, each with exact cycles and the area that it adds.
+"""Hardware that would help a network: single changes of a machine, each with exact cycles, the latency at the changed
+machine's clock, and the area that it adds.
 
 The changes are each extension that the machine lacks (with the extensions that it needs), each scratchpad, the chain
 memory (on-chip memory that keeps a layer's output for the next layer) and the bus at twice their size. The network is
@@ -17,11 +18,13 @@ from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.util.errors import UserError
 
 from ..technology.components import Components
-from .evaluate import Figures, evaluate
+from .evaluate import Figures, evaluate, figures_of_machine
 from .networks import Network
 
 LEAST_SAVED = 0.03
-"""Default share of the cycles that a change must save to be listed."""
+"""Default share of the latency that a change must save to be listed."""
+SOMETHING = 1e-3
+"""Least share of the latency that every listed change saves, whatever share is asked for."""
 CHAIN_BYTES = (16 * 1024, 128 * 1024, 1024 * 1024)
 """Sizes in bytes of the chain memory that are tried for a machine without one."""
 DOUBLED = (
@@ -33,49 +36,55 @@ DOUBLED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A changed `machine`: its `cycles`, the share of the cycles of the machine before it that it saves, and the square
-    millimetres of area that it adds (below 0 if it is smaller). `kind`: the extension or field that differs.
+    """A changed `machine`: its `cycles`, `milliseconds` at its own clock, the share of the latency of the machine
+    before that it saves, and the square millimetres of area that it adds (below 0 if it is smaller).
     """
 
-    kind: str
     name: str
     machine: Config
     cycles: int
+    milliseconds: float
     saved: float
     added_area: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The changes of a machine that would save cycles of one network, most cycles first.
+    """The changes of a machine that would make one network faster, the greatest saving first.
 
     `machine`: the machine that the changes start from, with the extensions `needed` added without which it cannot run
-    the whole network; `cycles` and `area` (square millimetres) are its own. `steps`: changes one after the other, each
-    the one that saves most on the machine of the step before.
+    the whole network, which add `needed_area`; `cycles`, `milliseconds` and `area` (square millimetres) are its own.
+    `steps`: changes one after the other, each the one that saves most on the machine of the step before.
     """
 
     network: str
     machine: Config
     needed: tuple[str, ...]
+    needed_area: float
+    least: float
     cycles: int
+    milliseconds: float
     area: float
     changes: tuple[Change, ...]
     steps: tuple[Change, ...]
 
     @property
     def advised(self) -> Config:
-        """The machine of the last step; `machine` without steps."""
-        return self.steps[-1].machine if self.steps else self.machine
+        """The machine of the last step, called after the machine that it started from; `machine` without steps."""
+        if not self.steps:
+            return self.machine
+        return replace(self.steps[-1].machine, name=f"{self.machine.name}_advised")
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each change: its `role` ("change" or "step"), name, cycles, share saved, and added area in
-        square millimetres.
+        """One dictionary for each change: its `role` ("change" or "step"), name, cycles, milliseconds, share of the
+        latency saved, and added area in square millimetres.
         """
         return [
             {
                 "role": role,
                 "name": change.name,
                 "cycles": change.cycles,
+                "milliseconds": change.milliseconds,
                 "saved": change.saved,
                 "added_area_mm2": change.added_area,
             }
@@ -89,72 +98,81 @@ class Advice:
             "network": self.network,
             "machine": self.machine.name,
             "needed_extensions": list(self.needed),
+            "needed_area_mm2": self.needed_area,
             "cycles": self.cycles,
+            "milliseconds": self.milliseconds,
             "area_mm2": self.area,
             "rows": self.rows(),
         }
 
     def __str__(self) -> str:
         """The lines that `vdla advise` prints."""
-        lines = [f"{self.network} on {self.machine.name}: {self.cycles:,} cycles, {self.area:.2f} mm2"]
+        with_needed = f" with {', '.join(self.needed)}" if self.needed else ""
+        lines = [
+            f"{self.network} on {self.machine.name}{with_needed}: {self.cycles:,} cycles, {self.milliseconds:.4g} ms, "
+            f"{self.area:.4g} mm2"
+        ]
         if self.needed:
-            lines.insert(0, f"needed to run the whole network: {', '.join(self.needed)}")
+            needed = (
+                f"needed to run the whole network: {', '.join(self.needed)} ({self.needed_area:+.3g} mm2)"
+            )
+            lines.insert(0, needed)
         for title, changes in (("alone", self.changes), ("one after the other", self.steps)):
             lines += [f"{title}:"] if changes else []
             lines += [
-                f"  {change.name}: {change.cycles:,} cycles, {100 * change.saved:.1f}% fewer, "
-                f"{change.added_area:+.2f} mm2"
+                f"  {change.name}: {change.cycles:,} cycles, {change.milliseconds:.4g} ms, "
+                f"{100 * change.saved:.1f}% faster, {change.added_area:+.3g} mm2"
                 for change in changes
             ]
-        return "\n".join(lines if self.changes else [*lines, "no change saves enough cycles"])
+        return "\n".join(
+            lines if self.changes else [*lines, f"no change saves {100 * self.least:g}% of the time"]
+        )
 
 
 def advise(config: Config, network: Network, components: Components, least: float = LEAST_SAVED) -> Advice:
-    """The changes of a machine that save at least the share `least` of a network's cycles.
+    """The changes of a machine that save at least the share `least` of a network's latency, and more than nothing.
 
     Raises UserError if the machine cannot run the whole network with any extensions.
     """
     needed = needed_extensions(config, network, components)
     machine = _extended(config, needed)
     own = evaluate(machine, [network], components)
-    found = [
-        change
-        for kind, name, changed in changed_machines(machine)
-        if (change := _change(kind, name, changed, own, network, components)) and change.saved >= least
-    ]
-    found.sort(key=lambda change: -change.saved)
+    found = _changes(machine, own, network, components, least)
     return Advice(
         network=network.name,
         machine=machine,
         needed=needed,
+        needed_area=own.square_millimetres - figures_of_machine(config, components).square_millimetres,
+        least=least,
         cycles=own.networks[network.name].cycles,
+        milliseconds=_milliseconds(own, network),
         area=own.square_millimetres,
         changes=tuple(found),
-        steps=tuple(_steps(machine, network, components, least, found)),
+        steps=tuple(_steps(network, components, least, found)),
     )
 
 
-def changed_machines(config: Config) -> Iterator[tuple[str, str, Config]]:
-    """(kind, description, machine) for every single change of a machine that is legal."""
+def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
+    """(description, machine) for every single change of a machine that is legal."""
     for name in EXTENSIONS:
         if name not in config.extensions:
             added = [item for item in _with_needs(name) if item not in config.extensions]
             label = f"extension {name}" + (f" (with {', '.join(added[:-1])})" if len(added) > 1 else "")
             try:
-                yield name, label, _extended(config, added)
+                yield label, _extended(config, added)
             except ConfigError:
                 continue
     for name in DOUBLED:
         size = getattr(config, name)
         for larger in (2 * size,) if size else CHAIN_BYTES:
             try:
-                yield name, f"{name} {size} -> {larger}", replace(config, **{name: larger})
+                yield f"{name} {size} -> {larger}", replace(config, **{name: larger})
             except ConfigError:
                 continue
     width = config.memory.bus_bytes
     try:
         memory = replace(config.memory, bus_bytes=2 * width)
-        yield "bus", f"memory.bus_bytes {width} -> {2 * width}", replace(config, memory=memory)
+        yield f"memory.bus_bytes {width} -> {2 * width}", replace(config, memory=memory)
     except ConfigError:
         return
 
@@ -198,42 +216,47 @@ def _extended(config: Config, added: Sequence[str]) -> Config:
     return replace(config, extensions=tuple([n for n in EXTENSIONS if n in config.extensions or n in added]))
 
 
-def _change(
-    kind: str, name: str, machine: Config, own: Figures, network: Network, components: Components
-) -> Change | None:
-    """The change from a machine with the figures `own` to `machine`; None if `machine` cannot run the network."""
-    figures = evaluate(machine, [network], components)
-    if figures.failed is not None:
-        return None
-    cycles, before = figures.networks[network.name].cycles, own.networks[network.name].cycles
-    return Change(
-        kind=kind,
-        name=name,
-        machine=machine,
-        cycles=cycles,
-        saved=1 - cycles / before,
-        added_area=figures.square_millimetres - own.square_millimetres,
-    )
+def _changes(
+    config: Config, own: Figures, network: Network, components: Components, least: float
+) -> list[Change]:
+    """The single changes of a machine with the figures `own` that save at least the share `least` of the latency, and
+    more than nothing; the greatest saving first.
+    """
+    found: list[Change] = []
+    before = _milliseconds(own, network)
+    for name, machine in changed_machines(config):
+        figures = evaluate(machine, [network], components)
+        if figures.failed is not None:
+            continue
+        after = _milliseconds(figures, network)
+        if 1 - after / before >= max(least, SOMETHING):
+            change = Change(
+                name=name,
+                machine=machine,
+                cycles=figures.networks[network.name].cycles,
+                milliseconds=after,
+                saved=1 - after / before,
+                added_area=figures.square_millimetres - own.square_millimetres,
+            )
+            found.append(change)
+    return sorted(found, key=lambda change: -change.saved)
+
+
+def _milliseconds(figures: Figures, network: Network) -> float:
+    """Latency of the network at the machine's clock."""
+    assert figures.clock_mhz is not None
+    return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
 
 
 def _steps(
-    config: Config, network: Network, components: Components, least: float, first: Sequence[Change]
+    network: Network, components: Components, least: float, first: Sequence[Change]
 ) -> Iterator[Change]:
-    """The best change of the machine, then the best change of the changed machine, and so on, while a change saves at
-    least the share `least` of the cycles; `first`: the changes of the machine itself. No kind of change is made twice.
+    """The best change of a machine, then the best change of the changed machine, and so on, while a change saves at
+    least the share `least` of the latency; `first`: the changes of the machine itself.
     """
-    made: set[str] = set()
-    own = evaluate(config, [network], components)
     choices: Sequence[Change] = first
     while choices:
-        best = max(choices, key=lambda change: change.saved)
+        best = choices[0]
         yield best
-        made.add(best.kind)
         own = evaluate(best.machine, [network], components)
-        choices = [
-            change
-            for kind, name, changed in changed_machines(best.machine)
-            if kind not in made
-            and (change := _change(kind, name, changed, own, network, components))
-            and change.saved >= least
-        ]
+        choices = _changes(best.machine, own, network, components, least)
