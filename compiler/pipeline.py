@@ -28,7 +28,7 @@ from vdla.util.files import make_folder, write_whole
 from vdla.util.long_compilation import collector_paused
 
 from . import VIRTUAL_THREADS
-from .graph.errors import InvalidModelError, ModelError, NodeError
+from .graph.errors import InvalidModelError, ModelError, NodeError, ProcessorsOnlyError
 from .graph.graph import Graph
 from .graph.onnx_read import Source, is_quantized, model_label, read_model
 from .graph.printer import format_graph
@@ -254,10 +254,11 @@ def import_graph(
         passes = graph_passes(rules.lanes, fusion=fusion, join=rules.join, tiling=rules.tiling)
         graph = run_graph_passes(imported, passes, dump)
     except NodeError as error:
-        # Integer operators are read by the other importer: its error names the cause, unless the node is invalid.
+        # Integer operators are read by the other importer: its error names the cause, unless floats support the node.
         theirs = error.op_type.startswith("QLinear") or error.op_type == "DequantizeLinear"
-        invalid = isinstance(error, InvalidModelError)
-        if theirs and not invalid and isinstance(refusal, NodeError) and refusal.node == error.node:
+        if isinstance(refusal, ProcessorsOnlyError):
+            refusal = None
+        if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
             raise refusal from None
         raise rules.refused(error) from None
     rules.check(read.label, graph)

@@ -77,6 +77,10 @@ class InvalidNodeError(NodeError, InvalidModelError):
     """Raised for a node that no target can compile: it contradicts itself or the model."""
 
 
+class ProcessorsOnlyError(NodeError):
+    """A node that processors and GPUs support as a float operator, but no integer graph."""
+
+
 class ParameterError(NodeError):
     """Raised for a node that can be compiled only if the values of the model inputs `inputs` are known, for example
     because they decide shapes.

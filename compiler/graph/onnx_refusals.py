@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 from typing import NoReturn
 
-from .errors import ModelError
+from .errors import ModelError, ProcessorsOnlyError
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import MERGE_PATTERN, QUANTIZE, ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
@@ -70,8 +70,10 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
     for index, value in enumerate(values):
         if isinstance(value, Pending):
             context.refuse_float(node, index, value)
-    context.fail(
-        node,
+    raise ProcessorsOnlyError(
+        context.source,
+        node.name,
+        node.op_type,
         "has a form or operands that only processors and GPUs support",
         "leave the node to the processor",
     )
