@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from .arguments import is_integer
 from .spec import NetworkError, Size
 
 if TYPE_CHECKING:
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
     Operand: TypeAlias = "Tensor | Parameter | np.ndarray | float"
     Index: TypeAlias = int | slice | EllipsisType | None
 
+_UFUNCS = {
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "matmul": "MatMul",
+    "power": "Pow",
+    "greater": "Greater",
+    "less": "Less",
+    "greater_equal": "GreaterOrEqual",
+    "less_equal": "LessOrEqual",
+    "equal": "Equal",
+}
+"""ONNX's operators of the functions that numpy calls for an operator between an array and a tensor."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -32,6 +47,10 @@ def _binary(operator: str, *, swapped: bool = False) -> Callable[[Tensor, Operan
         return record(operator, other, self) if swapped else record(operator, self, other)
 
     return method
+
+
+class MissingNameError(NetworkError, AttributeError):
+    """Raised for an attribute that tensors do not have; `hasattr` is False, as for other objects."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +66,44 @@ class Tensor:
     shape: tuple[Size, ...]
     dtype: np.dtype[Any]
 
-    __array_ufunc__ = None  # So that array * tensor is an operation of the tensor, not of the array.
-
     __add__, __radd__ = _binary("Add"), _binary("Add", swapped=True)
     __sub__, __rsub__ = _binary("Sub"), _binary("Sub", swapped=True)
     __mul__, __rmul__ = _binary("Mul"), _binary("Mul", swapped=True)
     __truediv__, __rtruediv__ = _binary("Div"), _binary("Div", swapped=True)
     __matmul__, __rmatmul__ = _binary("MatMul"), _binary("MatMul", swapped=True)
     __pow__ = _binary("Pow")
+    __gt__, __lt__ = _binary("Greater"), _binary("Less")
+    __ge__, __le__ = _binary("GreaterOrEqual"), _binary("LessOrEqual")
+    __hash__ = object.__hash__
+    __eq__ = _binary("Equal")  # type: ignore[assignment]
+
+    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
+        return record("Not", record("Equal", self, other, label="equal"))
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
+        """The node of an operator between an array or a number of numpy's and a tensor; other functions are refused."""
+        if function.__name__ in _UFUNCS and method == "__call__" and not named:
+            return record(_UFUNCS[function.__name__], *inputs)
+        raise self._not_numpy(function.__name__)
+
+    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
+        raise self._not_numpy(function.__name__)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise self._not_numpy("array")
+
+    def _not_numpy(self, function: str) -> NetworkError:
+        return NetworkError(
+            f"{self.recorder.where}: np.{function} takes no tensor, which has no value until the network runs; use "
+            "methods of the tensor, nn.functional, or nn.record for any operator of ONNX"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in self.__slots__:
+            raise AttributeError(f"a tensor has no attribute {name!r}")
+        from .other_names import way_out
+
+        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out(name)}")
 
     def __neg__(self) -> Tensor:
         return record("Neg", self)
@@ -74,16 +123,21 @@ class Tensor:
 
     def __bool__(self) -> bool:
         raise NetworkError(
-            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs; use "
-            "nn.functional.where in place of if, and and or"
+            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs, so that data "
+            "cannot decide control flow; use nn.functional.where in place of if, while, and, or"
         )
 
-    def __iter__(self) -> Iterator[Tensor]:
+    __int__ = __float__ = __index__ = __bool__
+
+    def __len__(self) -> int:
         if not self.shape or isinstance(self.shape[0], str):
             raise NetworkError(
                 f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
             )
-        return (self[row] for row in range(self.shape[0]))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[row] for row in range(len(self)))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
@@ -130,9 +184,9 @@ class Tensor:
     def axes(self, *dims: int) -> list[int]:
         """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
         for dim in dims:
-            if not -self.ndim <= dim < self.ndim:
+            if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
                 raise NetworkError(
-                    f"{self.recorder.where}: {self} has no dimension {dim}; it has {self.ndim}"
+                    f"{self.recorder.where}: {self} has no dimension {dim!r}; it has {self.ndim}"
                 )
         return [dim % self.ndim for dim in dims]
 
