@@ -404,3 +404,10 @@ def test_comparisons_choose_elements() -> None:
 def test_tensors_are_asked_for_attributes() -> None:
     model = export(lambda _, x: x + int(hasattr(x, "view")) + 2 * int(hasattr(x, "reshape")), 2, 3)
     np.testing.assert_array_equal(evaluated(model, {"x": values(2, 3)})[0], values(2, 3) + 2)
+
+
+def test_a_network_is_exported_before_it_is_compiled() -> None:
+    with pytest.raises(
+        vdla.UserError, match=r"^Network is a module of vdla\.nn .*; give the model that \.export\(spec="
+    ):
+        vdla.compile(Network())  # type: ignore[arg-type]
