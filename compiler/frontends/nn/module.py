@@ -43,7 +43,9 @@ class Parameter:
 
     def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
         is_array = isinstance(data, np.ndarray)
-        sizes = data.shape if is_array else tuple(data) if isinstance(data, tuple | list) else (data,)
+        sizes: tuple[Any, ...] = (
+            data.shape if is_array else tuple(data) if isinstance(data, tuple | list) else (data,)
+        )
         if not all(is_integer(size) and size >= 0 for size in sizes):
             raise NetworkError(
                 f"nn.Parameter: {data!r} is no shape; give a tuple of integers, or a numpy array"
