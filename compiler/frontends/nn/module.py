@@ -113,6 +113,10 @@ class Module:
         names and shapes, and for values that are no numbers; nothing is set then.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
+        if not isinstance(state, Mapping):
+            raise NetworkError(
+                f"{kind}: the state dict is of type {type(state).__name__}; give arrays by name"
+            )
         unused = {
             f"{path}.{n}" if path else n for path, module in self.named_modules() for n in module.unused
         }
@@ -152,6 +156,9 @@ class ModuleList(Module):
 
     def __init__(self, modules: Sequence[Module] = ()) -> None:
         self.modules = list(modules)
+        for number, module in enumerate(self.modules):
+            if not isinstance(module, Module):
+                raise NetworkError(f"{type(self).__name__}: number {number} is {module!r}; give an nn.Module")
 
     def children(self) -> dict[str, Module]:
         """The modules by their number."""

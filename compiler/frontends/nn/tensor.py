@@ -13,7 +13,7 @@ import onnx
 from onnx import helper
 
 from .arguments import is_integer
-from .spec import NetworkError, Size
+from .spec import DTYPES, NetworkError, Size
 
 if TYPE_CHECKING:
     from .module import Parameter
@@ -105,6 +105,14 @@ class Tensor:
 
         raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out(name)}")
 
+    __and__, __or__ = _binary("And"), _binary("Or")
+
+    def __invert__(self) -> Tensor:
+        return record("Not", self)
+
+    def __abs__(self) -> Tensor:
+        return record("Abs", self)
+
     def __neg__(self) -> Tensor:
         return record("Neg", self)
 
@@ -190,17 +198,22 @@ class Tensor:
                 )
         return [dim % self.ndim for dim in dims]
 
-    def reshape(self, *sizes: Size) -> Tensor:
-        """The same elements in another shape; one size may be -1. Sizes may be symbols of inputs."""
-        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(sizes)]
+    def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
+        """The same elements in another shape, of sizes or one tuple of sizes; one size may be -1. Sizes may be symbols
+        of inputs.
+        """
+        given = _spread(sizes)
+        if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
+            raise NetworkError(f"{self.recorder.where}: {wrong[0]!r} is no size; give an integer or a symbol")
+        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(given)]
         numbers = [
             0 if isinstance(size, str) and is_same else size
-            for size, is_same in zip(sizes, same, strict=True)
+            for size, is_same in zip(given, same, strict=True)
         ]
         symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
         if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
             numbers[symbols[0]] = -1
-        known = [None if size == -1 else size for size in sizes]
+        known = [None if size == -1 else size for size in given]
         return record("Reshape", self, self._sizes(numbers), label="reshape", shape=known)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -211,9 +224,9 @@ class Tensor:
         joined = prod(sizes) if len(sizes) == behind - first else -1
         return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
 
-    def permute(self, *dims: int) -> Tensor:
-        """The dimensions in the order `dims`."""
-        return record("Transpose", self, label="transpose", perm=self.axes(*dims))
+    def permute(self, *dims: int | Sequence[int]) -> Tensor:
+        """The dimensions in the order `dims`, numbers or one tuple of numbers."""
+        return record("Transpose", self, label="transpose", perm=self.axes(*_spread(dims)))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """Two dimensions exchanged."""
@@ -231,19 +244,33 @@ class Tensor:
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of the given sizes along `dim`."""
+        if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
+            raise NetworkError(
+                f"{self.recorder.where}: split by {sizes!r}; give a list with the size of each part"
+            )
         inputs = [self, self._sizes(sizes)]
-        return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=dim)
+        return self.recorder.record(
+            "Split", inputs, label="split", outputs=len(sizes), axis=self.axes(dim)[0]
+        )
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The mean over the dimensions `dims`."""
-        return record("ReduceMean", self, np.array(dims), keepdims=int(keepdim))
+        """The mean over the dimensions `dims`, by default over all."""
+        return record("ReduceMean", self, self._reduced(dims), keepdims=int(keepdim))
 
     def sum(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The sum over the dimensions `dims`."""
-        return record("ReduceSum", self, np.array(dims), keepdims=int(keepdim))
+        """The sum over the dimensions `dims`, by default over all."""
+        return record("ReduceSum", self, self._reduced(dims), keepdims=int(keepdim))
+
+    def _reduced(self, dims: Sequence[int]) -> np.ndarray:
+        """The dimensions of a reduction, all of them for ()."""
+        return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
 
     def cast(self, dtype: str) -> Tensor:
         """The elements converted to the type of that name ("float32")."""
+        if dtype not in DTYPES:
+            raise NetworkError(
+                f"{self.recorder.where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}"
+            )
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
@@ -258,6 +285,11 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
         raise NetworkError(f"{operator}: none of its operands is a tensor; give one, or compute in numpy")
     tensors = [_tensor(item, first) for item in inputs]
     return first.recorder.record(operator, tensors, label=label, **attributes)[0]
+
+
+def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
+    """The items, or those of the only item if it is a tuple or list."""
+    return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 
 def _tensor(item: Operand | None, like: Tensor) -> Tensor | None:

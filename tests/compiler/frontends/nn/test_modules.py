@@ -383,6 +383,15 @@ def test_recording_imports_no_compiler() -> None:
             lambda: export(lambda _, x: x.cumsum(1), 2, 6),
             "Plain: a tensor has no 'cumsum'; use another method",
         ),
+        (lambda: export(lambda _, x: x.reshape(2.5, 3), 2, 3), "Plain: 2.5 is no size; give an integer or a"),
+        (lambda: export(lambda _, x: x.mean("a"), 2, 3), "Plain: float32 [2, 3] has no dimension 'a'"),
+        (
+            lambda: export(lambda _, x: x.split(2), 2, 3),
+            "Plain: split by 2; give a list with the size of each",
+        ),
+        (lambda: export(lambda _, x: x.cast("float31"), 2, 3), "Plain: there is no element type 'float31'; "),
+        (lambda: nn.Sequential(nn.ReLU(), 3), "Sequential: number 1 is 3; give an nn.Module"),  # type: ignore[arg-type]
+        (lambda: nn.ReLU().load_state_dict([1]), "ReLU: the state dict is of type list; give arrays by name"),  # type: ignore[arg-type]
         (lambda: nn.MultiHeadAttention(6, 4), "embed_dim = 6 is no multiple of num_heads = 4; "),
     ],
 )
@@ -399,6 +408,23 @@ def test_comparisons_choose_elements() -> None:
     outputs = evaluated(model, {"x": x})
     for actual, expected in zip(outputs, (np.where(x > 0, x, 2 * x), x != 0, x >= 0), strict=True):
         np.testing.assert_array_equal(actual, expected)
+
+
+def test_conditions_are_joined() -> None:
+    x = values(2, 3)
+    model = export(lambda _, x: ((x > -1) & (x < 1), (x < -1) | ~(x <= 1), abs(x)), 2, 3)
+    expected = ((x > -1) & (x < 1), (x < -1) | (x > 1), abs(x))
+    for actual, computed in zip(evaluated(model, {"x": x}), expected, strict=True):
+        np.testing.assert_array_equal(actual, computed)
+
+
+def test_dimensions_may_be_tuples_or_all() -> None:
+    x = values(2, 3)
+    model = export(lambda _, x: (x.reshape((3, 2)), x.permute((1, 0)), x.mean(), x.sum()), 2, 3)
+    for actual, computed in zip(
+        evaluated(model, {"x": x}), (x.reshape(3, 2), x.T, x.mean(), x.sum()), strict=True
+    ):
+        np.testing.assert_allclose(actual, computed, rtol=1e-5)
 
 
 def test_tensors_are_asked_for_attributes() -> None:
