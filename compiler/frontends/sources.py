@@ -22,6 +22,8 @@ class TorchModel(Protocol):
     state_dict: Any
 
 
+NN_MODULE = "vdla.compiler.frontends.nn.module"
+"""The home of the class Module of `vdla.nn`, which is not imported for other models."""
 Model: TypeAlias = "str | Path | bytes | onnx.ModelProto | TorchModel"
 """A network: the path of a file, the bytes of an ONNX file, an ONNX model, or a PyTorch module or exported program."""
 
@@ -58,6 +60,11 @@ def model_source(model: object, example: Example | None = None) -> ModelSource:
         return ModelSource(source=model)
     if type(model).__name__ == "ModelProto":
         return ModelSource(source=model.SerializeToString())  # type: ignore[attr-defined]
+    if any(base.__module__ == NN_MODULE and base.__name__ == "Module" for base in type(model).__mro__):
+        raise UserError(
+            f"{type(model).__name__} is a module of vdla.nn without the shapes of its inputs; give the model that "
+            '.export(spec={"forward": {"x": nn.spec.Tensor((1, 784))}}) returns'
+        )
     from .pytorch.export import export_model, is_torch
 
     if not is_torch(model):

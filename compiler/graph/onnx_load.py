@@ -74,7 +74,10 @@ def load_model(
     label, model = read.label, read.bare
     weights = dict[int, Bytes](read.weights)
     if not model.HasField("graph") or not model.graph.node:
-        raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
+        from .other_formats import problem_of_name
+
+        problem = problem_of_name(label) or "holds no ONNX graph; give the .onnx file of a model"
+        raise InvalidModelError(f"{label}: {problem}")
     opset = opset_of(model)
     if opset < oldest_opset:
         from .opset_conversion import convert_opset

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import functional as F
+from .arguments import need_positive
 from .layers import Linear
 from .module import Module, Parameter, uniform
 from .spec import NetworkError
@@ -33,6 +34,7 @@ class MultiHeadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
     ) -> None:
+        need_positive(self, embed_dim=embed_dim, num_heads=num_heads, kdim=kdim or 1, vdim=vdim or 1)
         if embed_dim % num_heads:
             raise NetworkError(
                 f"MultiHeadAttention: embed_dim = {embed_dim} is no multiple of num_heads = {num_heads}; change one"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arguments import need_number, window_numbers
 from .spec import NetworkError, Size
 from .tensor import Tensor, record
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from .module import Parameter
     from .tensor import Operand
 
-Pair = int | tuple[int, int]
-"""Rows and columns; an integer stands for both."""
+Pair = int | tuple[int, ...]
+"""A number for each dimension of an image, rows and columns; an integer stands for all dimensions."""
 _LEAST = float(np.finfo(np.float32).min)
 """Score of a position that attention does not see."""
 
@@ -26,8 +27,31 @@ def relu(x: Tensor) -> Tensor:
     return record("Relu", x)
 
 
+def relu6(x: Tensor) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return record("Clip", x, 0.0, 6.0)
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x, times `negative_slope` where x is below 0."""
+    need_number(x.recorder.where, negative_slope=negative_slope)
+    return record("LeakyRelu", x, alpha=float(negative_slope))
+
+
+def hardswish(x: Tensor) -> Tensor:
+    """x * hardsigmoid(x)."""
+    return record("HardSwish", x)
+
+
+def hardsigmoid(x: Tensor) -> Tensor:
+    """min(max(x / 6 + 1/2, 0), 1)."""
+    return record("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """x * Phi(x) with Phi of the normal distribution, or its approximation by "tanh"."""
+    if approximate not in ("none", "tanh"):
+        raise NetworkError(f"{x.recorder.where}: approximate is {approximate!r}; give 'none' or 'tanh'")
     return record("Gelu", x, approximate=approximate)
 
 
@@ -48,7 +72,7 @@ def tanh(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`."""
-    return record("Softmax", x, axis=dim)
+    return record("Softmax", x, axis=x.axes(dim)[0])
 
 
 def where(condition: Tensor, x: Tensor, y: Operand) -> Tensor:
@@ -88,9 +112,50 @@ def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
     """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for another output size than 1."""
-    if pair(output_size) != (1, 1):
+    if window_numbers(x.recorder.where, "output_size", output_size, 2, least=1) != (1, 1):
         raise NetworkError(f"{x.recorder.where}: output_size is {output_size}; give 1, or use avg_pool2d")
     return record("GlobalAveragePool", x)
+
+
+def interpolate(
+    x: Tensor,
+    size: Pair | None = None,
+    scale_factor: float | tuple[float, ...] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """x [batch, channels, rows, columns] with `size` rows and columns, or `scale_factor` times its own.
+
+    `mode` is "nearest" or "bilinear"; with `align_corners`, bilinear keeps the elements in the corners. Raises
+    NetworkError for other modes, and unless exactly one of `size` and `scale_factor` is given.
+    """
+    where = x.recorder.where
+    need_dims(x, 2)
+    if mode not in ("nearest", "bilinear"):
+        raise NetworkError(f"{where}: mode is {mode!r}; give 'nearest' or 'bilinear'")
+    if (size is None) == (scale_factor is None):
+        raise NetworkError(f"{where}: size is {size}, scale_factor is {scale_factor}; give one of them")
+    linear = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    if align_corners:
+        linear["coordinate_transformation_mode"] = "align_corners"
+    near = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    kind = near if mode == "nearest" else linear
+    if scale_factor is None:
+        sizes = window_numbers(where, "size", size, 2, least=1)
+        shape = (*x.shape[:2], *sizes)
+        return record(
+            "Resize", x, None, None, np.array(sizes), label="resize", axes=(2, 3), shape=shape, **kind
+        )
+    factors = tuple(scale_factor) if isinstance(scale_factor, tuple | list) else (scale_factor,) * 2
+    for factor in factors:
+        need_number(where, scale_factor=factor)
+    if len(factors) != 2 or min(factors) <= 0:
+        raise NetworkError(
+            f"{where}: scale_factor is {scale_factor!r}; give a positive number, or two of them"
+        )
+    scaled = [None if isinstance(n, str) else int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
+    scales = np.array([1, 1, *factors], np.float32)
+    return record("Resize", x, None, scales, label="resize", shape=(*x.shape[:2], *scaled), **kind)
 
 
 def flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
@@ -139,32 +204,37 @@ def scaled_dot_product_attention(
     return record("MatMul", record("Softmax", scores, label="softmax", axis=-1), value, label="context")
 
 
-def pair(value: Pair) -> tuple[int, int]:
-    """The numbers for rows and columns. Raises NetworkError for other than two."""
-    if isinstance(value, int):
-        return (value, value)
-    if len(value) != 2:
-        raise NetworkError(f"{value!r} is no number of rows and columns; give an integer or two")
-    return value
-
-
 def window(
-    x: Tensor, kernel_size: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1
+    x: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None,
+    padding: Pair,
+    dilation: Pair = 1,
+    dims: int = 2,
 ) -> dict[str, Any]:
-    """ONNX's attributes of a window that slides over rows and columns. Raises NetworkError if x has no place for it."""
-    kernel, pads, steps = pair(kernel_size), pair(padding), pair(dilation)
-    if x.ndim != 4:
-        raise NetworkError(
-            f"{x.recorder.where}: the input is {x}, not [batch, channels, rows, columns]; use reshape or unsqueeze"
-        )
+    """ONNX's attributes of a window that slides over the last `dims` dimensions. Raises NetworkError for arguments that
+    are no integers, and if x has no place for the window.
+    """
+    where = x.recorder.where
+    kernel = window_numbers(where, "kernel_size", kernel_size, dims, least=1)
+    pads = window_numbers(where, "padding", padding, dims)
+    steps = window_numbers(where, "dilation", dilation, dims, least=1)
+    strides = kernel if stride is None else window_numbers(where, "stride", stride, dims, least=1)
+    need_dims(x, dims)
     for size, extent, pad, step in zip(x.shape[2:], kernel, pads, steps, strict=True):
         if not isinstance(size, str) and size + 2 * pad < (extent - 1) * step + 1:
             raise NetworkError(
-                f"{x.recorder.where}: the window of {kernel[0]}x{kernel[1]} elements is larger than the input {x}; "
-                "make kernel_size smaller or padding larger"
+                f"{where}: the window of {'x'.join(map(str, kernel))} elements is larger than the input {x}; make "
+                "kernel_size smaller or padding larger"
             )
-    strides = kernel if stride is None else pair(stride)
     return {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "dilations": steps}
+
+
+def need_dims(x: Tensor, dims: int) -> None:
+    """Raises NetworkError unless x has a batch, channels, and `dims` more dimensions."""
+    if x.ndim != 2 + dims:
+        names = ", ".join(("batch", "channels", *(("length",) if dims == 1 else ("rows", "columns"))))
+        raise NetworkError(f"{x.recorder.where}: the input is {x}, not [{names}]; use reshape or unsqueeze")
 
 
 def need(x: Tensor, axis: int, size: Size, name: str) -> None:

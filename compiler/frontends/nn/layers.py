@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod, sqrt
+from inspect import signature
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from . import functional as F
-from .functional import Pair, pair
+from .arguments import need_number, need_positive, normalized_sizes
 from .module import Module, Parameter, fill, normal, uniform
 from .spec import NetworkError
 from .tensor import Tensor, record
@@ -19,6 +20,7 @@ class Linear(Module):
     """x @ weight.T + bias; weight [out_features, in_features], bias [out_features]."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        need_positive(self, in_features=in_features, out_features=out_features)
         bound = uniform(1 / sqrt(in_features))
         self.weight = Parameter((out_features, in_features), bound)
         self.bias = Parameter((out_features,), bound) if bias else None
@@ -28,60 +30,95 @@ class Linear(Module):
         return F.linear(x, self.weight, self.bias)
 
 
-class Conv2d(Module):
-    """A convolution; weight [out_channels, in_channels / groups, rows, columns], bias [out_channels]."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        if in_channels % groups or out_channels % groups:
-            raise NetworkError(
-                f"Conv2d: {in_channels} and {out_channels} channels are no multiples of groups = {groups}; change one"
-            )
-        shape = (out_channels, in_channels // groups, *pair(kernel_size))
-        bound = uniform(1 / sqrt(prod(shape[1:])))
-        self.weight = Parameter(shape, bound)
-        self.bias = Parameter((out_channels,), bound) if bias else None
-        self.in_channels, self.groups = in_channels, groups
-        self.window = (kernel_size, stride, padding, dilation)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [batch, in_channels, rows, columns] to [batch, out_channels, ...]."""
-        window = F.window(x, *self.window)
-        F.need(x, 1, self.in_channels, "in_channels")
-        return record("Conv", x, self.weight, self.bias, group=self.groups, **window)
-
-
 class BatchNorm(Module):
-    """Batch normalization of dimension 1 with the running statistics, as PyTorch's BatchNorm1d, 2d and 3d in `eval`."""
+    """Batch normalization of dimension 1 with the running statistics, as PyTorch's BatchNorm1d, 2d and 3d in `eval`.
+
+    `momentum` is for training, and changes nothing.
+    """
 
     unused = ("num_batches_tracked",)
+    ranks: tuple[int, ...] = ()
+    """The numbers of dimensions that x may have; () for all numbers."""
 
-    def __init__(self, num_features: int, eps: float = 1e-5) -> None:
-        self.weight, self.bias = Parameter((num_features,), fill(1)), Parameter((num_features,))
-        self.running_mean, self.running_var = Parameter((num_features,)), Parameter((num_features,), fill(1))
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True
+    ) -> None:
+        del momentum
+        need_positive(self, num_features=num_features)
+        need_number(type(self).__name__, eps=eps)
+        sizes = (num_features,)
+        self.weight, self.bias = (Parameter(sizes, fill(1)), Parameter(sizes)) if affine else (None, None)
+        self.running_mean, self.running_var = Parameter(sizes), Parameter(sizes, fill(1))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         """x [batch, num_features, ...], normalized by channel."""
-        F.need(x, 1, self.weight.shape[0], "num_features")
-        parameters = (self.weight, self.bias, self.running_mean, self.running_var)
+        if self.ranks and x.ndim not in self.ranks:
+            ranks = " or ".join(map(str, self.ranks))
+            raise NetworkError(f"{x.recorder.where}: the input is {x}; give one of {ranks} dimensions")
+        size = self.running_mean.shape[0]
+        F.need(x, 1, size, "num_features")
+        weight = np.ones(size, np.float32) if self.weight is None else self.weight
+        bias = np.zeros(size, np.float32) if self.bias is None else self.bias
+        parameters = (weight, bias, self.running_mean, self.running_var)
         return record("BatchNormalization", x, *parameters, epsilon=self.eps)
+
+
+class BatchNorm1d(BatchNorm):
+    """`BatchNorm` of x [batch, num_features] or [batch, num_features, length]."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """`BatchNorm` of x [batch, num_features, rows, columns]."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """`BatchNorm` of x [batch, num_features, planes, rows, columns]."""
+
+    ranks = (5,)
+
+
+class GroupNorm(Module):
+    """Normalization over the channels of a group and all places; weight and bias [num_channels]."""
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+        need_positive(self, num_groups=num_groups, num_channels=num_channels)
+        need_number(type(self).__name__, eps=eps)
+        if num_channels % num_groups:
+            raise NetworkError(
+                f"GroupNorm: num_channels = {num_channels} is no multiple of num_groups = {num_groups}; change one"
+            )
+        sizes = (num_channels,)
+        self.weight, self.bias = (Parameter(sizes, fill(1)), Parameter(sizes)) if affine else (None, None)
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [batch, num_channels, ...], normalized by group."""
+        F.need(x, 1, self.num_channels, "num_channels")
+        ones, zeros = np.ones(self.num_groups, np.float32), np.zeros(self.num_groups, np.float32)
+        groups = x.reshape(x.shape[0], self.num_groups, -1)
+        normal = record("InstanceNormalization", groups, ones, zeros, label="normal", epsilon=self.eps)
+        result = normal.reshape(*x.shape)
+        if self.weight is None or self.bias is None:
+            return result
+        axes = np.arange(1, x.ndim - 1)
+        scales, offsets = (
+            record("Unsqueeze", x.recorder.parameter(values), axes, label=label)
+            for values, label in ((self.weight, "scales"), (self.bias, "offsets"))
+        )
+        return record("Add", record("Mul", result, scales, label="scaled"), offsets)
 
 
 class LayerNorm(Module):
     """Normalization over the last dimensions, of the sizes `normalized_shape`; weight and bias have these sizes."""
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, bias: bool = True) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = normalized_sizes(self, normalized_shape)
+        need_number(type(self).__name__, eps=eps)
         self.weight, self.bias = Parameter(shape, fill(1)), Parameter(shape) if bias else None
         self.eps = eps
 
@@ -98,7 +135,8 @@ class RMSNorm(Module):
     def __init__(
         self, normalized_shape: int | tuple[int, ...], eps: float = float(np.finfo(np.float32).eps)
     ) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = normalized_sizes(self, normalized_shape)
+        need_number(type(self).__name__, eps=eps)
         self.weight, self.eps = Parameter(shape, fill(1)), eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -114,6 +152,7 @@ class Embedding(Module):
     """Rows of weight, [num_embeddings, embedding_dim], by indices."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+        need_positive(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.weight = Parameter((num_embeddings, embedding_dim), normal())
 
     def forward(self, indices: Tensor) -> Tensor:
@@ -122,11 +161,22 @@ class Embedding(Module):
 
 
 class _Function(Module):
-    """An operator without parameters; `operator` is the function of `functional` that records it."""
+    """An operator without parameters; `operator` is the function of `functional` that records it.
+
+    The argument `inplace` of PyTorch's modules changes nothing. Raises NetworkError for arguments that the function
+    does not have.
+    """
 
     operator: Callable[..., Tensor]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
+        named.pop("inplace", None)
+        names = signature(type(self).operator)
+        try:
+            names.bind(None, *arguments, **named)
+        except TypeError as error:
+            known = ", ".join([*names.parameters][1:]) or "none"
+            raise NetworkError(f"{type(self).__name__}: {error}; its arguments are: {known}") from None
         self.arguments, self.named = arguments, named
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,6 +188,30 @@ class ReLU(_Function):
     """max(x, 0)."""
 
     operator = staticmethod(F.relu)
+
+
+class ReLU6(_Function):
+    """min(max(x, 0), 6)."""
+
+    operator = staticmethod(F.relu6)
+
+
+class LeakyReLU(_Function):
+    """LeakyReLU(negative_slope=0.01): x, times `negative_slope` where x is below 0."""
+
+    operator = staticmethod(F.leaky_relu)
+
+
+class Hardswish(_Function):
+    """x * min(max(x / 6 + 1/2, 0), 1)."""
+
+    operator = staticmethod(F.hardswish)
+
+
+class Hardsigmoid(_Function):
+    """min(max(x / 6 + 1/2, 0), 1)."""
+
+    operator = staticmethod(F.hardsigmoid)
 
 
 class GELU(_Function):
@@ -192,6 +266,25 @@ class Flatten(_Function):
     """Flatten(start_dim=1, end_dim=-1): one dimension in place of those dimensions."""
 
     operator = staticmethod(F.flatten)
+
+
+class Upsample(_Function):
+    """Upsample(size=None, scale_factor=None, mode="nearest", align_corners=None): larger or smaller images by "nearest"
+    or "bilinear" interpolation.
+    """
+
+    operator = staticmethod(F.interpolate)
+
+
+class Identity(Module):
+    """x unchanged; as in PyTorch, arguments change nothing."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        del arguments, named
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x itself."""
+        return x
 
 
 class Dropout(_Function):

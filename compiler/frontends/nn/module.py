@@ -8,6 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
+from .arguments import is_integer
 from .spec import NetworkError
 from .spec import Tensor as Spec
 from .tensor import Tensor
@@ -35,11 +36,22 @@ def normal(deviation: float = 1.0) -> Draw:
 
 
 class Parameter:
-    """A float32 tensor of weights: an array, or a shape whose values, unless set, are drawn (zeros)."""
+    """A float32 tensor of weights: an array, or a shape whose values, unless set, are drawn (zeros).
+
+    Raises NetworkError for other data.
+    """
 
     def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
-        self.value = data.astype(np.float32) if isinstance(data, np.ndarray) else None
-        self.shape = tuple(data.shape if isinstance(data, np.ndarray) else data)
+        is_array = isinstance(data, np.ndarray)
+        sizes: tuple[Any, ...] = (
+            data.shape if is_array else tuple(data) if isinstance(data, tuple | list) else (data,)
+        )
+        if not all(is_integer(size) and size >= 0 for size in sizes):
+            raise NetworkError(
+                f"nn.Parameter: {data!r} is no shape; give a tuple of integers, or a numpy array"
+            )
+        self.value = _array("nn.Parameter", "the value", data) if is_array else None
+        self.shape = tuple(sizes)
         self.draw = draw or fill(0)
 
 
@@ -98,9 +110,13 @@ class Module:
         """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
 
         Unless `strict` is False, the names must be exactly those of `named_parameters`. Raises NetworkError for other
-        names and shapes; nothing is set then.
+        names and shapes, and for values that are no numbers; nothing is set then.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
+        if not isinstance(state, Mapping):
+            raise NetworkError(
+                f"{kind}: the state dict is of type {type(state).__name__}; give arrays by name"
+            )
         unused = {
             f"{path}.{n}" if path else n for path, module in self.named_modules() for n in module.unused
         }
@@ -110,7 +126,9 @@ class Module:
             found = (("lacks", missing), ("has, without a parameter for it,", unknown))
             words = "; ".join(f"{verb} {', '.join(names)}" for verb, names in found if names)
             raise NetworkError(f"{kind}: the state dict {words}; rename the entries, or give strict=False")
-        arrays = {name: _array(state[name]) for name in own if name in state}
+        arrays = {
+            name: _array(kind, f"{name} of the state dict", state[name]) for name in own if name in state
+        }
         for name, array in arrays.items():
             if array.shape != own[name].shape:
                 raise NetworkError(
@@ -138,6 +156,9 @@ class ModuleList(Module):
 
     def __init__(self, modules: Sequence[Module] = ()) -> None:
         self.modules = list(modules)
+        for number, module in enumerate(self.modules):
+            if not isinstance(module, Module):
+                raise NetworkError(f"{type(self).__name__}: number {number} is {module!r}; give an nn.Module")
 
     def children(self) -> dict[str, Module]:
         """The modules by their number."""
@@ -175,8 +196,16 @@ def _tensors(arguments: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
-def _array(value: Any) -> np.ndarray:
-    """float32 values of an array, or of a tensor of PyTorch's on any device, of any type, with or without gradient."""
+def _array(where: str, name: str, value: Any) -> np.ndarray:
+    """float32 values of an array, or of a tensor of PyTorch's on any device, of any type, with or without gradient.
+
+    Raises NetworkError, with `where` and `name`, for values that are no numbers.
+    """
     for method in ("detach", "cpu", "float", "numpy"):
         value = getattr(value, method)() if hasattr(value, method) else value
-    return np.array(value, np.float32)
+    try:
+        return np.array(value, np.float32)
+    except (TypeError, ValueError):
+        raise NetworkError(
+            f"{where}: {name} is no array of numbers, but of type {type(value).__name__}; give a numpy array of floats"
+        ) from None

@@ -135,7 +135,12 @@ class Recorder:
         name = self.unique(self._join(label or ("" if leaf else operator.lower())))
         names = [name, *(self.unique(f"{name}.output{index}") for index in range(1, outputs))]
         read = ["" if tensor is None else tensor.name for tensor in inputs]
-        node = helper.make_node(operator, read, names, name=name, **attributes)
+        try:
+            node = helper.make_node(operator, read, names, name=name, **attributes)
+        except (TypeError, ValueError) as error:
+            raise NetworkError(
+                f"{self.where}: {operator} does not take the attributes {attributes}: {error}; change them"
+            ) from None
         types = self._infer(node, [tensor for tensor in inputs if tensor is not None])
         self.nodes.append(node)
         made = []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import functional as F
+from .arguments import need_positive
 from .module import Module, Parameter, uniform
 from .spec import NetworkError
 from .tensor import Tensor
@@ -36,6 +37,7 @@ class _Recurrent(Module):
         bidirectional: bool = False,
     ) -> None:
         del dropout  # It is for training.
+        need_positive(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first = bias, batch_first
         self.endings = ("", "_reverse") if bidirectional else ("",)

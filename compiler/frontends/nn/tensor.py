@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .spec import NetworkError, Size
+from .arguments import is_integer
+from .spec import DTYPES, NetworkError, Size
 
 if TYPE_CHECKING:
     from .module import Parameter
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
     Operand: TypeAlias = "Tensor | Parameter | np.ndarray | float"
     Index: TypeAlias = int | slice | EllipsisType | None
 
+_UFUNCS = {
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "matmul": "MatMul",
+    "power": "Pow",
+    "greater": "Greater",
+    "less": "Less",
+    "greater_equal": "GreaterOrEqual",
+    "less_equal": "LessOrEqual",
+    "equal": "Equal",
+}
+"""ONNX's operators of the functions that numpy calls for an operator between an array and a tensor."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -32,6 +47,10 @@ def _binary(operator: str, *, swapped: bool = False) -> Callable[[Tensor, Operan
         return record(operator, other, self) if swapped else record(operator, self, other)
 
     return method
+
+
+class MissingNameError(NetworkError, AttributeError):
+    """Raised for an attribute that tensors do not have; `hasattr` is False, as for other objects."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +66,52 @@ class Tensor:
     shape: tuple[Size, ...]
     dtype: np.dtype[Any]
 
-    __array_ufunc__ = None  # So that array * tensor is an operation of the tensor, not of the array.
-
     __add__, __radd__ = _binary("Add"), _binary("Add", swapped=True)
     __sub__, __rsub__ = _binary("Sub"), _binary("Sub", swapped=True)
     __mul__, __rmul__ = _binary("Mul"), _binary("Mul", swapped=True)
     __truediv__, __rtruediv__ = _binary("Div"), _binary("Div", swapped=True)
     __matmul__, __rmatmul__ = _binary("MatMul"), _binary("MatMul", swapped=True)
     __pow__ = _binary("Pow")
+    __gt__, __lt__ = _binary("Greater"), _binary("Less")
+    __ge__, __le__ = _binary("GreaterOrEqual"), _binary("LessOrEqual")
+    __hash__ = object.__hash__
+    __eq__ = _binary("Equal")  # type: ignore[assignment]
+
+    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
+        return record("Not", record("Equal", self, other, label="equal"))
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
+        """The node of an operator between an array or a number of numpy's and a tensor; other functions are refused."""
+        if function.__name__ in _UFUNCS and method == "__call__" and not named:
+            return record(_UFUNCS[function.__name__], *inputs)
+        raise self._not_numpy(function.__name__)
+
+    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
+        raise self._not_numpy(function.__name__)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise self._not_numpy("array")
+
+    def _not_numpy(self, function: str) -> NetworkError:
+        return NetworkError(
+            f"{self.recorder.where}: np.{function} takes no tensor, which has no value until the network runs; use "
+            "methods of the tensor, nn.functional, or nn.record for any operator of ONNX"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in self.__slots__:
+            raise AttributeError(f"a tensor has no attribute {name!r}")
+        from .other_names import way_out
+
+        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out(name)}")
+
+    __and__, __or__ = _binary("And"), _binary("Or")
+
+    def __invert__(self) -> Tensor:
+        return record("Not", self)
+
+    def __abs__(self) -> Tensor:
+        return record("Abs", self)
 
     def __neg__(self) -> Tensor:
         return record("Neg", self)
@@ -74,16 +131,21 @@ class Tensor:
 
     def __bool__(self) -> bool:
         raise NetworkError(
-            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs; use "
-            "nn.functional.where in place of if, and and or"
+            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs, so that data "
+            "cannot decide control flow; use nn.functional.where in place of if, while, and, or"
         )
 
-    def __iter__(self) -> Iterator[Tensor]:
+    __int__ = __float__ = __index__ = __bool__
+
+    def __len__(self) -> int:
         if not self.shape or isinstance(self.shape[0], str):
             raise NetworkError(
                 f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
             )
-        return (self[row] for row in range(self.shape[0]))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[row] for row in range(len(self)))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
@@ -130,23 +192,28 @@ class Tensor:
     def axes(self, *dims: int) -> list[int]:
         """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
         for dim in dims:
-            if not -self.ndim <= dim < self.ndim:
+            if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
                 raise NetworkError(
-                    f"{self.recorder.where}: {self} has no dimension {dim}; it has {self.ndim}"
+                    f"{self.recorder.where}: {self} has no dimension {dim!r}; it has {self.ndim}"
                 )
         return [dim % self.ndim for dim in dims]
 
-    def reshape(self, *sizes: Size) -> Tensor:
-        """The same elements in another shape; one size may be -1. Sizes may be symbols of inputs."""
-        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(sizes)]
+    def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
+        """The same elements in another shape, of sizes or one tuple of sizes; one size may be -1. Sizes may be symbols
+        of inputs.
+        """
+        given = _spread(sizes)
+        if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
+            raise NetworkError(f"{self.recorder.where}: {wrong[0]!r} is no size; give an integer or a symbol")
+        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(given)]
         numbers = [
             0 if isinstance(size, str) and is_same else size
-            for size, is_same in zip(sizes, same, strict=True)
+            for size, is_same in zip(given, same, strict=True)
         ]
         symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
         if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
             numbers[symbols[0]] = -1
-        known = [None if size == -1 else size for size in sizes]
+        known = [None if size == -1 else size for size in given]
         return record("Reshape", self, self._sizes(numbers), label="reshape", shape=known)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -157,9 +224,9 @@ class Tensor:
         joined = prod(sizes) if len(sizes) == behind - first else -1
         return self.reshape(*self.shape[:first], joined, *self.shape[behind:])
 
-    def permute(self, *dims: int) -> Tensor:
-        """The dimensions in the order `dims`."""
-        return record("Transpose", self, label="transpose", perm=self.axes(*dims))
+    def permute(self, *dims: int | Sequence[int]) -> Tensor:
+        """The dimensions in the order `dims`, numbers or one tuple of numbers."""
+        return record("Transpose", self, label="transpose", perm=self.axes(*_spread(dims)))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """Two dimensions exchanged."""
@@ -177,19 +244,33 @@ class Tensor:
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of the given sizes along `dim`."""
+        if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
+            raise NetworkError(
+                f"{self.recorder.where}: split by {sizes!r}; give a list with the size of each part"
+            )
         inputs = [self, self._sizes(sizes)]
-        return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=dim)
+        return self.recorder.record(
+            "Split", inputs, label="split", outputs=len(sizes), axis=self.axes(dim)[0]
+        )
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The mean over the dimensions `dims`."""
-        return record("ReduceMean", self, np.array(dims), keepdims=int(keepdim))
+        """The mean over the dimensions `dims`, by default over all."""
+        return record("ReduceMean", self, self._reduced(dims), keepdims=int(keepdim))
 
     def sum(self, *dims: int, keepdim: bool = False) -> Tensor:
-        """The sum over the dimensions `dims`."""
-        return record("ReduceSum", self, np.array(dims), keepdims=int(keepdim))
+        """The sum over the dimensions `dims`, by default over all."""
+        return record("ReduceSum", self, self._reduced(dims), keepdims=int(keepdim))
+
+    def _reduced(self, dims: Sequence[int]) -> np.ndarray:
+        """The dimensions of a reduction, all of them for ()."""
+        return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
 
     def cast(self, dtype: str) -> Tensor:
         """The elements converted to the type of that name ("float32")."""
+        if dtype not in DTYPES:
+            raise NetworkError(
+                f"{self.recorder.where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}"
+            )
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
@@ -204,6 +285,11 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
         raise NetworkError(f"{operator}: none of its operands is a tensor; give one, or compute in numpy")
     tensors = [_tensor(item, first) for item in inputs]
     return first.recorder.record(operator, tensors, label=label, **attributes)[0]
+
+
+def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
+    """The items, or those of the only item if it is a tuple or list."""
+    return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 
 def _tensor(item: Operand | None, like: Tensor) -> Tensor | None:

@@ -14,6 +14,9 @@ import numpy as np
 
 from ..errors import FrontendError
 
+PADDING = 8
+"""Zero bytes behind a file in memory, the width of the widest number that is read without a check."""
+
 
 def damaged(problem: str) -> FrontendError:
     """An error about a file that is cut off, or whose parts contradict each other."""
@@ -22,17 +25,28 @@ def damaged(problem: str) -> FrontendError:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table at byte `place` of a file; `what` names it in messages. Methods take fields by number and raise
-    FrontendError for whatever is not inside of the file."""
+    """The table at byte `place` of `data`, a file with `PADDING`; `what` names it in messages. Methods take
+    fields by number and raise FrontendError for fields that do not lie in the file."""
 
     data: bytes
     place: int
     what: str
 
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return len(self.data) - PADDING
+
+    def early_end(self, part: str) -> FrontendError:
+        """The error about a `part` of the model that would end behind the file."""
+        return damaged(f"the file ends early: {part} does not lie in its {self.size:,} bytes")
+
     def read(self, form: str, place: int) -> int:
         """The number of a `struct` format at a byte of the file."""
-        if place < 0 or place + struct.calcsize(form) > len(self.data):
-            raise damaged(f"{self.what} lies outside of its {len(self.data):,} bytes")
+        if place < 0:
+            raise damaged(f"{self.what} would begin in front of the file")
+        if place + struct.calcsize(form) > self.size:
+            raise self.early_end(self.what)
         return struct.unpack_from(form, self.data, place)[0]
 
     def field(self, number: int) -> int | None:
@@ -60,8 +74,8 @@ class Table:
             return 0, 0
         start = place + self.read("<I", place)
         count = self.read("<I", start)
-        if start + 4 + count * size > len(self.data):
-            raise damaged(f"a vector of {self.what} lies outside of its {len(self.data):,} bytes")
+        if start + 4 + count * size > self.size:
+            raise self.early_end(f"a vector of {self.what}")
         return start + 4, count
 
     def numbers(self, number: int, dtype: str) -> np.ndarray[Any, Any]:
@@ -88,4 +102,4 @@ class Table:
         vtable = self.place - self.read("<i", self.place)
         for number in range(self.read("<H", vtable) // 2 - 2):
             if (place := self.field(number)) is not None and place + most > len(self.data):
-                raise damaged(f"{self.what} lies outside of its {len(self.data):,} bytes")
+                raise self.early_end(self.what)

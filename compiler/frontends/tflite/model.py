@@ -20,7 +20,7 @@ import tflite
 from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 
 from ..errors import FrontendError
-from .flatbuffer import Table, damaged
+from .flatbuffer import PADDING, Table, damaged
 
 TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {
@@ -33,8 +33,6 @@ TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
     }
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
-_WIDEST = 8
-"""Bytes of the widest number of an operator's options."""
 _EMPTY = struct.pack("<HHi", 4, 4, 4)
 """A table without fields, at byte 4: the options of an operator that has none, each field with its default."""
 
@@ -86,7 +84,7 @@ class Operator:
             return options
         if self.stored_kind != name:
             raise damaged(f"{self.kind} has {self.stored_kind or 'unknown options'}")
-        self.stored.check(_WIDEST)
+        self.stored.check(PADDING)
         options.Init(self.stored.data, self.stored.place)
         return options
 
@@ -111,7 +109,7 @@ class Network:
 def read_network(content: bytes) -> Network:
     """The first subgraph of a TFLite file, which LiteRT runs as well. Raises FrontendError for damaged files, and for
     data that are not in the file, sparse or of unknown type."""
-    content += bytes(_WIDEST)  # the package reads numbers of options without a check of their width
+    content += bytes(PADDING)  # the package reads numbers of options without a check of their width
     root = Table(content, 0, "the model")
     model = Table(content, root.read("<I", 0), "the model")
     graphs = model.tables(2, "subgraph")
@@ -215,8 +213,8 @@ def _data(name: str, buffer: Table, shape: tuple[int, ...], dtype: np.dtype[Any]
     raw = buffer.numbers(0, "<u1")
     start, count = buffer.number(1, "<Q"), buffer.number(2, "<Q")
     if start > 1:  # files above 2 GB store data behind the flatbuffer
-        if start + count > len(buffer.data) - _WIDEST:
-            raise damaged(f"the data of tensor '{name}' lie outside of it")
+        if start + count > buffer.size:
+            raise buffer.early_end(f"the data of tensor '{name}'")
         raw = np.frombuffer(buffer.data, np.uint8, count, start)
     if not raw.size:
         return None

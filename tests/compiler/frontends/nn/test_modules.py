@@ -282,7 +282,7 @@ def test_recording_imports_no_compiler() -> None:
         (lambda: nn.ReLU().export({}), "ReLU: spec names 0 methods; "),
         (
             lambda: export(lambda self, x: self.conv(x), 1, 3, 8, 8, conv=nn.Conv2d(3, 4, (3, 3, 3))),  # type: ignore[arg-type]
-            "(3, 3, 3) is no number of rows and columns; ",
+            "Conv2d: kernel_size is (3, 3, 3); give an integer, 1 or larger, or 2 of them",
         ),
         (
             lambda: export(lambda _, x: F.scaled_dot_product_attention(x, x, x), 1, 2, 4, "size"),
@@ -298,6 +298,100 @@ def test_recording_imports_no_compiler() -> None:
             "there is no element type 'float31'; give one of float16, float32",
         ),
         (lambda: nn.Conv2d(3, 4, 3, groups=2), "Conv2d: 3 and 4 channels are no multiples of groups = 2; "),
+        (lambda: nn.Linear(-1, 4), "Linear: in_features is -1; give a positive integer"),
+        (lambda: nn.Linear(2.5, 4), "Linear: in_features is 2.5; give a positive integer"),  # type: ignore[arg-type]
+        (lambda: nn.Linear(3, True), "Linear: out_features is True; give a positive integer"),
+        (lambda: nn.Conv2d("a", 4, 3), "Conv2d: in_channels is 'a'; give a positive integer"),  # type: ignore[arg-type]
+        (lambda: nn.Conv2d(3, 4, 3, groups=0), "Conv2d: groups is 0; give a positive integer"),
+        (lambda: nn.Conv2d(3, 4, 0), "Conv2d: kernel_size is 0; give an integer, 1 or larger, or 2 of them"),
+        (lambda: nn.Conv2d(3, 4, 3, padding="same"), "Conv2d: padding is 'same'; give an integer, 0 or"),  # type: ignore[arg-type]
+        (lambda: nn.Conv1d(3, 4, (3, 3)), "Conv1d: kernel_size is (3, 3); give an integer, 1 or larger"),
+        (lambda: nn.ConvTranspose2d(3, 4, 3, stride=0), "ConvTranspose2d: stride is 0; give"),
+        (lambda: nn.BatchNorm2d(0), "BatchNorm2d: num_features is 0; give a positive integer"),
+        (lambda: nn.BatchNorm(3, eps="a"), "BatchNorm: eps is 'a'; give a number"),  # type: ignore[arg-type]
+        (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_channels = 3 is no multiple of num_groups = 2; "),
+        (lambda: nn.LayerNorm((3, 2.5)), "LayerNorm: normalized_shape is 2.5; give a positive integer"),  # type: ignore[arg-type]
+        (lambda: nn.RMSNorm("a"), "RMSNorm: normalized_shape is 'a'; give a positive integer"),  # type: ignore[arg-type]
+        (lambda: nn.Embedding(6, 0), "Embedding: embedding_dim is 0; give a positive integer"),
+        (lambda: nn.GRU(6, 0), "GRU: hidden_size is 0; give a positive integer"),
+        (lambda: nn.MultiHeadAttention(8, 0), "MultiHeadAttention: num_heads is 0; give a positive integer"),
+        (lambda: nn.Parameter((2, 2.5)), "nn.Parameter: (2, 2.5) is no shape; give a tuple"),  # type: ignore[arg-type]
+        (lambda: nn.Parameter(np.array(["a"])), "nn.Parameter: the value is no array of numbers"),
+        (
+            lambda: nn.MaxPool2d(2, size=3),
+            "MaxPool2d: got an unexpected keyword argument 'size'; its arguments",
+        ),
+        (
+            lambda: export(lambda self, x: self.pool(x), 1, 3, 8, 8, pool=nn.MaxPool2d("a")),
+            "pool (MaxPool2d): kernel_size is 'a'; give an integer",
+        ),
+        (
+            lambda: export(lambda self, x: self.act(x), 2, 3, act=nn.Softmax("a")),
+            "act (Softmax): float32 [2, 3] has no dimension 'a'; it has 2",
+        ),
+        (
+            lambda: export(lambda self, x: self.act(x), 2, 3, act=nn.GELU("a")),
+            "act (GELU): approximate is 'a'; ",
+        ),
+        (
+            lambda: export(lambda self, x: self.act(x), 2, 3, act=nn.LeakyReLU("a")),
+            "act (LeakyReLU): negative_slope is 'a'; give a number",
+        ),
+        (
+            lambda: export(lambda self, x: self.norm(x), 2, 3, norm=nn.BatchNorm2d(3)),
+            "norm (BatchNorm2d): the input is float32 [2, 3]; give one of 4 dimensions",
+        ),
+        (
+            lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample()),
+            "up (Upsample): size is None, scale_factor is None; give one of them",
+        ),
+        (
+            lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample(2, mode="area")),
+            "up (Upsample): mode is 'area'; give 'nearest' or 'bilinear'",
+        ),
+        (
+            lambda: export(lambda self, x: self.up(x), 1, 2, 3, 3, up=nn.Upsample(None, (2, -1))),
+            "up (Upsample): scale_factor is (2, -1); give a positive number",
+        ),
+        (
+            lambda: nn.Linear(3, 4).load_state_dict({"weight": np.zeros((4, 3)), "bias": ["a"] * 4}),
+            "Linear: bias of the state dict is no array of numbers, but of type list; give",
+        ),
+        (
+            lambda: export(lambda _, x: x if x > 0 else -x, 2, 6),
+            "so that data cannot decide control flow; use nn.functional.where",
+        ),
+        (
+            lambda: export(lambda _, x: x if x == 0 else -x, 2, 6),
+            "so that data cannot decide control flow; use nn.functional.where",
+        ),
+        (lambda: export(lambda _, x: x * float(x), 2, 6), "data cannot decide control flow; "),
+        (lambda: export(lambda _, x: list(range(x)), 2, 6), "data cannot decide control flow; "),
+        (lambda: export(lambda _, x: np.sin(x), 2, 6), "Plain: np.sin takes no tensor, which has no value"),
+        (lambda: export(lambda _, x: np.mean(x), 2, 6), "nn.functional, or nn.record for any operator"),
+        (lambda: export(lambda _, x: np.asarray(x), 2, 6), "Plain: np.array takes no tensor"),
+        (lambda: export(lambda _, x: x.view(3), 2, 6), "Plain: a tensor has no 'view'; use reshape"),
+        (
+            lambda: export(lambda _, x: x.contiguous(), 2, 6),
+            "Plain: a tensor has no 'contiguous'; leave it out",
+        ),
+        (
+            lambda: export(lambda _, x: x.softmax(1), 2, 6),
+            "a tensor has no 'softmax'; use nn.functional.softmax",
+        ),
+        (
+            lambda: export(lambda _, x: x.cumsum(1), 2, 6),
+            "Plain: a tensor has no 'cumsum'; use another method",
+        ),
+        (lambda: export(lambda _, x: x.reshape(2.5, 3), 2, 3), "Plain: 2.5 is no size; give an integer or a"),
+        (lambda: export(lambda _, x: x.mean("a"), 2, 3), "Plain: float32 [2, 3] has no dimension 'a'"),
+        (
+            lambda: export(lambda _, x: x.split(2), 2, 3),
+            "Plain: split by 2; give a list with the size of each",
+        ),
+        (lambda: export(lambda _, x: x.cast("float31"), 2, 3), "Plain: there is no element type 'float31'; "),
+        (lambda: nn.Sequential(nn.ReLU(), 3), "Sequential: number 1 is 3; give an nn.Module"),  # type: ignore[arg-type]
+        (lambda: nn.ReLU().load_state_dict([1]), "ReLU: the state dict is of type list; give arrays by name"),  # type: ignore[arg-type]
         (lambda: nn.MultiHeadAttention(6, 4), "embed_dim = 6 is no multiple of num_heads = 4; "),
     ],
 )
@@ -306,3 +400,40 @@ def test_a_mistake_is_one_line(make: Callable[[], object], words: str) -> None:
         make()
     (line,) = raised.value.lines
     assert "\n" not in line and isinstance(raised.value, nn.NetworkError)
+
+
+def test_comparisons_choose_elements() -> None:
+    x = values(2, 3)
+    model = export(lambda _, x: (F.where(x > 0, x, 2 * x), x != 0, np.zeros(3) <= x), 2, 3)
+    outputs = evaluated(model, {"x": x})
+    for actual, expected in zip(outputs, (np.where(x > 0, x, 2 * x), x != 0, x >= 0), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_conditions_are_joined() -> None:
+    x = values(2, 3)
+    model = export(lambda _, x: ((x > -1) & (x < 1), (x < -1) | ~(x <= 1), abs(x)), 2, 3)
+    expected = ((x > -1) & (x < 1), (x < -1) | (x > 1), abs(x))
+    for actual, computed in zip(evaluated(model, {"x": x}), expected, strict=True):
+        np.testing.assert_array_equal(actual, computed)
+
+
+def test_dimensions_may_be_tuples_or_all() -> None:
+    x = values(2, 3)
+    model = export(lambda _, x: (x.reshape((3, 2)), x.permute((1, 0)), x.mean(), x.sum()), 2, 3)
+    for actual, computed in zip(
+        evaluated(model, {"x": x}), (x.reshape(3, 2), x.T, x.mean(), x.sum()), strict=True
+    ):
+        np.testing.assert_allclose(actual, computed, rtol=1e-5)
+
+
+def test_tensors_are_asked_for_attributes() -> None:
+    model = export(lambda _, x: x + int(hasattr(x, "view")) + 2 * int(hasattr(x, "reshape")), 2, 3)
+    np.testing.assert_array_equal(evaluated(model, {"x": values(2, 3)})[0], values(2, 3) + 2)
+
+
+def test_a_network_is_exported_before_it_is_compiled() -> None:
+    with pytest.raises(
+        vdla.UserError, match=r"^Network is a module of vdla\.nn .*; give the model that \.export\(spec="
+    ):
+        vdla.compile(Network())  # type: ignore[arg-type]
