@@ -6,8 +6,8 @@ The grid between mask and softmax is chosen here. A softmax looks up differences
 a masked score must be negligible beside every other score:
 
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
-scores, is 0 as well.
+  the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
+  scores, is 0 as well.
 - Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and

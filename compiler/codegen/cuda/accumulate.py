@@ -19,10 +19,10 @@ def accumulate(
     """`loop` with its sums and maxima in registers, written to memory once after the loop.
 
     rewrite:
-    for k in range(64):                               alloc s: float32[1] @ register
-        Y[i] += X[k] first k == 0                ->   s[0] = 0
-                                                      for k in range(64): s[0] += X[k]
-                                                      Y[i] = s[0]
+        for k in range(64):                               alloc s: float32[1] @ register
+            Y[i] += X[k] first k == 0                ->   s[0] = 0
+                                                          for k in range(64): s[0] += X[k]
+                                                          Y[i] = s[0]
 
     Applied to Reduce statements (sums and maxima, as above) to device or shared memory whose element is the same in all
     iterations of the loops inside `loop`, is accessed by no other statement in `loop`, and is certainly updated.
