@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def machine_of(options: CompileOptions) -> Config:
-    """The accelerator's configuration: that of `options`, or the preset `vta` if they have none."""
+    """Returns the configuration in `options`, or the preset `vta` if `options.config` is None."""
     return load_config("vta") if options.config is None else options.config
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from vdla.util.errors import UserError
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @runtime_checkable
@@ -23,9 +20,7 @@ class TorchModel(Protocol):
 
 
 NN_MODULE = "vdla.compiler.frontends.nn.module"
-"""The home of the class Module of `vdla.nn`, which is not imported for other models."""
-Model: TypeAlias = "str | Path | bytes | onnx.ModelProto | TorchModel"
-"""A network: the path of a file, the bytes of an ONNX file, an ONNX model, or a PyTorch module or exported program."""
+"""Module that defines the class `vdla.nn.Module`; it is imported only if a model is of that class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -103,7 +103,7 @@ def read_model(source: Source) -> ReadModel:
     if any(entry.domain.startswith(QONNX) for entry in proto.opset_import):
         from .qonnx import replace_quant
 
-        proto = replace_quant(label, proto)
+        replace_quant(label, proto, weights)
     return ReadModel(label=label, bare=proto, weights=weights)
 
 

@@ -17,39 +17,44 @@ from onnx import helper, numpy_helper
 
 from .errors import ModelError
 from .foreign_domains import is_qonnx
+from .tensor_arrays import Bytes, tensor_array
 
 OPERATOR = "Quant"
 MOST_BITS = 8
 """Largest number of bits of activations; constants, as biases, may have 32."""
 
 
-def replace_quant(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model without Quant nodes; `label` names the model in messages.
+def replace_quant(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
+    """Replaces the Quant nodes of a model; `label` names the model in messages.
 
-    Raises ModelError for a Quant whose scale, zero point or bits are not constant, whose rounding is not to the nearest
-    even integer, or that has too many bits.
+    `weights`: bytes of the initializers that are stored apart from the model, by the initializer's position. Raises
+    ModelError for a Quant whose scale, zero point or bits are not constant, whose rounding is not to the nearest even
+    integer, or that has too many bits.
     """
-    constants = {entry.name: numpy_helper.to_array(entry) for entry in model.graph.initializer}
+    constants: dict[str, tuple[onnx.TensorProto, Bytes | None]] = {
+        entry.name: (entry, weights.get(number)) for number, entry in enumerate(model.graph.initializer)
+    }
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    del found.graph.node[:]
+            constants[node.output[0]] = node.attribute[0].t, None
+    kept: list[onnx.NodeProto] = []
     for number, node in enumerate(model.graph.node):
         if node.op_type != OPERATOR or not is_qonnx(node.domain):
-            found.graph.node.append(node)
+            kept.append(node)
             continue
+        name = node.name or f"{OPERATOR}_{number}"
+        arrays = {key: tensor_array(*constants[key]) for key in node.input if key in constants}
         try:
-            nodes, initializers = _replaced(node, node.name or f"{OPERATOR}_{number}", constants)
+            nodes, initializers = _replaced(node, name, arrays)
         except ValueError as error:
-            name = node.name or f"{OPERATOR}_{number}"
             raise ModelError(f"{label}: node '{name}' (Quant): {error}") from None
-        found.graph.node.extend(nodes)
-        found.graph.initializer.extend(
+        kept += nodes
+        model.graph.initializer.extend(
             numpy_helper.from_array(array, key) for key, array in initializers.items()
         )
-    return found
+    replaced = onnx.GraphProto(node=kept)  # a copy: deleting the model's nodes empties the kept ones
+    del model.graph.node[:]
+    model.graph.node.extend(replaced.node)
 
 
 def _replaced(

@@ -125,3 +125,24 @@ def test_parameters_must_be_constant() -> None:
     proto = model([quant("x", "y", "i")], {"i.s": np.float32(0.5), "i.z": 0.0}, [1, 4])
     with pytest.raises(vdla.UserError, match=r"its input 'i\.b' is not constant"):
         vdla.compile(proto, "llvm")
+
+
+def test_weights_that_are_stored_apart_from_the_model() -> None:
+    size = 160  # 160 x 160 float32 weights are cut out of the file before protobuf reads it
+    rng = np.random.default_rng(1)
+    grids = {"i": (0.0625, 8.0), "w": (0.125, 4.0), "o": (0.0625, 8.0)}
+    arrays: dict[str, object] = {"w": rng.standard_normal((size, size)).astype(np.float32)}
+    for name, (scale, bits) in grids.items():
+        arrays |= {f"{name}.s": np.float32(scale), f"{name}.z": 0.0, f"{name}.b": bits}
+    nodes = [
+        quant("x", "xq", "i"),
+        quant("w", "wq", "w"),
+        helper.make_node("MatMul", ["xq", "wq"], ["m"], "product"),
+        quant("m", "y", "o"),
+    ]
+    x = rng.standard_normal((1, size)).astype(np.float32)
+    with vdla.compile(model(nodes, arrays, [1, size]), "llvm") as compiled:
+        (output,) = compiled.run({"x": x}).values()
+    data = np.rint(np.clip(x / 0.0625, -128, 127)) * 0.0625
+    sums = data @ (np.rint(np.clip(np.asarray(arrays["w"]) / 0.125, -8, 7)) * 0.125)
+    assert np.array_equal(output, np.rint(np.clip(sums / 0.0625, -128, 127)) * 0.0625)
