@@ -8,8 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from .arguments import is_integer
-from .spec import NetworkError
+from .spec import NetworkError, is_integer
 from .spec import Tensor as Spec
 from .tensor import Tensor
 
@@ -20,39 +19,26 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 """Draws initial values of a shape from random numbers."""
 
 
-def fill(value: float) -> Draw:
-    """Initial values that are all equal."""
-    return lambda _, shape: np.full(shape, value)
-
-
 def uniform(bound: float) -> Draw:
     """Initial values from -bound to bound, as PyTorch's layers have them."""
     return lambda random, shape: random.uniform(-bound, bound, shape)
 
 
-def normal(deviation: float = 1.0) -> Draw:
-    """Normally distributed initial values with mean 0."""
-    return lambda random, shape: random.normal(0, deviation, shape)
-
-
 class Parameter:
-    """A float32 tensor of weights: an array, or a shape whose values, unless set, are drawn (zeros).
+    """A float32 tensor of weights: an array, or a shape whose values are zeros or, until they are set, drawn by `draw`.
 
     Raises NetworkError for other data.
     """
 
     def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
         is_array = isinstance(data, np.ndarray)
-        sizes: tuple[Any, ...] = (
-            data.shape if is_array else tuple(data) if isinstance(data, tuple | list) else (data,)
-        )
-        if not all(is_integer(size) and size >= 0 for size in sizes):
+        sizes: Any = data.shape if is_array else data if isinstance(data, tuple | list) else (data,)
+        if not all(is_integer(size, 0) for size in sizes):
             raise NetworkError(
                 f"nn.Parameter: {data!r} is no shape; give a tuple of integers, or a numpy array"
             )
         self.value = _array("nn.Parameter", "the value", data) if is_array else None
-        self.shape = tuple(sizes)
-        self.draw = draw or fill(0)
+        self.shape, self.draw = tuple(sizes), draw or (lambda _, shape: np.zeros(shape))
 
 
 class Module:
@@ -146,7 +132,7 @@ class Module:
         "output", or "output0", "output1" ... for a tuple, or have the keys of a dictionary. Parameters without values
         are drawn with `seed`, as `state_dict` does. Raises NetworkError.
         """
-        from .export import export_module
+        from .recorder import export_module
 
         return export_module(self, spec, seed)
 

@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .arguments import is_integer
-from .spec import DTYPES, NetworkError, Size
+from .spec import NetworkError, Size, is_integer, need_dtype
 
 if TYPE_CHECKING:
     from .module import Parameter
@@ -36,6 +35,27 @@ _UFUNCS = {
     "equal": "Equal",
 }
 """ONNX's operators of the functions that numpy calls for an operator between an array and a tensor."""
+_OTHER_NAMES = {
+    "view": "reshape",
+    "view_as": "reshape",
+    "size": "shape",
+    "T": "transpose(0, 1)",
+    "mT": "transpose(-1, -2)",
+    "swapaxes": "transpose",
+    "chunk": "split",
+    "to": 'cast("float32")',
+    "type": 'cast("float32")',
+    "astype": 'cast("float32")',
+    "float": 'cast("float32")',
+    "half": 'cast("float16")',
+    "long": 'cast("int64")',
+    "int": 'cast("int32")',
+    "bool": 'cast("bool")',
+    "dim": "ndim",
+}
+"""Attributes of this module's tensors by the names of PyTorch's."""
+_NEEDLESS = ("contiguous", "detach", "clone", "cpu", "cuda", "requires_grad", "requires_grad_")
+"""Attributes of PyTorch's tensors that a network can leave out."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -93,17 +113,25 @@ class Tensor:
         raise self._not_numpy("array")
 
     def _not_numpy(self, function: str) -> NetworkError:
-        return NetworkError(
-            f"{self.recorder.where}: np.{function} takes no tensor, which has no value until the network runs; use "
-            "methods of the tensor, nn.functional, or nn.record for any operator of ONNX"
+        return self.recorder.mistake(
+            f"np.{function} takes no tensor, which has no value until the network runs; use methods of the tensor, "
+            "nn.functional, or nn.record for any operator of ONNX"
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in self.__slots__:
             raise AttributeError(f"a tensor has no attribute {name!r}")
-        from .other_names import way_out
+        if name in _OTHER_NAMES:
+            way_out = f"use {_OTHER_NAMES[name]}"
+        elif name in _NEEDLESS:
+            way_out = "leave it out, a tensor of the recorded network needs none"
+        else:
+            from . import functional
 
-        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out(name)}")
+            found = callable(getattr(functional, name, None))
+            others = "another method, nn.functional, or nn.record for any operator of ONNX"
+            way_out = f"use nn.functional.{name}" if found else f"use {others}"
+        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out}")
 
     __and__, __or__ = _binary("And"), _binary("Or")
 
@@ -130,18 +158,16 @@ class Tensor:
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
 
     def __bool__(self) -> bool:
-        raise NetworkError(
-            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs, so that data "
-            "cannot decide control flow; use nn.functional.where in place of if, while, and, or"
+        raise self.recorder.mistake(
+            "reads the value of a tensor, which has none until the network runs, so that data cannot decide control "
+            "flow; use nn.functional.where in place of if, while, and, or"
         )
 
     __int__ = __float__ = __index__ = __bool__
 
     def __len__(self) -> int:
         if not self.shape or isinstance(self.shape[0], str):
-            raise NetworkError(
-                f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
-            )
+            raise self.recorder.mistake(f"{self} has no known number of rows to iterate over; use slices")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -150,18 +176,19 @@ class Tensor:
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
         if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
-            raise NetworkError(
-                f"{self.recorder.where}: {wrong[0]!r} is no index; give integers, slices, None or ..., and indices "
-                "known at run time to nn.functional.embedding"
+            raise self.recorder.mistake(
+                f"{wrong[0]!r} is no index; give integers, slices, None or ..., and indices known at run time to "
+                "nn.functional.embedding"
             )
         rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
         if rest < 0:
-            raise NetworkError(f"{self.recorder.where}: too many indices of {self}; give {self.ndim} at most")
+            raise self.recorder.mistake(f"too many indices of {self}; give {self.ndim} at most")
         place = items.index(...) if ... in items else len(items)
         items[place : place + 1] = [slice(None)] * rest
+        own = [item for item in items if item is not None]
         shape: list[Size | None] = list(self.shape)
         cuts: list[tuple[int, Size, Size, int]] = []
-        for axis, item in enumerate(item for item in items if item is not None):
+        for axis, item in enumerate(own):
             if isinstance(item, int):
                 item = slice(item, item + 1 if item != -1 else None)
             if isinstance(item, slice) and item != slice(None):
@@ -175,8 +202,7 @@ class Tensor:
             axes, begins, ends, steps = zip(*cuts, strict=True)
             operands = self._sizes(begins), self._sizes(ends), np.array(axes), np.array(steps)
             result = record("Slice", self, *operands, label="slice", shape=shape)
-        sizes = [item for item in items if item is not None]
-        if dropped := [axis for axis, item in enumerate(sizes) if isinstance(item, int)]:
+        if dropped := [axis for axis, item in enumerate(own) if isinstance(item, int)]:
             result = result.squeeze(*dropped)
         kept = [item for item in items if not isinstance(item, int)]
         new = [axis for axis, item in enumerate(kept) if item is None]
@@ -193,9 +219,7 @@ class Tensor:
         """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
         for dim in dims:
             if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
-                raise NetworkError(
-                    f"{self.recorder.where}: {self} has no dimension {dim!r}; it has {self.ndim}"
-                )
+                raise self.recorder.mistake(f"{self} has no dimension {dim!r}; it has {self.ndim}")
         return [dim % self.ndim for dim in dims]
 
     def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
@@ -204,11 +228,11 @@ class Tensor:
         """
         given = _spread(sizes)
         if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
-            raise NetworkError(f"{self.recorder.where}: {wrong[0]!r} is no size; give an integer or a symbol")
-        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(given)]
+            raise self.recorder.mistake(f"{wrong[0]!r} is no size; give an integer or a symbol")
+        # ONNX reads 0 as the size that the dimension has, and -1 as the size that remains.
         numbers = [
-            0 if isinstance(size, str) and is_same else size
-            for size, is_same in zip(given, same, strict=True)
+            0 if isinstance(size, str) and self.shape[axis : axis + 1] == (size,) else size
+            for axis, size in enumerate(given)
         ]
         symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
         if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
@@ -245,13 +269,9 @@ class Tensor:
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
         """Parts of the given sizes along `dim`."""
         if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
-            raise NetworkError(
-                f"{self.recorder.where}: split by {sizes!r}; give a list with the size of each part"
-            )
-        inputs = [self, self._sizes(sizes)]
-        return self.recorder.record(
-            "Split", inputs, label="split", outputs=len(sizes), axis=self.axes(dim)[0]
-        )
+            raise self.recorder.mistake(f"split by {sizes!r}; give a list with the size of each part")
+        inputs, axis = [self, self._sizes(sizes)], self.axes(dim)[0]
+        return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=axis)
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
         """The mean over the dimensions `dims`, by default over all."""
@@ -267,10 +287,7 @@ class Tensor:
 
     def cast(self, dtype: str) -> Tensor:
         """The elements converted to the type of that name ("float32")."""
-        if dtype not in DTYPES:
-            raise NetworkError(
-                f"{self.recorder.where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}"
-            )
+        need_dtype(self.recorder.where, dtype)
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
