@@ -9,7 +9,7 @@ from onnx import helper
 from ..errors import FrontendError
 from .flatbuffer import damaged
 from .model import Network, Operator, read_network
-from .rows import ROWS, converter_of
+from .rows import ROWS
 from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
 
 _WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
@@ -62,13 +62,13 @@ def _label(network: Network, operator: Operator) -> str:
 
 
 def _convert(writer: Writer, operator: Operator, refused: list[str]) -> None:
-    function = converter_of(operator.kind)
-    if function is None:
+    row = ROWS.get(operator.kind)
+    if row is None:
         reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
         raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
     if not operator.outputs:
         raise damaged(f"{operator.kind} has no output")
-    function(writer, operator)
+    row.write(writer, operator)
     missing = [i for i in operator.outputs if writer.known(i) is None and not _has_value(writer, i)]
     if missing and not refused:
         raise damaged(f"{operator.kind} has {len(operator.outputs)} outputs")

@@ -156,20 +156,20 @@ def _operators(model: Table, graph: Table) -> Iterator[Operator]:
     for table in graph.tables(3, "operator"):
         place = table.number(0, "<I")
         if place >= len(codes):
-            raise damaged(f"{table.what} has an unknown code")
+            raise damaged(f"{table.name} has an unknown code")
         number = max(codes[place].number(0, "<b"), codes[place].number(3))
         yield Operator(
             kind=names.get(number, f"operator code {number}"),
             custom=codes[place].text(1),
             inputs=_indices(table, 1),
             outputs=_indices(table, 2),
-            stored=table.table(4, f"the options of {table.what}"),
+            stored=table.table(4, f"the options of {table.name}"),
             stored_kind=classes.get(table.number(3, "<B"), ""),
         )
 
 
 def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
-    name = table.text(3) or table.what
+    name = table.text(3) or table.name
     kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
     if kind not in TYPES:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])

@@ -2,111 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from typing import Any
 
 import numpy as np
-from onnx import helper
 
-from .activations import activate, clamped
-from .model import Operator
-from .writer import TO_PLANES, Writer, refuse, result_name
+from .model import Grid
+from .step import Step
+from .writer import refuse
 
-_FUSED = ("ADD", "SUB", "MUL", "DIV")
-"""Operators with a fused activation."""
-
-
-def operands(writer: Writer, inputs: Sequence[int]) -> tuple[list[str], bool]:
-    """(real values of the operands in one layout, whether the layout is planes)."""
-    planes = writer.prefer_planes(inputs)
-    return [_aligned(writer, index, planes) for index in inputs], planes
+HIGH = np.float32(1 / 128)
+"""Scale of the input of TFLite's HARD_SWISH kernel, relative to the tensor's."""
+REACH = np.float32(3 / 32768)
+"""Scale on which the ends of the kernel's gate, -3 and 3, are the ends of int16."""
 
 
-def _aligned(writer: Writer, index: int, planes: bool) -> str:
-    """An operand; in planes a constant of fewer than four axes gets four, as it would broadcast among rows."""
-    tensor, array = writer.tensor(index), writer.known(index)
-    if not planes or array is None or array.ndim in (0, 4):
-        return writer.real(index, planes=planes)
-    image = array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_PLANES)
-    name = writer.constant(image, tensor.name)
-    if tensor.grid is None:
-        return name
-    if not tensor.grid.one:
-        refuse(f"its constant '{tensor.name}' has a scale for each channel", "quantize it with one scale")
-    return writer.dequantized(name, tensor.grid, f"{tensor.name}/real", array.dtype)
-
-
-def pair(writer: Writer, operator: Operator, onnx_operator: str) -> None:
-    """An operator of tensors that broadcast as numpy's do, with its fused activation. `onnx_operator` may name a second
-    one behind a comma, which gets the first one's result (Mul: twice)."""
-    output = operator.outputs[0]
-    if operator.kind == "SELECT" and len({writer.rank(index) for index in operator.inputs}) > 1:
+def elementwise(step: Step, **attributes: Any) -> None:
+    """An operator of tensors that broadcast as numpy's arrays do. A second ONNX operator, behind a comma in the row,
+    reads the result of the first one (Mul: twice).
+    """
+    if step.operator.kind == "SELECT" and len({step.writer.rank(index) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
-    names, planes = operands(writer, operator.inputs)
-    options = operator.options(f"{operator.kind.title()}Options") if operator.kind in _FUSED else None
-    first, _, second = onnx_operator.partition(",")
-    result = writer.node(first, names, result_name(writer, operator, options))
-    if second:
-        result = writer.node(second, [result] * (1 + (second == "Mul")), result_name(writer, operator))
-    if options is not None:
-        result = activate(writer, output, result, options.FusedActivationFunction())
-    writer.put(output, result, planes=planes)
+    names, planes = step.operands()
+    first, *others = step.onnx.split(",")
+    result = step.node(first, names, **attributes)
+    for other in others:
+        result = step.node(other, [result] * (2 if other == "Mul" else 1))
+    step.put(result, planes)
 
 
-def function(writer: Writer, operator: Operator, onnx_operator: str) -> None:
-    """A function of one tensor that ONNX has as well, or two of ONNX's with a comma between them."""
-    _chain(writer, operator, *((name, {}) for name in onnx_operator.split(",")))
-
-
-def _chain(writer: Writer, operator: Operator, *steps: tuple[str, dict[str, object]]) -> None:
-    """Functions of one tensor, one after the other: (operator, attributes) of each."""
-    (name,), planes = operands(writer, operator.inputs[:1])
-    for onnx_operator, attributes in steps:
-        name = writer.node(onnx_operator, [name], result_name(writer, operator), **attributes)
-    writer.put(operator.outputs[0], name, planes=planes)
-
-
-def clamp(writer: Writer, operator: Operator) -> None:
-    """RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
-    low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}[operator.kind]
-    (name,), planes = operands(writer, operator.inputs)
-    output = operator.outputs[0]
-    writer.put(output, clamped(writer, writer.tensor(output), name, low, high), planes=planes)
-
-
-def leaky(writer: Writer, operator: Operator) -> None:
+def leaky(step: Step) -> None:
     """LEAKY_RELU."""
-    _chain(writer, operator, ("LeakyRelu", {"alpha": operator.options("LeakyReluOptions").Alpha()}))
+    elementwise(step, alpha=step.options.Alpha())
 
 
-def gelu(writer: Writer, operator: Operator) -> None:
+def gelu(step: Step) -> None:
     """GELU, exact or by tanh."""
-    approximate = "tanh" if operator.options("GeluOptions").Approximate() else "none"
-    _chain(writer, operator, ("Gelu", {"approximate": approximate}))
+    elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
 
 
-def square(writer: Writer, operator: Operator) -> None:
+def square(step: Step) -> None:
     """SQUARE."""
-    pair(writer, replace(operator, inputs=operator.inputs * 2), "Mul")
+    names, planes = step.operands()
+    step.put(step.node("Mul", names * 2), planes)
 
 
-def requantize(writer: Writer, operator: Operator) -> None:
+def clamp(step: Step) -> None:
+    """RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
+    bounds = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+    (name,), planes = step.operands()
+    step.put(step.clamped(name, *bounds[step.operator.kind], step.tensor(step.output).grid), planes)
+
+
+def requantize(step: Step) -> None:
     """QUANTIZE and DEQUANTIZE; of a constant, such as weights stored as float16, the result is a constant."""
-    source, output = operator.inputs[0], operator.outputs[0]
+    writer, source, output = step.writer, step.inputs[0], step.output
     if writer.known(source) is not None and not writer.quantized(output):
         writer.constants[output] = writer.real_values(source, "data")
         return
-    (name,), planes = operands(writer, (source,))
-    if writer.tensor(source).dtype == np.float16:
-        name = writer.node("Cast", [name], f"{result_name(writer, operator)}/wide", to=1)
+    (name,), planes = step.operands((source,))
+    if step.tensor(source).dtype == np.float16:
+        name = step.node("Cast", [name], "wide", to=1)
     if name == writer.reals.get((source, planes)) and not writer.quantized(output):
-        name = writer.node("Identity", [name], result_name(writer, operator))
-    writer.put(output, name, planes=planes)
+        name = step.node("Identity", [name])
+    step.put(name, planes)
 
 
-def cast(writer: Writer, operator: Operator) -> None:
+def cast(step: Step) -> None:
     """CAST between numbers without scales."""
-    (name,), planes = operands(writer, operator.inputs)
-    to = helper.np_dtype_to_tensor_dtype(np.dtype(writer.tensor(operator.outputs[0]).dtype.name))
-    name = writer.node("Cast", [name], result_name(writer, operator), to=to)
-    writer.put(operator.outputs[0], name, planes=planes)
+    (name,), planes = step.operands()
+    step.put(step.cast(name), planes)
+
+
+def hard_swish(step: Step) -> None:
+    """HARD_SWISH, x * clamp(x + 3, 0, 6) / 6: of floats ONNX's operator; of integers the steps of TFLite's kernel.
+
+    The kernel multiplies by 15 bits; its steps are from `HardSwish` in TFLite's reference_ops.h. All of their numbers
+    are exact in float32 but for the last product, whose error is below 2^-9 of a step that is far smaller than the
+    output's.
+    """
+    writer, data = step.writer, step.inputs[0]
+    source, result = step.tensor(data).grid, step.tensor(step.output).grid
+    if source is None or result is None or writer.known(data) is not None:
+        elementwise(step)
+        return
+    planes, one = writer.prefer_planes((data,)), np.ones(1, np.float32)
+
+    def node(kind: str, value: str, *numbers: float) -> str:
+        return step.node(kind, [value, *(step.constant(n, "number", np.float32) for n in numbers)], "step")
+
+    def rounded(value: str) -> str:
+        return node("Floor", node("Add", value, 0.5))
+
+    def signed(sign: str, size: str) -> str:
+        """Values `size` with the signs of `sign`."""
+        return writer.node("Mul", [writer.node("Sign", [sign], f"{sign}/sign"), size], f"{size}/signed")
+
+    scale = HIGH * source.scale[0]
+    (factor, shift), (gate_factor, gate_shift) = fixed(scale / result.scale[0]), fixed(scale / REACH)
+    stored = writer.integral(data, planes=planes)
+    centred_grid = Grid(scale=one, zero=source.zero)
+    centred = writer.dequantized(stored, centred_grid, f"{step.name}/centred", step.tensor(data).dtype)
+    scaled = rounded(node("Mul", centred, factor / 256))
+    gate = node("Clip", node("Mul", centred, 128 * 2.0 ** max(gate_shift - 1, 0)), -32768, 32767)
+    gate = rounded(node("Mul", gate, gate_factor / 32768))
+    if gate_shift > 0:
+        gate = node("Clip", node("Mul", gate, 2), -32768, 32767)
+    elif gate_shift < 0:
+        gate = signed(gate, rounded(node("Mul", node("Abs", gate), 2.0**gate_shift)))
+    gate = node("Floor", node("Mul", node("Add", gate, 32768), 0.5))
+    product = node("Mul", step.node("Mul", [scaled, gate], "product"), 2.0**-15)
+    size = rounded(node("Mul", node("Floor", node("Abs", product)), 2.0**shift))
+    grid = Grid(scale=one, zero=result.zero)
+    integers = writer.quantized_node(signed(product, size), grid, step.tensor(step.output))
+    writer.put_integers(step.output, integers, planes=planes)
+
+
+def fixed(multiplier: float) -> tuple[int, int]:
+    """(factor of 15 bits, shift): TFLite's form of a multiplier, about factor / 32768 * 2**shift."""
+    fraction, shift = math.frexp(multiplier)
+    wide = math.floor(fraction * 2**31 + 0.5)
+    return min((wide + 2**15) >> 16, 2**15 - 1), shift
