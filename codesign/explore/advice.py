@@ -1,5 +1,5 @@
-"""Hardware that would help a network: single changes of a machine, each with exact cycles, the latency at the changed
-machine's clock, and the area that it adds.
+"""Changes of a machine that would make a network faster, each with exact cycles, the latency at the changed machine's
+clock, and the area that the change adds.
 
 The changes are each extension that the machine lacks (with the extensions that it needs), each scratchpad, the chain
 memory (on-chip memory that keeps a layer's output for the next layer) and the bus at twice their size. The network is

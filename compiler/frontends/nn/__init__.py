@@ -1,4 +1,4 @@
-"""Networks in a few lines: modules as in PyTorch, which `export` turns into an ONNX model in memory.
+"""Networks of PyTorch-like modules. `Module.export` returns a network as an ONNX model in memory.
 
 from vdla import nn
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 Pair = int | tuple[int, ...]
-"""A number for each dimension of a window, such as rows and columns; an integer stands for all dimensions."""
+"""One number for each dimension of a window (rows, columns), or one integer for all dimensions."""
 
 
 def positive(module: object, **given: object) -> None:
@@ -51,7 +51,7 @@ def integers(where: str, name: str, value: Any, dims: int, least: int = 1) -> tu
 def window(
     where: str, dims: int, kernel_size: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1
 ) -> dict[str, Any]:
-    """ONNX's attributes of a window that slides over `dims` dimensions; `stride` None: `kernel_size`."""
+    """ONNX's attributes of a window that slides over `dims` dimensions. A `stride` of None means the kernel size."""
     kernel = integers(where, "kernel_size", kernel_size, dims)
     return {
         "kernel_shape": kernel,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tensor import Operand
 
 _LEAST = float(np.finfo(np.float32).min)
-"""Score of a position that attention does not see."""
+"""Score added for a masked position, the least float32: softmax gives the position 0."""
 
 
 def _unary(
@@ -48,7 +48,7 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x) with Phi of the normal distribution, or its approximation by "tanh"."""
+    """x * Phi(x), with Phi the normal distribution function ("none") or a formula with tanh near Phi ("tanh")."""
     if approximate not in ("none", "tanh"):
         raise x.recorder.mistake(f"approximate is {approximate!r}; give 'none' or 'tanh'")
     return record("Gelu", x, approximate=approximate)
@@ -60,18 +60,18 @@ def silu(x: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)), the sum along the dimension `dim`."""
     return record("Softmax", x, axis=x.axes(dim)[0])
 
 
 def where(condition: Tensor, x: Tensor, y: Operand) -> Tensor:
-    """Elements of `x` where the condition is true, else of `y`."""
+    """Elements of `x` where `condition` (bool) is true, elements of `y` elsewhere."""
     y = np.array(y, x.dtype) if isinstance(y, int | float) else y
     return record("Where", condition, x, y, label="where")
 
 
 def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors joined along `dim`."""
+    """Tensors joined along the dimension `dim`; all other sizes must be equal."""
     return record("Concat", *tensors, label="concat", axis=dim)
 
 
@@ -85,7 +85,7 @@ def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tenso
 
 
 def embedding(indices: Tensor, weight: Parameter) -> Tensor:
-    """Rows of `weight`, [rows, width], by integer indices."""
+    """Rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
     return record("Gather", weight, indices)
 
 
@@ -108,7 +108,7 @@ def _pool(x: Tensor, operator: str, sizes: tuple[Pair, Pair | None, Pair], **att
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
-    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for another output size than 1."""
+    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
     if check.integers(x.recorder.where, "output_size", output_size, 2) != (1, 1):
         raise x.recorder.mistake(f"output_size is {output_size}; give 1, or use avg_pool2d")
     return record("GlobalAveragePool", x)
@@ -124,7 +124,7 @@ def interpolate(
     """x [batch, channels, rows, columns] resized to `size` rows and columns, or to `scale_factor` times its rows and
     columns.
 
-    `mode` is "nearest" or "bilinear"; with `align_corners`, bilinear keeps the elements in the corners. Raises
+    `mode` is "nearest" or "bilinear". With `align_corners`, "bilinear" keeps the elements in the corners. Raises
     NetworkError for other modes, and unless exactly one of `size` and `scale_factor` is given.
     """
     where, mistake = x.recorder.where, x.recorder.mistake
@@ -160,7 +160,7 @@ def flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5) -> Tensor:
-    """x unchanged, as dropout is for training."""
+    """x unchanged: dropout acts in training only."""
     del p
     return x
 
@@ -178,8 +178,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T / sqrt(size)) @ value, over [batch, heads, sequence, size].
 
-    `mask` is added to the scores, or, if its type is bool, is true where a query sees a key. With `is_causal` a query
-    sees the keys up to its own position.
+    A `mask` of floats is added to the scores; a bool `mask` is true where a query attends to a key. With `is_causal`
+    the query at position i attends to the keys at positions 0..i.
     """
     check.size(query, -1, key.shape[-1], "the size of the keys")
     if isinstance(query.shape[-1], str):

@@ -115,9 +115,9 @@ def _need_channels(module: Module, in_channels: int, out_channels: int, groups: 
 
 
 class BatchNorm(Module):
-    """Batch normalization of dimension 1 with the running statistics, as PyTorch's BatchNorm1d, 2d and 3d in `eval`.
+    """Batch normalization of dimension 1 by running_mean and running_var, as in PyTorch after `eval()`.
 
-    `momentum` is for training, and changes nothing.
+    `momentum` acts in training only, and is ignored.
     """
 
     unused = ("num_batches_tracked",)
@@ -166,7 +166,7 @@ class BatchNorm3d(BatchNorm):
 
 
 class GroupNorm(Module):
-    """Normalization over the channels of a group and all places; weight and bias [num_channels]."""
+    """Normalization of each group of channels over its channels and positions; weight and bias [num_channels]."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
         check.multiple(self, num_channels=num_channels, num_groups=num_groups)
@@ -190,7 +190,7 @@ class GroupNorm(Module):
 
 
 class LayerNorm(Module):
-    """Normalization over the last dimensions, of the sizes `normalized_shape`; weight and bias have these sizes."""
+    """Normalization over the last dimensions, whose sizes are `normalized_shape`, the shape of weight and bias."""
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, bias: bool = True) -> None:
         shape = _normalized_sizes(self, normalized_shape, eps)
@@ -204,7 +204,9 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Division by the root of the mean square over the last dimensions; `eps` is by default that of float32."""
+    """Division by the root of the mean square over the last dimensions, whose sizes are `normalized_shape`, the shape
+    of weight. `eps` is by default the machine epsilon of float32.
+    """
 
     def __init__(
         self, normalized_shape: int | tuple[int, ...], eps: float = float(np.finfo(np.float32).eps)
@@ -237,7 +239,7 @@ def _last_axes(x: Tensor, weight: Parameter) -> range:
 
 
 class Embedding(Module):
-    """Rows of weight, [num_embeddings, embedding_dim], by indices."""
+    """A table of vectors, weight [num_embeddings, embedding_dim], that integer indices select."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         check.positive(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
@@ -251,10 +253,9 @@ class Embedding(Module):
 
 
 class _Function(Module):
-    """A layer without parameters, which calls `function` of `functional` with the layer's input and arguments.
+    """A layer without parameters: calls one function of `functional` with its input and the arguments of the layer.
 
-    The argument `inplace` of PyTorch's modules changes nothing. Raises NetworkError for arguments that the function
-    does not have.
+    PyTorch's argument `inplace` is ignored. Raises NetworkError for arguments that the function does not have.
     """
 
     function: Callable[..., Tensor]
@@ -340,11 +341,11 @@ class Upsample(_Function, function=F.interpolate):
 
 
 class Dropout(_Function, function=F.dropout):
-    """Dropout(p=0.5): x unchanged, as dropout is for training."""
+    """Dropout(p=0.5): x unchanged, as dropout acts in training only."""
 
 
 class Identity(Module):
-    """x unchanged; as in PyTorch, arguments change nothing."""
+    """x unchanged; takes and ignores all arguments, as in PyTorch."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         del arguments, named

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OPSET, IR_VERSION = 20, 9
 """The version of ONNX's operators, and the version of the file format that belongs to it."""
 _SMALL = 16
-"""Largest number of elements of constants that are one constant if they are equal."""
+"""Most elements of a constant that is stored once, however often its value occurs."""
 
 
 def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: int) -> onnx.ModelProto:
@@ -82,7 +82,7 @@ def _outputs(where: str, result: Any) -> dict[str, Tensor]:
 def _name_outputs(
     recorder: Recorder, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    """The tensors of `outputs` under the names of the outputs; other tensors of these names get other ones.
+    """The tensors of `outputs`, renamed to the names of the outputs; a node with such a name gets a number behind it.
 
     Inputs, constants, and tensors that are two outputs are copied. An output with the name of an input or a constant
     gets a number behind its name.
@@ -127,7 +127,7 @@ class Recorder:
         return f"{self._path} ({kind})" if self._path else kind
 
     def mistake(self, text: str) -> NetworkError:
-        """The error with this text behind the place where it was made."""
+        """An error: the path and class of the module that is recorded now, then `text`."""
         return NetworkError(f"{self.where}: {text}")
 
     @contextmanager
@@ -211,9 +211,9 @@ class Recorder:
     ) -> list[Tensor]:
         """Adds a node with ONNX's attributes; returns its outputs.
 
-        The node is called by the path of its module, with `label` behind it if there is one. In a module that has
-        modules of its own, the label is by default the operator in lower case. `shape`: sizes of the first output for
-        sizes that ONNX's inference does not find. Raises NetworkError for inputs that do not fit.
+        The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
+        label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference
+        finds none. Raises NetworkError for attributes, shapes and types that the operator does not take.
         """
         leaf = self._path and self._module is not None and not self._module.children()
         name = self.unique(label or ("" if leaf else operator.lower()), self._path)
@@ -262,7 +262,7 @@ class Recorder:
             ) from None
 
     def unique(self, name: str, path: str = "") -> str:
-        """The name behind the path, as "PATH.NAME"; with a number at the end if a tensor or node has this name."""
+        """A new name for a node or tensor: "PATH.NAME", with a number at the end if the name is taken."""
         name = ".".join(filter(None, (path, name)))
         found, number = name, 1
         while found in self._names:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 class _Recurrent(Module):
     """Recurrent layers with PyTorch's parameters: weight_ih_l0 [gates * hidden_size, input_size], weight_hh_l0 [gates *
-    hidden_size, hidden_size], bias_ih_l0, bias_hh_l0, and more with other numbers and the ending _reverse.
+    hidden_size, hidden_size], bias_ih_l0, bias_hh_l0; l1 ... for further layers, _reverse for the backward direction.
     """
 
     operator = ""
     order: tuple[int, ...] = ()
-    """The gates of ONNX's order as indices into PyTorch's order."""
+    """For each gate in ONNX's order, its index in PyTorch's order."""
     attributes: dict[str, Any] = {}  # noqa: RUF012
     states = 1
 
@@ -105,7 +105,7 @@ class _Recurrent(Module):
 
 
 class LSTM(_Recurrent):
-    """Layers of LSTM; x is [sequence, batch, input_size], or with `batch_first` [batch, sequence, input_size]."""
+    """LSTM layers; x is [sequence, batch, input_size], or with `batch_first` [batch, sequence, input_size]."""
 
     operator = "LSTM"
     order = (0, 3, 1, 2)  # PyTorch: input, forget, cell, output. ONNX: input, output, forget, cell.
@@ -114,20 +114,20 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(outputs of the last layer, (hidden state, cell state)), as PyTorch's LSTM returns them."""
+        """(outputs of the last layer, (hidden state, cell state)), with the shapes of PyTorch's LSTM."""
         y, (hidden, cell) = self._run(x, state or ())
         return y, (hidden, cell)
 
 
 class GRU(_Recurrent):
-    """Layers of GRU; x is [sequence, batch, input_size], or with `batch_first` [batch, sequence, input_size]."""
+    """GRU layers; x is [sequence, batch, input_size], or with `batch_first` [batch, sequence, input_size]."""
 
     operator = "GRU"
     order = (1, 0, 2)  # PyTorch: reset, update, new. ONNX: update, reset, hidden.
     attributes = {"linear_before_reset": 1}  # noqa: RUF012
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(outputs of the last layer, hidden state), as PyTorch's GRU returns them."""
+        """(outputs of the last layer, hidden state), with the shapes of PyTorch's GRU."""
         y, (hidden,) = self._run(x, () if state is None else (state,))
         return y, hidden
 
@@ -172,8 +172,9 @@ class MultiHeadAttention(Module):
         """The attended values, of the shape of `query`: [sequence, batch, embed_dim], or with `batch_first` [batch,
         sequence, embed_dim].
 
-        `key` is by default `query`, `value` is by default `key`. `mask` and `is_causal` are those of
-        `functional.scaled_dot_product_attention`.
+        `key` is by default `query`, `value` is by default `key`. A `mask` of floats is added to the scores [batch,
+        num_heads, sequence of query, sequence of key]; a bool `mask` is true where a query attends to a key. With
+        `is_causal` the query at position i attends to the keys at positions 0..i.
         """
         key = query if key is None else key
         inputs = (query, key, key if value is None else value)

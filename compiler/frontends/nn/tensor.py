@@ -1,4 +1,4 @@
-"""Tensors while a network is recorded: each operation on a tensor adds a node to the graph."""
+"""Tensors of a network that is recorded: each operation on a tensor adds a node to the ONNX graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UFUNCS = {
     "less_equal": "LessOrEqual",
     "equal": "Equal",
 }
-"""ONNX's operators of the functions that numpy calls for an operator between an array and a tensor."""
+"""ONNX operator for each numpy function behind a Python operator: numpy calls "add" for array + tensor."""
 _OTHER_NAMES = {
     "view": "reshape",
     "view_as": "reshape",
@@ -53,9 +53,9 @@ _OTHER_NAMES = {
     "bool": 'cast("bool")',
     "dim": "ndim",
 }
-"""Attributes of this module's tensors by the names of PyTorch's."""
+"""Replacements for attributes of PyTorch's tensors."""
 _NEEDLESS = ("contiguous", "detach", "clone", "cpu", "cuda", "requires_grad", "requires_grad_")
-"""Attributes of PyTorch's tensors that a network can leave out."""
+"""Methods of PyTorch's tensors that a network can leave out."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -101,7 +101,7 @@ class Tensor:
         return record("Not", record("Equal", self, other, label="equal"))
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """The node of an operator between an array or a number of numpy's and a tensor; other functions are refused."""
+        """Records `array + tensor` and other operators of _UFUNCS. Raises NetworkError for other functions of numpy."""
         if function.__name__ in _UFUNCS and method == "__call__" and not named:
             return record(_UFUNCS[function.__name__], *inputs)
         raise self._not_numpy(function.__name__)
@@ -154,7 +154,7 @@ class Tensor:
 
     @property
     def type(self) -> onnx.TypeProto:
-        """The type as ONNX writes it."""
+        """The element type and shape as an ONNX type."""
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
 
     def __bool__(self) -> bool:
@@ -209,14 +209,14 @@ class Tensor:
         return result.unsqueeze(*new) if new else result
 
     def _sizes(self, sizes: Sequence[Size]) -> Tensor:
-        """An int64 tensor with the sizes; it is computed when the network runs if one is a symbol."""
+        """An int64 tensor with the sizes: a constant, or, if a size is a symbol, computed when the network runs."""
         if not any(isinstance(size, str) for size in sizes):
             return self.recorder.constant(np.array(sizes, np.int64))
         tensors = [self.recorder.size(size) for size in sizes]
         return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
 
     def axes(self, *dims: int) -> list[int]:
-        """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
+        """`dims` counted from the first dimension. Raises NetworkError for a dimension that the tensor lacks."""
         for dim in dims:
             if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
                 raise self.recorder.mistake(f"{self} has no dimension {dim!r}; it has {self.ndim}")
@@ -253,21 +253,21 @@ class Tensor:
         return record("Transpose", self, label="transpose", perm=self.axes(*_spread(dims)))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """Two dimensions exchanged."""
+        """The tensor with the dimensions `dim0` and `dim1` exchanged."""
         dims, (first, second) = list(range(self.ndim)), self.axes(dim0, dim1)
         dims[first], dims[second] = second, first
         return self.permute(*dims)
 
     def squeeze(self, *dims: int) -> Tensor:
-        """Without the dimensions `dims`, of size 1."""
+        """The tensor without the dimensions `dims`, each of size 1."""
         return record("Squeeze", self, np.array(dims), label="squeeze")
 
     def unsqueeze(self, *dims: int) -> Tensor:
-        """With new dimensions of size 1 at the places `dims` of the result."""
+        """The tensor with new dimensions of size 1, which are the dimensions `dims` of the result."""
         return record("Unsqueeze", self, np.array(dims), label="unsqueeze")
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-        """Parts of the given sizes along `dim`."""
+        """Parts with the given sizes along the dimension `dim`."""
         if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
             raise self.recorder.mistake(f"split by {sizes!r}; give a list with the size of each part")
         inputs, axis = [self, self._sizes(sizes)], self.axes(dim)[0]
@@ -286,16 +286,17 @@ class Tensor:
         return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
 
     def cast(self, dtype: str) -> Tensor:
-        """The elements converted to the type of that name ("float32")."""
+        """The elements converted to the element type of this name, one of `spec.DTYPES` ("float32")."""
         need_dtype(self.recorder.where, dtype)
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
-    """The first output of a new node; `inputs` are operands in ONNX's order, None for one that is left out.
+    """The first output of a new node of the ONNX operator; `inputs` in ONNX's order, None for an input left out.
 
-    Numbers, and arrays of float64, get the type of the first tensor. The other arguments and errors are those of
-    `Recorder.record`.
+    Numbers, and arrays of float64, get the element type of the first tensor. `label` is added to the name of the node;
+    `attributes` are the operator's. Raises NetworkError for attributes, shapes and types that the operator does not
+    take.
     """
     first = next((item for item in inputs if isinstance(item, Tensor)), None)
     if first is None:
@@ -305,7 +306,7 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
 
 
 def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The items, or those of the only item if it is a tuple or list."""
+    """The items; the elements of the only item if this is a tuple or list."""
     return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 

@@ -80,14 +80,14 @@ def _has_value(writer: Writer, index: int) -> bool:
 
 
 def _stand_in(writer: Writer, operator: Operator) -> None:
-    """Names for the outputs of a refused operator, so that later operators are looked at as well."""
+    """Gives the outputs of a refused operator names, so that errors of later operators are found as well."""
     for index in operator.outputs:
         if not _has_value(writer, index):
             writer.reals[index, False] = writer.name(f"{writer.tensor(index).name}/refused")
 
 
 def _begin(writer: Writer) -> None:
-    """Reserves the names of inputs and outputs, and gives the inputs their forms."""
+    """Reserves the names of the inputs, and gives each input its value in the model."""
     for index in dict.fromkeys(writer.network.inputs):
         name = writer.name(writer.tensor(index).name)
         if writer.tensor(index).data is not None:
@@ -113,7 +113,9 @@ def _finish(writer: Writer, name: str) -> onnx.ModelProto:
 
 
 def _output(writer: Writer, index: int) -> str:
-    """The name of an output of the model, TFLite's. A node renames inputs and constants that are outputs."""
+    """The name of an output of the model, as in the TFLite file; "NAME/output" for an input or a constant, which a node
+    copies.
+    """
     tensor = writer.tensor(index)
     if (array := writer.known(index)) is not None:
         return writer.node("Identity", [writer.constant(array, tensor.name)], f"{tensor.name}/output")

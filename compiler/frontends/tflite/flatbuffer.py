@@ -25,8 +25,10 @@ def damaged(problem: str) -> FrontendError:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table at byte `place` of `data`, a file with `PADDING`; `name` is the table's name in messages. Methods take
-    fields by number and raise FrontendError for fields that do not lie in the file."""
+    """The table that begins at byte `place` of `data`, a file followed by PADDING zero bytes; errors call it `name`.
+
+    Methods take fields by number, and raise FrontendError for a field outside of the file.
+    """
 
     data: bytes
     place: int

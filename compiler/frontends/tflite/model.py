@@ -54,7 +54,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
-    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its values if they are constant."""
+    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its quantization, its values if constant."""
 
     name: str
     shape: tuple[int, ...]

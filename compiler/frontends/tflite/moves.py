@@ -29,7 +29,7 @@ def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False)
 
 
 def reshape(step: Step) -> None:
-    """RESHAPE, SQUEEZE and EXPAND_DIMS: the output's declared shape says all."""
+    """RESHAPE, SQUEEZE and EXPAND_DIMS: the output has the shape that the file declares."""
     writer, source, output = step.writer, step.inputs[0], step.output
     before, after = step.shape(source), step.shape(output)
     if np.prod(before) != np.prod(after):
@@ -73,7 +73,7 @@ def shape(step: Step) -> None:
 
 
 def blocks(step: Step) -> None:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH, whose blocks come before the channels."""
+    """DEPTH_TO_SPACE and SPACE_TO_DEPTH; the position in the block is the high part of a channel's number."""
     name, size = step.writer.real(step.inputs[0], planes=True), step.options.BlockSize()
     more = {"mode": "DCR"} if step.onnx == "DepthToSpace" else {}
     step.put(step.node(step.onnx, [name], blocksize=size, **more), planes=True)
@@ -132,7 +132,7 @@ def concatenate(step: Step) -> None:
 
 
 def pack(step: Step) -> None:
-    """PACK: tensors side by side along a new axis."""
+    """PACK: tensors stacked along a new axis."""
     axis = step.axis(step.output, step.options.Axis())
     place = step.constant([axis], "axis")
     parts = [step.node("Unsqueeze", [step.writer.real(index), place], "part") for index in step.inputs]
@@ -140,7 +140,7 @@ def pack(step: Step) -> None:
 
 
 def unpack(step: Step) -> None:
-    """UNPACK: the parts along an axis, without the axis."""
+    """UNPACK: one output for each index along an axis, which the outputs lack."""
     writer, (source, *_), outputs = step.writer, step.inputs, step.operator.outputs
     axis = step.axis(source, step.options.Axis())
     if step.shape(source)[axis] != len(outputs):
@@ -191,7 +191,7 @@ def pad(step: Step) -> None:
 
 
 def cut(step: Step) -> None:
-    """SLICE: begin and size; a size of -1 is the rest."""
+    """SLICE by begins and sizes along all axes; a size of -1 reaches to the end."""
     begins, sizes = step.numbers(1, "begin").tolist(), step.numbers(2, "size").tolist()
     lengths = step.shape(step.inputs[0])
     ends = [

@@ -11,7 +11,7 @@ LEAST_NORM = 1e-6
 
 
 def reduce(step: Step) -> None:
-    """A reduction along constant axes. Reduced rows and columns leave (N, C), the same from planes and from rows."""
+    """A reduction along constant axes. If rows and columns are reduced, (N, C) remain in either layout of an image."""
     source, keep = step.inputs[0], bool(step.options.KeepDims())
     axes = sorted({step.axis(source, int(axis)) for axis in step.numbers(1, "axes")})
     planes = step.writer.prefer_planes((source,)) and (keep or 3 in axes or {1, 2} <= {*axes})

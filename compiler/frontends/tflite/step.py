@@ -98,7 +98,7 @@ class Step:
         return [self._aligned(index, planes) for index in inputs], planes
 
     def _aligned(self, index: int, planes: bool) -> str:
-        """An operand; in planes a constant of fewer than four axes gets four, as it would broadcast among rows."""
+        """An operand. In planes, a constant of fewer axes than four gets four, as axes are aligned in (N, H, W, C)."""
         tensor, array = self.tensor(index), self.writer.known(index)
         if not planes or array is None or array.ndim in (0, 4):
             return self.writer.real(index, planes=planes)

@@ -15,8 +15,8 @@ from .writer import refuse
 RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
 """The grid on which stored integers are their own values."""
 HALVES_AWAY = 2.0**-20
-"""By this share averages of integers are made larger before they are rounded half to even: TFLite rounds halves away
-from zero. Averages over fewer than 4,096 elements that are no halves round as before."""
+"""Share by which averages of integers grow before they are rounded half to even: TFLite rounds halves away from zero.
+Averages over fewer than 4,096 elements that are no halves round as before."""
 Pair = tuple[int, int]
 
 
@@ -130,8 +130,9 @@ def resize(step: Step) -> None:
 
 
 def fully_connected(step: Step) -> None:
-    """FULLY_CONNECTED: rows of K elements times weights (O, K). Weights of an image that was flattened as planes get
-    the planes' order, so that no activation moves."""
+    """FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W), the
+    columns of the weights are put in this order, so that no activation moves.
+    """
     if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         refuse("has shuffled weights", "convert the model without them")
     data, filters = step.inputs[:2]
@@ -155,7 +156,7 @@ def fully_connected(step: Step) -> None:
 
 
 def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
-    """(the data as rows of `length` elements, for each element of a row the column of the weights; None: in order)."""
+    """(the data as rows of `length` elements; for each element of a row the column of the weights, None: in order)."""
     tensor, shape = step.tensor(data), step.shape(data)
     planes = len(shape) == 4 and step.writer.in_planes(data)
     if planes and np.prod(shape[1:]) != length:
@@ -167,7 +168,7 @@ def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
 
 
 def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
-    """For each element of an image (H, W, C) flattened as planes its place among the rows; None: the same place."""
+    """For each element of an image flattened as (C, H, W), its index in the order (H, W, C); None if both are equal."""
     order = np.arange(np.prod(shape[1:])).reshape(shape[1:]).transpose(2, 0, 1).reshape(-1)
     return None if (order == np.arange(order.size)).all() else order
 

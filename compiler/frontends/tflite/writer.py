@@ -1,8 +1,8 @@
 """The ONNX model that a conversion writes: values of TFLite's tensors in two layouts, and nodes.
 
-An image tensor is (N, H, W, C) in TFLite and (N, C, H, W) in ONNX. `Writer` keeps both forms of it, each made when an
-operator asks for it: "rows" in TFLite's order, "planes" in ONNX's. Tensors of other ranks have one form. A quantized
-tensor has integers, and real values behind a DequantizeLinear; operators read and give real values.
+An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` keeps the image in both
+layouts, each made when an operator first reads the layout. Tensors of other ranks have one layout. A quantized tensor
+has integers, and real values behind a DequantizeLinear; operators read and give real values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. Forms are names by (tensor index, whether they are planes)."""
+    """The ONNX model under construction. `reals` and `integers`: names of a tensor's real values and integers,
+    by (tensor index, whether the layout is planes).
+    """
 
     network: Network
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -45,11 +47,11 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """For flattened images that are stored in planes: the element of the planes' order, for each of TFLite's."""
+    """For a flattened image stored as planes: for each stored element, its index in TFLite's order."""
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    """Names of the model's outputs as far as they are given."""
+    """Names of the model's outputs that are given already."""
 
     def tensor(self, index: int) -> Tensor:
         """The TFLite tensor of this index."""
@@ -72,7 +74,7 @@ class Writer:
         return output
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Adds a node with these output names. Nodes that compute a tensor have its name, all others a longer one."""
+        """Adds a node with these output names. A node that computes a tensor has its name, all others a longer name."""
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
         name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
