@@ -22,15 +22,9 @@ from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 from ..errors import FrontendError
 from .flatbuffer import PADDING, Table, damaged
 
+_NAMES = ("FLOAT16", "FLOAT32", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")
 TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
-    {
-        **{
-            name: np.dtype(f"<{kind}")
-            for name, kind in (("FLOAT16", "f2"), ("FLOAT32", "f4"), ("FLOAT64", "f8"))
-        },
-        **{name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")},
-        "INT4": np.dtype(ml_dtypes.int4),
-    }
+    {name: np.dtype(name.lower()) for name in _NAMES} | {"INT4": np.dtype(ml_dtypes.int4)}
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
 _EMPTY = struct.pack("<HHi", 4, 4, 4)

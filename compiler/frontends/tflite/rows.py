@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from . import moves, pointwise, reductions, windows
+from . import functions, moves, windows
 from .model import Operator
 from .step import Step
 from .writer import Writer
@@ -26,8 +26,15 @@ class Row:
         """Adds the operator's nodes. Raises RefusedOperator for a form that is not supported, FrontendError for
         options of another class.
         """
-        options = operator.options(self.options) if self.options else None
-        self.function(Step(writer=writer, operator=operator, onnx=self.onnx, options=options))
+        step = Step(
+            writer=writer,
+            operator=operator,
+            onnx=self.onnx,
+            options=operator.options(self.options) if self.options else None,
+            inputs=operator.inputs,
+            output=operator.outputs[0],
+        )
+        self.function(step)
 
 
 def _rows(function: Callable[[Step], None], kinds: str, options: str = "") -> dict[str, Row]:
@@ -50,22 +57,22 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "FULLY_CONNECTED": Row(windows.fully_connected, options="FullyConnectedOptions"),
         "BATCH_MATMUL": Row(windows.matrix_product, options="BatchMatMulOptions"),
         # Element by element.
-        **_rows(pointwise.elementwise, "ADD=Add SUB=Sub MUL=Mul DIV=Div", "*Options"),
-        **_rows(pointwise.elementwise, "ADD_N=Sum POW=Pow PRELU=PRelu SQUARED_DIFFERENCE=Sub,Mul"),
-        **_rows(pointwise.elementwise, "MAXIMUM=Max MINIMUM=Min SELECT=Where SELECT_V2=Where"),
-        **_rows(pointwise.elementwise, "LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater EQUAL=Equal"),
-        **_rows(pointwise.elementwise, "GREATER_EQUAL=GreaterOrEqual NOT_EQUAL=Equal,Not"),
-        **_rows(pointwise.elementwise, "LOGICAL_AND=And LOGICAL_OR=Or LOGICAL_NOT=Not"),
-        **_rows(pointwise.elementwise, "RELU=Relu LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp LOG=Log"),
-        **_rows(pointwise.elementwise, "SQRT=Sqrt ABS=Abs NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
-        **_rows(pointwise.elementwise, "RSQRT=Sqrt,Reciprocal FLOOR=Floor CEIL=Ceil ROUND=Round"),
-        **_rows(pointwise.clamp, "RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
-        **_rows(pointwise.requantize, "QUANTIZE DEQUANTIZE"),
-        "HARD_SWISH": Row(pointwise.hard_swish, "HardSwish"),
-        "LEAKY_RELU": Row(pointwise.leaky, "LeakyRelu", "LeakyReluOptions"),
-        "GELU": Row(pointwise.gelu, "Gelu", "GeluOptions"),
-        "SQUARE": Row(pointwise.square),
-        "CAST": Row(pointwise.cast),
+        **_rows(functions.elementwise, "ADD=Add SUB=Sub MUL=Mul DIV=Div", "*Options"),
+        **_rows(functions.elementwise, "ADD_N=Sum POW=Pow PRELU=PRelu SQUARED_DIFFERENCE=Sub,Mul"),
+        **_rows(functions.elementwise, "MAXIMUM=Max MINIMUM=Min SELECT=Where SELECT_V2=Where"),
+        **_rows(functions.elementwise, "LESS=Less LESS_EQUAL=LessOrEqual GREATER=Greater EQUAL=Equal"),
+        **_rows(functions.elementwise, "GREATER_EQUAL=GreaterOrEqual NOT_EQUAL=Equal,Not"),
+        **_rows(functions.elementwise, "LOGICAL_AND=And LOGICAL_OR=Or LOGICAL_NOT=Not"),
+        **_rows(functions.elementwise, "RELU=Relu LOGISTIC=Sigmoid TANH=Tanh ELU=Elu EXP=Exp LOG=Log"),
+        **_rows(functions.elementwise, "SQRT=Sqrt ABS=Abs NEG=Neg SIGN=Sign SIN=Sin COS=Cos"),
+        **_rows(functions.elementwise, "RSQRT=Sqrt,Reciprocal FLOOR=Floor CEIL=Ceil ROUND=Round"),
+        **_rows(functions.clamp, "RELU6 RELU_N1_TO_1 RELU_0_TO_1"),
+        **_rows(functions.requantize, "QUANTIZE DEQUANTIZE"),
+        "HARD_SWISH": Row(functions.hard_swish, "HardSwish"),
+        "LEAKY_RELU": Row(functions.leaky, "LeakyRelu", "LeakyReluOptions"),
+        "GELU": Row(functions.gelu, "Gelu", "GeluOptions"),
+        "SQUARE": Row(functions.square),
+        "CAST": Row(functions.cast),
         # Elements moved.
         **_rows(moves.reshape, "RESHAPE SQUEEZE EXPAND_DIMS"),
         "TRANSPOSE": Row(moves.transpose),
@@ -85,11 +92,11 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         **_rows(moves.repeat, "TILE=Tile BROADCAST_TO=Expand"),
         "REVERSE_V2": Row(moves.reverse),
         # Along axes.
-        **_rows(reductions.reduce, "MEAN=ReduceMean SUM=ReduceSum REDUCE_PROD=ReduceProd", "ReducerOptions"),
-        **_rows(reductions.reduce, "REDUCE_MAX=ReduceMax REDUCE_MIN=ReduceMin", "ReducerOptions"),
-        **_rows(reductions.extreme, "ARG_MAX=ArgMax ARG_MIN=ArgMin"),
-        "SOFTMAX": Row(reductions.soften, "Softmax", "SoftmaxOptions"),
-        "LOG_SOFTMAX": Row(reductions.soften, "LogSoftmax"),
-        "L2_NORMALIZATION": Row(reductions.l2_normalization),
+        **_rows(functions.reduce, "MEAN=ReduceMean SUM=ReduceSum REDUCE_PROD=ReduceProd", "ReducerOptions"),
+        **_rows(functions.reduce, "REDUCE_MAX=ReduceMax REDUCE_MIN=ReduceMin", "ReducerOptions"),
+        **_rows(functions.extreme, "ARG_MAX=ArgMax ARG_MIN=ArgMin"),
+        "SOFTMAX": Row(functions.soften, "Softmax", "SoftmaxOptions"),
+        "LOG_SOFTMAX": Row(functions.soften, "LogSoftmax"),
+        "L2_NORMALIZATION": Row(functions.l2_normalization),
     }
 )

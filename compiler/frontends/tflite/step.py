@@ -29,24 +29,17 @@ BOUNDS: Mapping[int, tuple[float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The operator, the ONNX operator of its row ("" for rows without one), its options (None: not read), and the
-    writer of the model. Tensors are indices into the network's tensors; "planes" is the layout (N, C, H, W).
+    """The operator with the writer of the model. `onnx`: the ONNX operator of its row ("" for rows without one);
+    `options`: its options (None: not read); `inputs`: its input tensors (-1: left out); `output`: its first output.
+    Tensors are indices into the network's tensors. "planes" is the layout (N, C, H, W).
     """
 
     writer: Writer
     operator: Operator
     onnx: str
     options: Any
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """The input tensors; -1 for one that is left out."""
-        return self.operator.inputs
-
-    @property
-    def output(self) -> int:
-        """The first output tensor."""
-        return self.operator.outputs[0]
+    inputs: tuple[int, ...]
+    output: int
 
     @property
     def activation(self) -> int:
