@@ -36,7 +36,7 @@ def _unary(
 relu = _unary("relu", "Relu", "max(x, 0).")
 relu6 = _unary("relu6", "Clip", "min(max(x, 0), 6).", 0.0, 6.0)
 hardsigmoid = _unary("hardsigmoid", "HardSigmoid", "min(max(x / 6 + 1/2, 0), 1).", alpha=1 / 6, beta=0.5)
-hardswish = _unary("hardswish", "HardSwish", "x * hardsigmoid(x).")
+hardswish = _unary("hardswish", "HardSwish", "x * min(max(x / 6 + 1/2, 0), 1).")
 sigmoid = _unary("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
 tanh = _unary("tanh", "Tanh", "The hyperbolic tangent.")
 

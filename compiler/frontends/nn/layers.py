@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Signature, signature
 from math import prod, sqrt
 from typing import Any
 
@@ -147,22 +147,12 @@ class BatchNorm(Module):
         return record("BatchNormalization", x, *parameters, epsilon=self.eps)
 
 
-class BatchNorm1d(BatchNorm):
-    """`BatchNorm` of x [batch, num_features] or [batch, num_features, length]."""
-
-    ranks = (2, 3)
-
-
-class BatchNorm2d(BatchNorm):
-    """`BatchNorm` of x [batch, num_features, rows, columns]."""
-
-    ranks = (4,)
-
-
-class BatchNorm3d(BatchNorm):
-    """`BatchNorm` of x [batch, num_features, planes, rows, columns]."""
-
-    ranks = (5,)
+BatchNorm1d = type("BatchNorm1d", (BatchNorm,), {"ranks": (2, 3)})
+"""`BatchNorm` of x [batch, num_features] or [batch, num_features, length]."""
+BatchNorm2d = type("BatchNorm2d", (BatchNorm,), {"ranks": (4,)})
+"""`BatchNorm` of x [batch, num_features, rows, columns]."""
+BatchNorm3d = type("BatchNorm3d", (BatchNorm,), {"ranks": (5,)})
+"""`BatchNorm` of x [batch, num_features, planes, rows, columns]."""
 
 
 class GroupNorm(Module):
@@ -259,17 +249,19 @@ class _Function(Module):
     """
 
     function: Callable[..., Tensor]
+    __signature__: Signature
 
-    def __init_subclass__(cls, function: Callable[..., Tensor] | None = None) -> None:
-        cls.function = staticmethod(function or cls.function)
+    def __init_subclass__(cls) -> None:
+        if function := vars(cls).get("function"):
+            cls.function, cls.__doc__ = staticmethod(function), function.__doc__
+            cls.__signature__ = Signature([*signature(function).parameters.values()][1:])
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         named.pop("inplace", None)
-        names = signature(self.function)
         try:
-            names.bind(None, *arguments, **named)
+            self.__signature__.bind(*arguments, **named)
         except TypeError as error:
-            known = ", ".join([*names.parameters][1:]) or "none"
+            known = ", ".join(self.__signature__.parameters) or "none"
             raise NetworkError(f"{type(self).__name__}: {error}; its arguments are: {known}") from None
         self.arguments, self.named = arguments, named
 
@@ -278,70 +270,23 @@ class _Function(Module):
         return self.function(x, *self.arguments, **self.named)
 
 
-class ReLU(_Function, function=F.relu):
-    """max(x, 0)."""
-
-
-class ReLU6(_Function, function=F.relu6):
-    """min(max(x, 0), 6)."""
-
-
-class LeakyReLU(_Function, function=F.leaky_relu):
-    """LeakyReLU(negative_slope=0.01): x, times `negative_slope` where x is below 0."""
-
-
-class Hardswish(_Function, function=F.hardswish):
-    """x * min(max(x / 6 + 1/2, 0), 1)."""
-
-
-class Hardsigmoid(_Function, function=F.hardsigmoid):
-    """min(max(x / 6 + 1/2, 0), 1)."""
-
-
-class GELU(_Function, function=F.gelu):
-    """x * Phi(x); GELU("tanh") approximates Phi."""
-
-
-class SiLU(_Function, function=F.silu):
-    """x * sigmoid(x)."""
-
-
-class Sigmoid(_Function, function=F.sigmoid):
-    """1 / (1 + exp(-x))."""
-
-
-class Tanh(_Function, function=F.tanh):
-    """The hyperbolic tangent."""
-
-
-class Softmax(_Function, function=F.softmax):
-    """Softmax(dim=-1): exp(x) / sum(exp(x)) along `dim`."""
-
-
-class MaxPool2d(_Function, function=F.max_pool2d):
-    """MaxPool2d(kernel_size, stride=None, padding=0): the largest element of each window."""
-
-
-class AvgPool2d(_Function, function=F.avg_pool2d):
-    """AvgPool2d(kernel_size, stride=None, padding=0): the mean of each window, including zeros of the padding."""
-
-
-class AdaptiveAvgPool2d(_Function, function=F.adaptive_avg_pool2d):
-    """AdaptiveAvgPool2d(1): the mean of each channel, [batch, channels, 1, 1]. NetworkError for other output sizes."""
-
-
-class Flatten(_Function, function=F.flatten):
-    """Flatten(start_dim=1, end_dim=-1): one dimension in place of the dimensions from `start_dim` to `end_dim`."""
-
-
-class Upsample(_Function, function=F.interpolate):
-    """Upsample(size=None, scale_factor=None, mode="nearest", align_corners=None): x [batch, channels, rows, columns]
-    resized to `size` rows and columns, or by `scale_factor`, with "nearest" or "bilinear" interpolation.
-    """
-
-
-class Dropout(_Function, function=F.dropout):
-    """Dropout(p=0.5): x unchanged, as dropout acts in training only."""
+# Each class has the docstring of its function, and the function's arguments behind x.
+ReLU = type("ReLU", (_Function,), {"function": F.relu})
+ReLU6 = type("ReLU6", (_Function,), {"function": F.relu6})
+LeakyReLU = type("LeakyReLU", (_Function,), {"function": F.leaky_relu})
+Hardswish = type("Hardswish", (_Function,), {"function": F.hardswish})
+Hardsigmoid = type("Hardsigmoid", (_Function,), {"function": F.hardsigmoid})
+GELU = type("GELU", (_Function,), {"function": F.gelu})
+SiLU = type("SiLU", (_Function,), {"function": F.silu})
+Sigmoid = type("Sigmoid", (_Function,), {"function": F.sigmoid})
+Tanh = type("Tanh", (_Function,), {"function": F.tanh})
+Softmax = type("Softmax", (_Function,), {"function": F.softmax})
+MaxPool2d = type("MaxPool2d", (_Function,), {"function": F.max_pool2d})
+AvgPool2d = type("AvgPool2d", (_Function,), {"function": F.avg_pool2d})
+AdaptiveAvgPool2d = type("AdaptiveAvgPool2d", (_Function,), {"function": F.adaptive_avg_pool2d})
+Flatten = type("Flatten", (_Function,), {"function": F.flatten})
+Upsample = type("Upsample", (_Function,), {"function": F.interpolate})
+Dropout = type("Dropout", (_Function,), {"function": F.dropout})
 
 
 class Identity(Module):
