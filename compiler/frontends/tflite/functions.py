@@ -20,17 +20,16 @@ LEAST_NORM = 1e-6
 
 
 def elementwise(step: Step, **attributes: Any) -> None:
-    """An operator of tensors that broadcast as numpy's arrays do. A second ONNX operator, behind a comma in the row,
-    reads the result of the first one (Mul: twice).
+    """Operators of tensors that broadcast as in numpy: the ONNX operators of the row, separated by commas, each
+    on the result of the one before. A Mul of one tensor is the square.
     """
     if step.operator.kind == "SELECT" and len({step.writer.rank(index) for index in step.inputs}) > 1:
         refuse("selects whole rows by a vector", "use SELECT_V2")
     names, planes = step.operands()
-    first, *others = step.onnx.split(",")
-    result = step.node(first, names, **attributes)
-    for other in others:
-        result = step.node(other, [result] * (2 if other == "Mul" else 1))
-    step.put(result, planes)
+    for onnx in step.onnx.split(","):
+        square = onnx == "Mul" and len(names) == 1
+        names = [step.node(onnx, names * 2 if square else names, **attributes)]
+    step.put(names[0], planes)
 
 
 def leaky(step: Step) -> None:
@@ -41,12 +40,6 @@ def leaky(step: Step) -> None:
 def gelu(step: Step) -> None:
     """GELU, exact or by tanh."""
     elementwise(step, approximate="tanh" if step.options.Approximate() else "none")
-
-
-def square(step: Step) -> None:
-    """SQUARE."""
-    names, planes = step.operands()
-    step.put(step.node("Mul", names * 2), planes)
 
 
 def clamp(step: Step) -> None:
