@@ -133,13 +133,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _PACKAGES:
-        return import_module(_PACKAGES[name])
-    if name not in _HOME_OF:
+    value: object
+    if name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+        if isinstance(value, FunctionType):
+            value = import_module("vdla.util.arguments").checked(value, f"vdla.{name}")
+    elif name in _PACKAGES:
+        value = import_module(_PACKAGES[name])
+    else:
         raise AttributeError(f"module 'vdla' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    if isinstance(value, FunctionType):
-        value = import_module("vdla.util.arguments").checked(value, f"vdla.{name}")
     globals()[name] = value
     return value
 

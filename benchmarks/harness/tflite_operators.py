@@ -7,421 +7,41 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tflite
 
+from . import tflite_one_operator as make
 from .tflite_files import Written
+from .tflite_one_operator import VALID
 
-Make = Callable[[], Written]
 RELU, RELU_N1, RELU6 = 1, 2, 3
-SAME, VALID = 0, 1
 PADS = (np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32),)
-FORMS = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "float": np.float32, "hybrid": np.float32}
 
 
-def begin(form: str, *shape: int, scale: float = 0.0213746) -> tuple[Written, int]:
-    model = Written()
-    return model, model.input(
-        shape, FORMS[form], scale if form != "int16" else 0.00042371, 128 if form == "uint8" else 3
-    )
-
-
-def done(model: Written, *outputs: int) -> Written:
-    model.outputs = list(outputs)
-    return model
-
-
-def result(model: Written, source: int, shape, scale: float, zero: int = -5) -> int:
-    kind = model.tensors[source]["dtype"]
-    return model.like(
-        source, shape, scale / 128 if kind == np.int16 else scale, zero + 128 if kind == np.uint8 else zero
-    )
-
-
-def kernel(form: str):
-    return {"int8": np.int8, "int16": np.int8, "hybrid": np.int8, "uint8": np.uint8, "float": np.float32}[
-        form
-    ]
-
-
-def convolution(
-    form,
-    plane=(9, 8),
-    ci=8,
-    co=12,
-    k=(3, 3),
-    stride=(1, 1),
-    padding=SAME,
-    dilation=(1, 1),
-    act=0,
-    bias=True,
-    axis=0,
-    depthwise=0,
-    groups=1,
-) -> Written:
-    model, x = begin(form, 1, *plane, ci)
-    extent = [(size - 1) * d + 1 for size, d in zip(k, dilation, strict=True)]
-    out = [
-        -(-n // s) if padding == SAME else (n - e) // s + 1
-        for n, e, s in zip(plane, extent, stride, strict=True)
-    ]
-    count = ci * depthwise if depthwise else co
-    if depthwise:
-        w = model.weights((1, *k, count), None if axis is None or form == "uint8" else 3, dtype=kernel(form))
-    else:
-        w = model.weights((co, *k, ci // groups), None if form == "uint8" else axis, dtype=kernel(form))
-    inputs = [x, w] + ([model.bias(x, w, count)] if bias else [])
-    y = result(model, x, (1, *out, count), 0.0613921 if depthwise else 0.1021743)
-    fields = {
-        "Padding": padding,
-        "StrideH": stride[0],
-        "StrideW": stride[1],
-        "DilationHFactor": dilation[0],
-        "DilationWFactor": dilation[1],
-        "FusedActivationFunction": act,
-    }
-    if depthwise:
-        model.add("DEPTHWISE_CONV_2D", inputs, y, "DepthwiseConv2D", DepthMultiplier=depthwise, **fields)
-    else:
-        model.add("CONV_2D", inputs, y, "Conv2D", **fields)
-    return done(model, y)
-
-
-def transposed(form, padding=SAME, stride=2, k=3, act=0, bias=False) -> Written:
-    model, x = begin(form, 1, 5, 4, 6)
-    w = model.weights((7, k, k, 6), None if form == "uint8" else 0, dtype=kernel(form))
-    out = [n * stride if padding == SAME else (n - 1) * stride + k for n in (5, 4)]
-    shape = model.constant(np.array([1, *out, 7], np.int32))
-    y = result(model, x, (1, *out, 7), 0.05)
-    inputs = [shape, w, x] + ([model.bias(x, w, 7)] if bias else [])
-    model.add(
-        "TRANSPOSE_CONV",
-        inputs,
-        y,
-        "TransposeConv",
-        Padding=padding,
-        StrideH=stride,
-        StrideW=stride,
-        FusedActivationFunction=act,
-    )
-    return done(model, y)
-
-
-def pooled(form, kind, k=(3, 3), stride=(2, 2), padding=SAME, act=0, plane=(9, 7)) -> Written:
-    model, x = begin(form, 1, *plane, 8)
-    out = [
-        -(-n // s) if padding == SAME else (n - e) // s + 1 for n, e, s in zip(plane, k, stride, strict=True)
-    ]
-    y = model.like(x, (1, *out, 8))
-    model.add(
-        kind,
-        [x],
-        y,
-        "Pool2D",
-        Padding=padding,
-        StrideH=stride[0],
-        StrideW=stride[1],
-        FilterHeight=k[0],
-        FilterWidth=k[1],
-        FusedActivationFunction=act,
-    )
-    return done(model, y)
-
-
-def resized(form, kind, size, align=False, half=False) -> Written:
-    model, x = begin(form, 1, 5, 6, 4)
-    sizes = model.constant(np.array(size, np.int32))
-    y = model.like(x, (1, *size, 4))
-    options = "ResizeBilinear" if kind == "RESIZE_BILINEAR" else "ResizeNearestNeighbor"
-    model.add(kind, [x, sizes], y, options, AlignCorners=align, HalfPixelCenters=half)
-    return done(model, y)
-
-
-def connected(form, shape=(2, 24), outputs=10, act=0, bias=True, keep=False, per_channel=False) -> Written:
-    model, x = begin(form, *shape)
-    k = shape[-1]
-    w = model.weights((outputs, k), 0 if per_channel else None, dtype=kernel(form))
-    rows = int(np.prod(shape)) // k
-    y = result(model, x, (*shape[:-1], outputs) if keep else (rows, outputs), 0.06)
-    inputs = [x, w, model.bias(x, w, outputs) if bias else -1]
-    model.add("FULLY_CONNECTED", inputs, y, "FullyConnected", FusedActivationFunction=act, KeepNumDims=keep)
-    return done(model, y)
-
-
-def flattened(form) -> Written:
-    """A convolution, a RESHAPE to rows, a product: the weights take the order of the planes."""
-    model = convolution(form, plane=(4, 3), co=6)
-    flat = model.like(model.last, (1, 72))
-    conv = model.outputs[0]
-    model.add("RESHAPE", [conv], flat, "Reshape", NewShape=[1, 72])
-    w = model.weights((5, 72), None, dtype=kernel(form))
-    b = model.bias(flat, w, 5)
-    y = result(model, flat, (1, 5), 0.3)
-    model.add("FULLY_CONNECTED", [flat, w, b], y, "FullyConnected")
-    return done(model, y)
-
-
-def paired(
-    form, kind, act=0, shapes=((1, 5, 4, 6), (1, 5, 4, 6)), constant=False, scale=0.05, other=0.013
-) -> Written:
-    model, a = begin(form, *shapes[0])
-    narrow = form == "int16"
-    if constant:
-        data = (
-            model.rng.integers(-100, 100, shapes[1]).astype(FORMS[form])
-            if form in ("int8", "int16")
-            else model.rng.random(shapes[1]).astype(np.float32)
-        )
-        b = model.constant(data, None if form == "float" else (0.00031937 if narrow else other), 0)
-    else:
-        b = model.input(
-            shapes[1], FORMS[form], 0.00031937 if narrow else other, 120 if form == "uint8" else -7
-        )
-    same = kind in ("MAXIMUM", "MINIMUM")
-    if same and form != "float":
-        model.tensors[b]["scale"], model.tensors[b]["zero"] = (
-            model.tensors[a]["scale"],
-            model.tensors[a]["zero"],
-        )
-    shape = np.broadcast_shapes(*shapes)
-    y = model.like(a, shape) if same else result(model, a, shape, scale)
-    options = {
-        "MAXIMUM": "MaximumMinimum",
-        "MINIMUM": "MaximumMinimum",
-        "SQUARED_DIFFERENCE": "SquaredDifference",
-        "POW": "Pow",
-    }.get(kind) or kind.title()
-    fused = {"FusedActivationFunction": act} if kind in ("ADD", "SUB", "MUL", "DIV") else {}
-    model.add(kind, [a, b], y, options, **fused)
-    return done(model, y)
-
-
-def single(form, kind, scale=0.0213746, zero=3, options="", wide=0.0213746, **fields) -> Written:
-    """A function of one tensor; `scale` and `zero` are the output's."""
-    model, x = begin(form, 1, 5, 4, 8, scale=wide)
-    if form == "float" and kind in ("LOG", "SQRT", "RSQRT"):
-        positive = model.tensor(model.shape(x), np.float32)
-        model.add("SQUARE", [x], positive, "Square")
-        x = positive
-    y = model.tensor(
-        model.shape(x), model.tensors[x]["dtype"], None if form in ("float", "hybrid") else scale, zero
-    )
-    model.add(kind, [x], y, options, **fields)
-    return done(model, y)
-
-
-def moved(form, kind, shape, after, extra=(), options="", own=None, **fields) -> Written:
-    """An operator that moves elements; `extra`: its constant operands behind the data (before them for SPLIT)."""
-    model, x = begin(form, *shape)
-    more = [model.constant(np.asarray(array)) for array in extra]
-    shapes = after if isinstance(after, list) else [after]
-    outputs = [model.like(x, s) for s in shapes]
-    inputs = [*more, x] if kind == "SPLIT" else [x, *more]
-    model.add(kind, inputs, outputs, options, **fields)
-    return done(model, *outputs)
-
-
-def behind_planes(make: Written, kind, after, extra=(), options="", **fields) -> Written:
-    """The operator behind a convolution, so that its data are planes."""
-    x = make.outputs[0]
-    more = [make.constant(np.asarray(array)) for array in extra]
-    shapes = after if isinstance(after, list) else [after]
-    outputs = [make.like(x, s) for s in shapes]
-    make.add(kind, [*more, x] if kind == "SPLIT" else [x, *more], outputs, options, **fields)
-    return done(make, *outputs)
-
-
-def concatenated(form, axis=3, planes=False, scales=None) -> Written:
-    """`scales`: those of the second part and of the result; None: all as the first part's, as int8 files have it."""
-    shape = (1, 4, 5, 6)
-    if planes:
-        model = convolution(form, plane=shape[1:3], ci=4, co=6)
-        first = model.outputs[0]
-    else:
-        model, first = begin(form, *shape)
-    grid = model.tensors[first]
-    other = model.input(shape, FORMS[form], 0.02)
-    after: list[int] = list(shape)
-    after[axis] *= 2
-    y = model.like(first, after)
-    for index, scale in zip((other, y), scales or (), strict=False):
-        model.tensors[index]["scale"] = np.array([scale], np.float32)
-    if scales is None:
-        model.tensors[other].update(scale=grid["scale"], zero=grid["zero"])
-    model.add("CONCATENATION", [first, other], y, "Concatenation", Axis=axis)
-    return done(model, y)
-
-
-def reduced(form, kind, axes, keep=False, shape=(1, 6, 5, 8), scale=0.0203711, planes=False) -> Written:
-    if planes:
-        model = convolution(form, plane=shape[1:3], ci=4, co=shape[3])
-        x = model.outputs[0]
-    else:
-        model, x = begin(form, *shape)
-    indices = model.constant(np.array(axes, np.int32))
-    after = [1 if i in [a % len(shape) for a in axes] else n for i, n in enumerate(shape)]
-    if not keep:
-        after = [n for i, n in enumerate(shape) if i not in [a % len(shape) for a in axes]]
-    same = kind in ("REDUCE_MAX", "REDUCE_MIN")
-    y = model.like(x, after) if same else result(model, x, after, scale)
-    model.add(kind, [x, indices], y, "Reducer", KeepDims=keep)
-    return done(model, y)
-
-
-def soft(form, kind="SOFTMAX", shape=(2, 10), scale=0.1, beta=1.0) -> Written:
-    model, x = begin(form, *shape, scale=scale)
-    ends = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (16 / 256, 127), "L2_NORMALIZATION": (1 / 128, 0)}[
-        kind
-    ]
-    if form == "int16":
-        ends = (1 / 32768, 0)
-    if form == "uint8":
-        ends = (ends[0], ends[1] + 128)
-    y = model.tensor(shape, FORMS[form], None if form == "float" else ends[0], ends[1])
-    fields = {"Beta": beta} if kind == "SOFTMAX" else {}
-    options = {"SOFTMAX": "Softmax", "LOG_SOFTMAX": "LogSoftmax", "L2_NORMALIZATION": "L2Norm"}[kind]
-    model.add(kind, [x], y, options, **fields)
-    return done(model, y)
-
-
-def extreme(form, kind, axis, shape=(2, 5, 7)) -> Written:
-    model, x = begin(form, *shape)
-    where = model.constant(np.array(axis, np.int32))
-    after = [n for i, n in enumerate(shape) if i != axis % len(shape)]
-    y = model.tensor(after, np.int32)
-    number = tflite.TensorType.INT32
-    model.add(kind, [x, where], y, "ArgMax" if kind == "ARG_MAX" else "ArgMin", OutputType=number)
-    return done(model, y)
-
-
-def requantized(source, target, scale=0.0213746, after=0.0357121) -> Written:
-    model = Written()
-    x = model.input((1, 4, 5, 6), source, scale, 128 if source == np.uint8 else 3)
-    floats = target == np.float32
-    zero = 140 if target == np.uint8 else (0 if target == np.int16 else -20)
-    y = model.tensor((1, 4, 5, 6), target, None if floats else after, 0 if floats else zero)
-    model.add("DEQUANTIZE" if floats else "QUANTIZE", [x], y, "Dequantize" if floats else "Quantize")
-    return done(model, y)
-
-
-def halves() -> Written:
-    """A float convolution whose weights are stored as float16."""
-    model, x = begin("float", 1, 6, 6, 4)
-    stored = model.constant(model.rng.normal(0, 0.3, (5, 3, 3, 4)).astype(np.float16))
-    w = model.tensor((5, 3, 3, 4), np.float32)
-    model.add("DEQUANTIZE", [stored], w, "Dequantize")
-    y = model.tensor((1, 6, 6, 5), np.float32)
-    model.add("CONV_2D", [x, w, model.bias(x, w, 5)], y, "Conv2D", StrideH=1, StrideW=1)
-    return done(model, y)
-
-
-def compared(kind) -> Written:
-    model, a = begin("float", 1, 4, 5, 6)
-    b = model.input((1, 4, 5, 6), np.float32)
-    y = model.tensor((1, 4, 5, 6), np.bool_)
-    model.add(kind, [a, b], y, "".join(part.title() for part in kind.split("_")))
-    return done(model, y)
-
-
-def selected(kind="SELECT_V2") -> Written:
-    model = Written()
-    c, a, b = (
-        model.input((1, 4, 5, 6), np.bool_),
-        model.input((1, 4, 5, 6), np.float32),
-        model.input((1, 4, 5, 6), np.float32),
-    )
-    y = model.tensor((1, 4, 5, 6), np.float32)
-    model.add(kind, [c, a, b], y, "SelectV2" if kind == "SELECT_V2" else "Select")
-    return done(model, y)
-
-
-def packed(form="int8") -> Written:
-    model, a = begin(form, 3, 4)
-    b = model.input((3, 4), FORMS[form], 0.0213746, 3)
-    y = model.like(a, (3, 2, 4))
-    model.add("PACK", [a, b], y, "Pack", Axis=1, ValuesCount=2)
-    return done(model, y)
-
-
-def embedded() -> Written:
-    model = Written()
-    x = model.input((1, 6), np.int32)
-    table = model.constant(model.rng.normal(0, 1, (4, 5)).astype(np.float32))
-    y = model.tensor((1, 6, 5), np.float32)
-    model.add("GATHER", [table, x], y, "Gather")
-    return done(model, y)
-
-
-def padded(form) -> Written:
-    """PADV2: pads of a constant value."""
-    model, x = begin(form, 1, 3, 4)
-    ends = model.constant(np.array([[0, 0], [1, 1], [0, 2]], np.int32))
-    source = model.tensors[x]
-    value = model.constant(np.array(40, FORMS[form]), source["scale"], source["zero"])
-    y = model.like(x, (1, 5, 6))
-    model.add("PADV2", [x, ends, value], y, "PadV2")
-    return done(model, y)
-
-
-def several(kind, count, before, after, options, **fields) -> Written:
-    """An operator on some tensors of one shape, without scales."""
-    model = Written()
-    inputs = [model.input((1, 4, 5, 6), before) for _ in range(count)]
-    y = model.tensor((1, 4, 5, 6), after)
-    model.add(kind, inputs, y, options, **fields)
-    return done(model, y)
-
-
-def shaped() -> Written:
-    """SHAPE, beside an operator that reads the input."""
-    model, x = begin("float", 1, 5, 6)
-    y, numbers = model.tensor((1, 5, 6), np.float32), model.tensor((3,), np.int32)
-    model.add("ABS", [x], y, "Abs")
-    model.add("SHAPE", [x], numbers, "Shape", OutType=tflite.TensorType.INT32)
-    return done(model, y, numbers)
-
-
-def powered() -> Written:
-    model, x = begin("float", 1, 5, 6)
-    positive, exponent = model.tensor((1, 5, 6), np.float32), model.constant(np.float32(1.7))
-    model.add("SQUARE", [x], positive, "Square")
-    y = model.tensor((1, 5, 6), np.float32)
-    model.add("POW", [positive, exponent], y, "Pow")
-    return done(model, y)
-
-
-def multiplied(form, right=False) -> Written:
-    model, a = begin(form, 2, 5, 8)
-    b = model.input((2, 6, 8) if right else (2, 8, 6), FORMS[form], 0.013, -7)
-    y = result(model, a, (2, 5, 6), 0.03)
-    model.add("BATCH_MATMUL", [a, b], y, "BatchMatMul", AdjY=right)
-    return done(model, y)
-
-
-def cases() -> Iterator[tuple[str, Make]]:
+def cases() -> Iterator[tuple[str, Callable[[], Written]]]:
     """(name, a function that makes the model) of each case; the name begins with the operator."""
 
     def case(name: str, function, *args, **fields):
         return name, lambda: function(*args, **fields)
 
     for form in ("int8", "uint8", "int16", "float", "hybrid"):
-        yield case(f"CONV_2D {form}", convolution, form)
-        yield case(f"DEPTHWISE_CONV_2D {form}", convolution, form, depthwise=1)
-        yield case(f"FULLY_CONNECTED {form}", connected, form)
+        yield case(f"CONV_2D {form}", make.convolution, form)
+        yield case(f"DEPTHWISE_CONV_2D {form}", make.convolution, form, depthwise=1)
+        yield case(f"FULLY_CONNECTED {form}", make.connected, form)
     for act in (RELU, RELU_N1, RELU6):
-        yield case(f"CONV_2D int8 act{act}", convolution, "int8", act=act)
-        yield case(f"ADD int8 act{act}", paired, "int8", "ADD", act=act)
-        yield case(f"CONV_2D float act{act}", convolution, "float", act=act)
-    yield case("CONV_2D int8 valid stride", convolution, "int8", padding=VALID, stride=(2, 2))
-    yield case("CONV_2D int8 same stride", convolution, "int8", stride=(2, 2), plane=(8, 9))
-    yield case("CONV_2D int8 even kernel", convolution, "int8", k=(2, 4), stride=(2, 1))
-    yield case("CONV_2D int8 dilation", convolution, "int8", dilation=(2, 2))
-    yield case("CONV_2D int8 one scale", convolution, "int8", axis=None)
-    yield case("CONV_2D int8 1x1", convolution, "int8", k=(1, 1), act=RELU6)
-    yield case("CONV_2D float groups", convolution, "float", groups=2)
+        yield case(f"CONV_2D int8 act{act}", make.convolution, "int8", act=act)
+        yield case(f"ADD int8 act{act}", make.paired, "int8", "ADD", act=act)
+        yield case(f"CONV_2D float act{act}", make.convolution, "float", act=act)
+    yield case("CONV_2D int8 valid stride", make.convolution, "int8", padding=VALID, stride=(2, 2))
+    yield case("CONV_2D int8 same stride", make.convolution, "int8", stride=(2, 2), plane=(8, 9))
+    yield case("CONV_2D int8 even kernel", make.convolution, "int8", k=(2, 4), stride=(2, 1))
+    yield case("CONV_2D int8 dilation", make.convolution, "int8", dilation=(2, 2))
+    yield case("CONV_2D int8 one scale", make.convolution, "int8", axis=None)
+    yield case("CONV_2D int8 1x1", make.convolution, "int8", k=(1, 1), act=RELU6)
+    yield case("CONV_2D float groups", make.convolution, "float", groups=2)
     yield case(
-        "DEPTHWISE_CONV_2D int8 multiplier", convolution, "int8", depthwise=2, stride=(2, 2), act=RELU6
+        "DEPTHWISE_CONV_2D int8 multiplier", make.convolution, "int8", depthwise=2, stride=(2, 2), act=RELU6
     )
     yield case(
         "DEPTHWISE_CONV_2D int8 one channel",
-        convolution,
+        make.convolution,
         "int8",
         ci=1,
         depthwise=8,
@@ -430,29 +50,36 @@ def cases() -> Iterator[tuple[str, Make]]:
         stride=(2, 2),
     )
     yield case(
-        "DEPTHWISE_CONV_2D int8 dilation", convolution, "int8", depthwise=1, dilation=(2, 2), padding=VALID
+        "DEPTHWISE_CONV_2D int8 dilation",
+        make.convolution,
+        "int8",
+        depthwise=1,
+        dilation=(2, 2),
+        padding=VALID,
     )
     for form in ("int8", "float"):
-        yield case(f"TRANSPOSE_CONV {form}", transposed, form)
-        yield case(f"TRANSPOSE_CONV {form} valid bias", transposed, form, padding=VALID, bias=True)
-        yield case(f"TRANSPOSE_CONV {form} even", transposed, form, k=4)
-        yield case(f"FULLY_CONNECTED {form} kept", connected, form, shape=(1, 3, 16), keep=True, act=RELU)
-        yield case(f"FULLY_CONNECTED {form} image", connected, form, shape=(1, 2, 3, 16), bias=False)
-        yield case(f"RESHAPE {form} before FULLY_CONNECTED", flattened, form)
-    yield case("FULLY_CONNECTED int8 per channel", connected, "int8", per_channel=True)
+        yield case(f"TRANSPOSE_CONV {form}", make.transposed, form)
+        yield case(f"TRANSPOSE_CONV {form} valid bias", make.transposed, form, padding=VALID, bias=True)
+        yield case(f"TRANSPOSE_CONV {form} even", make.transposed, form, k=4)
+        yield case(
+            f"FULLY_CONNECTED {form} kept", make.connected, form, shape=(1, 3, 16), keep=True, act=RELU
+        )
+        yield case(f"FULLY_CONNECTED {form} image", make.connected, form, shape=(1, 2, 3, 16), bias=False)
+        yield case(f"RESHAPE {form} before FULLY_CONNECTED", make.flattened, form)
+    yield case("FULLY_CONNECTED int8 per channel", make.connected, "int8", per_channel=True)
     for form in ("int8", "uint8", "int16", "float"):
         for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
-            yield case(f"{kind} {form}", pooled, form, kind)
+            yield case(f"{kind} {form}", make.pooled, form, kind)
         for kind in ("ADD", "MUL", "SUB"):
-            yield case(f"{kind} {form}", paired, form, kind)
-        yield case(f"SOFTMAX {form}", soft, form)
+            yield case(f"{kind} {form}", make.paired, form, kind)
+        yield case(f"SOFTMAX {form}", make.soft, form)
         yield case(
-            f"CONCATENATION {form}", concatenated, form, scales=(0.02, 0.03) if form == "uint8" else None
+            f"CONCATENATION {form}", make.concatenated, form, scales=(0.02, 0.03) if form == "uint8" else None
         )
-        yield case(f"MEAN {form}", reduced, form, "MEAN", (1, 2))
+        yield case(f"MEAN {form}", make.reduced, form, "MEAN", (1, 2))
         yield case(
             f"PAD {form}",
-            moved,
+            make.moved,
             form,
             "PAD",
             (1, 4, 5, 6),
@@ -460,33 +87,37 @@ def cases() -> Iterator[tuple[str, Make]]:
             [np.array([[0, 0], [1, 2], [0, 2], [0, 0]], np.int32)],
             "Pad",
         )
-    yield case("AVERAGE_POOL_2D int8 valid", pooled, "int8", "AVERAGE_POOL_2D", k=(2, 2), padding=VALID)
+    yield case("AVERAGE_POOL_2D int8 valid", make.pooled, "int8", "AVERAGE_POOL_2D", k=(2, 2), padding=VALID)
     yield case(
         "AVERAGE_POOL_2D int8 whole",
-        pooled,
+        make.pooled,
         "int8",
         "AVERAGE_POOL_2D",
         k=(9, 7),
         stride=(1, 1),
         padding=VALID,
     )
-    yield case("AVERAGE_POOL_2D int8 act", pooled, "int8", "AVERAGE_POOL_2D", act=RELU6)
-    yield case("MAX_POOL_2D int8 act", pooled, "int8", "MAX_POOL_2D", act=RELU)
+    yield case("AVERAGE_POOL_2D int8 act", make.pooled, "int8", "AVERAGE_POOL_2D", act=RELU6)
+    yield case("MAX_POOL_2D int8 act", make.pooled, "int8", "MAX_POOL_2D", act=RELU)
     for form in ("int8", "float"):
-        yield case(f"ADD {form} row", paired, form, "ADD", shapes=((1, 5, 4, 6), (1, 1, 1, 6)))
-        yield case(f"MUL {form} row", paired, form, "MUL", shapes=((1, 5, 4, 6), (1, 1, 1, 6)), constant=True)
-        yield case(f"ADD {form} number", paired, form, "ADD", shapes=((1, 5, 4, 6), ()), constant=True)
-        yield case(f"MAXIMUM {form}", paired, form, "MAXIMUM")
-        yield case(f"MINIMUM {form}", paired, form, "MINIMUM")
-        yield case(f"SQUARED_DIFFERENCE {form}", paired, form, "SQUARED_DIFFERENCE", scale=0.15)
-        yield case(f"RESIZE_BILINEAR {form}", resized, form, "RESIZE_BILINEAR", (10, 12))
-        yield case(f"RESIZE_BILINEAR {form} half", resized, form, "RESIZE_BILINEAR", (10, 12), half=True)
-        yield case(f"RESIZE_BILINEAR {form} align", resized, form, "RESIZE_BILINEAR", (9, 11), align=True)
-        yield case(f"RESIZE_BILINEAR {form} odd", resized, form, "RESIZE_BILINEAR", (7, 11), half=True)
-        yield case(f"RESIZE_NEAREST_NEIGHBOR {form}", resized, form, "RESIZE_NEAREST_NEIGHBOR", (10, 12))
+        yield case(f"ADD {form} row", make.paired, form, "ADD", shapes=((1, 5, 4, 6), (1, 1, 1, 6)))
+        yield case(
+            f"MUL {form} row", make.paired, form, "MUL", shapes=((1, 5, 4, 6), (1, 1, 1, 6)), constant=True
+        )
+        yield case(f"ADD {form} number", make.paired, form, "ADD", shapes=((1, 5, 4, 6), ()), constant=True)
+        yield case(f"MAXIMUM {form}", make.paired, form, "MAXIMUM")
+        yield case(f"MINIMUM {form}", make.paired, form, "MINIMUM")
+        yield case(f"SQUARED_DIFFERENCE {form}", make.paired, form, "SQUARED_DIFFERENCE", scale=0.15)
+        yield case(f"RESIZE_BILINEAR {form}", make.resized, form, "RESIZE_BILINEAR", (10, 12))
+        yield case(f"RESIZE_BILINEAR {form} half", make.resized, form, "RESIZE_BILINEAR", (10, 12), half=True)
+        yield case(
+            f"RESIZE_BILINEAR {form} align", make.resized, form, "RESIZE_BILINEAR", (9, 11), align=True
+        )
+        yield case(f"RESIZE_BILINEAR {form} odd", make.resized, form, "RESIZE_BILINEAR", (7, 11), half=True)
+        yield case(f"RESIZE_NEAREST_NEIGHBOR {form}", make.resized, form, "RESIZE_NEAREST_NEIGHBOR", (10, 12))
         yield case(
             f"RESIZE_NEAREST_NEIGHBOR {form} half",
-            resized,
+            make.resized,
             form,
             "RESIZE_NEAREST_NEIGHBOR",
             (7, 9),
@@ -494,56 +125,65 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"RESIZE_NEAREST_NEIGHBOR {form} align",
-            resized,
+            make.resized,
             form,
             "RESIZE_NEAREST_NEIGHBOR",
             (9, 11),
             align=True,
         )
-        yield case(f"MEAN {form} kept planes", reduced, form, "MEAN", (1, 2), keep=True, planes=True)
-        yield case(f"MEAN {form} planes", reduced, form, "MEAN", (1, 2), planes=True)
-        yield case(f"MEAN {form} channels", reduced, form, "MEAN", (-1,), keep=True)
-        yield case(f"MEAN {form} rows", reduced, form, "MEAN", (1,))
-        yield case(f"SUM {form}", reduced, form, "SUM", (1, 2), scale=0.3127159)
-        yield case(f"REDUCE_MAX {form}", reduced, form, "REDUCE_MAX", (1, 2))
-        yield case(f"REDUCE_MIN {form}", reduced, form, "REDUCE_MIN", (3,), keep=True, planes=True)
-        yield case(f"SOFTMAX {form} image", soft, form, shape=(1, 4, 3, 8))
-        yield case(f"SOFTMAX {form} beta", soft, form, beta=0.5, scale=0.2)
-        yield case(f"LOG_SOFTMAX {form}", soft, form, "LOG_SOFTMAX")
-        yield case(f"L2_NORMALIZATION {form}", soft, form, "L2_NORMALIZATION")
-        yield case(f"ARG_MAX {form}", extreme, form, "ARG_MAX", -1)
-        yield case(f"ARG_MIN {form}", extreme, form, "ARG_MIN", 1)
-        yield case(f"CONCATENATION {form} planes", concatenated, form, planes=True)
-        yield case(f"CONCATENATION {form} rows", concatenated, form, axis=1)
-        yield case(f"BATCH_MATMUL {form}", multiplied, form)
-        yield case(f"BATCH_MATMUL {form} turned", multiplied, form, right=True)
-        yield case(f"LOGISTIC {form}", single, form, "LOGISTIC", 1 / 256, -128, wide=0.0503917)
-        yield case(f"TANH {form}", single, form, "TANH", 1 / 128, 0, wide=0.03)
+        yield case(f"MEAN {form} kept planes", make.reduced, form, "MEAN", (1, 2), keep=True, planes=True)
+        yield case(f"MEAN {form} planes", make.reduced, form, "MEAN", (1, 2), planes=True)
+        yield case(f"MEAN {form} channels", make.reduced, form, "MEAN", (-1,), keep=True)
+        yield case(f"MEAN {form} rows", make.reduced, form, "MEAN", (1,))
+        yield case(f"SUM {form}", make.reduced, form, "SUM", (1, 2), scale=0.3127159)
+        yield case(f"REDUCE_MAX {form}", make.reduced, form, "REDUCE_MAX", (1, 2))
+        yield case(f"REDUCE_MIN {form}", make.reduced, form, "REDUCE_MIN", (3,), keep=True, planes=True)
+        yield case(f"SOFTMAX {form} image", make.soft, form, shape=(1, 4, 3, 8))
+        yield case(f"SOFTMAX {form} beta", make.soft, form, beta=0.5, scale=0.2)
+        yield case(f"LOG_SOFTMAX {form}", make.soft, form, "LOG_SOFTMAX")
+        yield case(f"L2_NORMALIZATION {form}", make.soft, form, "L2_NORMALIZATION")
+        yield case(f"ARG_MAX {form}", make.extreme, form, "ARG_MAX", -1)
+        yield case(f"ARG_MIN {form}", make.extreme, form, "ARG_MIN", 1)
+        yield case(f"CONCATENATION {form} planes", make.concatenated, form, planes=True)
+        yield case(f"CONCATENATION {form} rows", make.concatenated, form, axis=1)
+        yield case(f"BATCH_MATMUL {form}", make.multiplied, form)
+        yield case(f"BATCH_MATMUL {form} turned", make.multiplied, form, right=True)
+        yield case(f"LOGISTIC {form}", make.single, form, "LOGISTIC", 1 / 256, -128, wide=0.0503917)
+        yield case(f"TANH {form}", make.single, form, "TANH", 1 / 128, 0, wide=0.03)
         yield case(
-            f"HARD_SWISH {form}", single, form, "HARD_SWISH", 0.0318254, -115, "HardSwish", wide=0.0503917
+            f"HARD_SWISH {form}",
+            make.single,
+            form,
+            "HARD_SWISH",
+            0.0318254,
+            -115,
+            "HardSwish",
+            wide=0.0503917,
         )
-        yield case(f"LEAKY_RELU {form}", single, form, "LEAKY_RELU", 0.0204417, -20, "LeakyRelu", Alpha=0.1)
-        yield case(f"RELU {form}", single, form, "RELU")
-        yield case(f"RELU6 {form}", single, form, "RELU6", 0.0235, -128, wide=0.06)
-        yield case(f"RELU_N1_TO_1 {form}", single, form, "RELU_N1_TO_1")
-        yield case(f"ABS {form}", single, form, "ABS", 0.02, -128, "Abs")
-        yield case(f"ELU {form}", single, form, "ELU", 0.02, -20)
-        yield case(f"GELU {form}", single, form, "GELU", 0.02, -100, "Gelu")
-        yield case(f"EXP {form}", single, form, "EXP", 0.05, -128, "Exp")
+        yield case(
+            f"LEAKY_RELU {form}", make.single, form, "LEAKY_RELU", 0.0204417, -20, "LeakyRelu", Alpha=0.1
+        )
+        yield case(f"RELU {form}", make.single, form, "RELU")
+        yield case(f"RELU6 {form}", make.single, form, "RELU6", 0.0235, -128, wide=0.06)
+        yield case(f"RELU_N1_TO_1 {form}", make.single, form, "RELU_N1_TO_1")
+        yield case(f"ABS {form}", make.single, form, "ABS", 0.02, -128, "Abs")
+        yield case(f"ELU {form}", make.single, form, "ELU", 0.02, -20)
+        yield case(f"GELU {form}", make.single, form, "GELU", 0.02, -100, "Gelu")
+        yield case(f"EXP {form}", make.single, form, "EXP", 0.05, -128, "Exp")
         yield (
-            case(f"NEG {form}", single, form, "NEG", options="Neg")
+            case(f"NEG {form}", make.single, form, "NEG", options="Neg")
             if form == "float"
-            else case(f"RELU_0_TO_1 {form}", single, form, "RELU_0_TO_1")
+            else case(f"RELU_0_TO_1 {form}", make.single, form, "RELU_0_TO_1")
         )
         yield case(
             f"PAD {form} planes",
-            lambda form=form: behind_planes(
-                convolution(form, plane=(4, 5), co=6), "PAD", (1, 7, 7, 6), PADS, "Pad"
+            lambda form=form: make.behind_planes(
+                make.convolution(form, plane=(4, 5), co=6), "PAD", (1, 7, 7, 6), PADS, "Pad"
             ),
         )
         yield case(
             f"MIRROR_PAD {form}",
-            moved,
+            make.moved,
             form,
             "MIRROR_PAD",
             (1, 4, 5, 6),
@@ -554,7 +194,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"RESHAPE {form}",
-            moved,
+            make.moved,
             form,
             "RESHAPE",
             (1, 4, 5, 6),
@@ -564,8 +204,8 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"RESHAPE {form} planes",
-            lambda form=form: behind_planes(
-                convolution(form, plane=(4, 5), co=6),
+            lambda form=form: make.behind_planes(
+                make.convolution(form, plane=(4, 5), co=6),
                 "RESHAPE",
                 (1, 20, 6),
                 (),
@@ -575,7 +215,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SQUEEZE {form}",
-            moved,
+            make.moved,
             form,
             "SQUEEZE",
             (1, 1, 5, 6),
@@ -585,7 +225,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"EXPAND_DIMS {form}",
-            moved,
+            make.moved,
             form,
             "EXPAND_DIMS",
             (5, 6),
@@ -595,7 +235,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"TRANSPOSE {form}",
-            moved,
+            make.moved,
             form,
             "TRANSPOSE",
             (2, 4, 5),
@@ -605,8 +245,8 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"TRANSPOSE {form} planes",
-            lambda form=form: behind_planes(
-                convolution(form, plane=(4, 5), co=6),
+            lambda form=form: make.behind_planes(
+                make.convolution(form, plane=(4, 5), co=6),
                 "TRANSPOSE",
                 (1, 5, 4, 6),
                 [np.array([0, 2, 1, 3], np.int32)],
@@ -615,7 +255,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SLICE {form}",
-            moved,
+            make.moved,
             form,
             "SLICE",
             (1, 6, 5, 6),
@@ -625,7 +265,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"STRIDED_SLICE {form}",
-            moved,
+            make.moved,
             form,
             "STRIDED_SLICE",
             (1, 6, 5, 6),
@@ -641,7 +281,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"STRIDED_SLICE {form} index",
-            moved,
+            make.moved,
             form,
             "STRIDED_SLICE",
             (2, 6, 5),
@@ -652,7 +292,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SPLIT {form}",
-            moved,
+            make.moved,
             form,
             "SPLIT",
             (1, 4, 5, 6),
@@ -663,8 +303,8 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SPLIT {form} planes",
-            lambda form=form: behind_planes(
-                convolution(form, plane=(4, 5), co=6),
+            lambda form=form: make.behind_planes(
+                make.convolution(form, plane=(4, 5), co=6),
                 "SPLIT",
                 [(1, 4, 5, 3)] * 2,
                 [np.array(3, np.int32)],
@@ -674,7 +314,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SPLIT_V {form}",
-            moved,
+            make.moved,
             form,
             "SPLIT_V",
             (1, 4, 6),
@@ -683,13 +323,21 @@ def cases() -> Iterator[tuple[str, Make]]:
             "SplitV",
             NumSplits=2,
         )
-        yield case(f"PACK {form}", packed, form)
+        yield case(f"PACK {form}", make.packed, form)
         yield case(
-            f"UNPACK {form}", moved, form, "UNPACK", (3, 2, 4), [(3, 4)] * 2, options="Unpack", Num=2, Axis=1
+            f"UNPACK {form}",
+            make.moved,
+            form,
+            "UNPACK",
+            (3, 2, 4),
+            [(3, 4)] * 2,
+            options="Unpack",
+            Num=2,
+            Axis=1,
         )
         yield case(
             f"GATHER {form}",
-            moved,
+            make.moved,
             form,
             "GATHER",
             (3, 5, 4),
@@ -698,10 +346,10 @@ def cases() -> Iterator[tuple[str, Make]]:
             "Gather",
             Axis=1,
         )
-        yield case(f"PADV2 {form}", padded, form)
+        yield case(f"PADV2 {form}", make.padded, form)
         yield case(
             f"DEPTH_TO_SPACE {form}",
-            moved,
+            make.moved,
             form,
             "DEPTH_TO_SPACE",
             (1, 3, 4, 8),
@@ -711,7 +359,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SPACE_TO_DEPTH {form}",
-            moved,
+            make.moved,
             form,
             "SPACE_TO_DEPTH",
             (1, 4, 6, 2),
@@ -721,7 +369,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"SPACE_TO_BATCH_ND {form}",
-            moved,
+            make.moved,
             form,
             "SPACE_TO_BATCH_ND",
             (1, 5, 5, 3),
@@ -731,7 +379,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
         yield case(
             f"BATCH_TO_SPACE_ND {form}",
-            moved,
+            make.moved,
             form,
             "BATCH_TO_SPACE_ND",
             (4, 3, 4, 3),
@@ -739,8 +387,8 @@ def cases() -> Iterator[tuple[str, Make]]:
             [np.array([2, 2], np.int32), np.array([[1, 0], [0, 1]], np.int32)],
             "BatchToSpaceND",
         )
-    yield case("DIV float", paired, "float", "DIV", constant=True)
-    yield case("POW float", powered)
+    yield case("DIV float", make.paired, "float", "DIV", constant=True)
+    yield case("POW float", make.powered)
     for kind, options in (
         ("LOG", ""),
         ("SQRT", ""),
@@ -753,27 +401,27 @@ def cases() -> Iterator[tuple[str, Make]]:
         ("COS", "Cos"),
         ("SIGN", "Sign"),
     ):
-        yield case(f"{kind} float", single, "float", kind, options=options)
+        yield case(f"{kind} float", make.single, "float", kind, options=options)
     for kind in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL"):
-        yield case(f"{kind} float", compared, kind)
+        yield case(f"{kind} float", make.compared, kind)
     tiled = [np.array([1, 2, 1], np.int32)]
-    yield case("TILE float", moved, "float", "TILE", (1, 3, 4), (1, 6, 4), tiled, "Tile")
-    yield case("REDUCE_PROD float", reduced, "float", "REDUCE_PROD", (1, 2), shape=(1, 3, 2, 8))
-    yield case("ADD_N float", several, "ADD_N", 3, np.float32, np.float32, "AddN")
-    yield case("LOGICAL_AND bool", several, "LOGICAL_AND", 2, np.bool_, np.bool_, "LogicalAnd")
-    yield case("LOGICAL_OR bool", several, "LOGICAL_OR", 2, np.bool_, np.bool_, "LogicalOr")
-    yield case("LOGICAL_NOT bool", several, "LOGICAL_NOT", 1, np.bool_, np.bool_, "LogicalNot")
+    yield case("TILE float", make.moved, "float", "TILE", (1, 3, 4), (1, 6, 4), tiled, "Tile")
+    yield case("REDUCE_PROD float", make.reduced, "float", "REDUCE_PROD", (1, 2), shape=(1, 3, 2, 8))
+    yield case("ADD_N float", make.several, "ADD_N", 3, np.float32, np.float32, "AddN")
+    yield case("LOGICAL_AND bool", make.several, "LOGICAL_AND", 2, np.bool_, np.bool_, "LogicalAnd")
+    yield case("LOGICAL_OR bool", make.several, "LOGICAL_OR", 2, np.bool_, np.bool_, "LogicalOr")
+    yield case("LOGICAL_NOT bool", make.several, "LOGICAL_NOT", 1, np.bool_, np.bool_, "LogicalNot")
     number, whole = tflite.TensorType.FLOAT32, tflite.TensorType.INT32
     cast = {"InDataType": number, "OutDataType": whole}
-    yield case("CAST float", several, "CAST", 1, np.float32, np.int32, "Cast", **cast)
-    yield case("SHAPE float", shaped)
-    yield case("SELECT_V2 float", selected)
-    yield case("SELECT float", selected, "SELECT")
-    yield case("GATHER float table", embedded)
-    yield case("DEQUANTIZE float16 weights", halves)
+    yield case("CAST float", make.several, "CAST", 1, np.float32, np.int32, "Cast", **cast)
+    yield case("SHAPE float", make.shaped)
+    yield case("SELECT_V2 float", make.selected)
+    yield case("SELECT float", make.selected, "SELECT")
+    yield case("GATHER float table", make.embedded)
+    yield case("DEQUANTIZE float16 weights", make.halves)
     yield case(
         "REVERSE_V2 float",
-        moved,
+        make.moved,
         "float",
         "REVERSE_V2",
         (2, 4, 5),
@@ -783,7 +431,7 @@ def cases() -> Iterator[tuple[str, Make]]:
     )
     yield case(
         "BROADCAST_TO float",
-        moved,
+        make.moved,
         "float",
         "BROADCAST_TO",
         (1, 4, 1),
@@ -800,21 +448,9 @@ def cases() -> Iterator[tuple[str, Make]]:
     ):
         yield case(
             f"{'DEQUANTIZE' if target == np.float32 else 'QUANTIZE'} {np.dtype(source)} {np.dtype(target)}",
-            requantized,
+            make.requantized,
             source,
             target,
         )
-    yield case("PRELU float", lambda: _prelu("float"))
-    yield case("PRELU int8", lambda: _prelu("int8"))
-
-
-def _prelu(form) -> Written:
-    model, x = begin(form, 1, 5, 4, 6)
-    slope = (
-        model.constant(model.rng.integers(-100, 100, (1, 1, 6)).astype(np.int8), 0.003, 0)
-        if form == "int8"
-        else model.constant(model.rng.random((1, 1, 6)).astype(np.float32))
-    )
-    y = result(model, x, (1, 5, 4, 6), 0.02, -30)
-    model.add("PRELU", [x, slope], y)
-    return done(model, y)
+    yield case("PRELU float", lambda: make.rectified("float"))
+    yield case("PRELU int8", lambda: make.rectified("int8"))

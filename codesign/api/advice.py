@@ -1,4 +1,4 @@
-"""Hardware that would help a network."""
+"""Changes of a machine that would make a network faster: `vdla.advise`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def advise(
     """Changes of a machine that would make a quantized network faster: extensions, larger memories, a wider bus.
 
     Each change has the exact cycles of the changed machine (by compiling and simulating the network on it), its latency
-    at the changed machine's clock, and the area that it adds; clock and area are those of the models or table of
+    at the changed machine's clock, and the area that it adds; clock and area follow from the models or the table of
     `technology`. `least`: the share of the latency that a change must save to be listed. If the machine cannot run the
     whole network, the advice names the extensions that it needs and starts from the machine with them. Raises UserError
     if no extensions of the table are enough.

@@ -51,8 +51,8 @@ def compile(
 
     A torch.nn.Module is exported in evaluation mode by PyTorch's own exporter, with the example arguments `args` and
     `kwargs` of its `forward` (tensors or arrays) and the `dynamic_shapes` that torch.export takes. A program of
-    torch.export has its own. Inputs are called as the parameters of `forward`, layers as the modules that compute them.
-    If one dimension is dynamic and has an upper bound, its range is the default of `lengths`.
+    torch.export has its own arguments. Inputs have the names of the parameters of `forward`, layers the names of
+    modules. If one dimension is dynamic and has an upper bound, its range is the default of `lengths`.
 
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its

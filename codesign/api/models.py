@@ -1,4 +1,4 @@
-"""Models as the functions of the front door take them: a file, the bytes of a file, or a model in memory."""
+"""Models as the functions of the package `vdla` take them: a file, the bytes of a file, or a model in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import onnx
 
 Model = str | Path | bytes | onnx.ModelProto
-"""The path of an ONNX file, the bytes of one, or a model in memory, such as `export` of `vdla.nn` returns."""
+"""The path of an ONNX file, the bytes of an ONNX file, or a model in memory, as `vdla.nn.Module.export` returns."""
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""Hardware that would help a network: single changes of a machine, each with exact cycles, the latency at the changed
-machine's clock, and the area that it adds.
+"""Changes of a machine that would make a network faster, each with exact cycles, the latency at the changed machine's
+clock, and the area that the change adds.
 
 The changes are each extension that the machine lacks (with the extensions that it needs), each scratchpad, the chain
 memory (on-chip memory that keeps a layer's output for the next layer) and the bus at twice their size. The network is
@@ -9,7 +9,7 @@ compiled and simulated on every changed machine, so the cycles are those of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vdla.isa.config import Config
@@ -134,10 +134,11 @@ def advise(config: Config, network: Network, components: Components, least: floa
 
     Raises UserError if the machine cannot run the whole network with any extensions.
     """
-    needed = needed_extensions(config, network, components)
+    trial = Trial(network=network, components=components)
+    needed = needed_extensions(config, trial)
     machine = _extended(config, needed)
-    own = evaluate(machine, [network], components)
-    found = _changes(machine, own, network, components, least)
+    own = trial.figures(machine)
+    found = _changes(machine, trial, least)
     return Advice(
         network=network.name,
         machine=machine,
@@ -145,11 +146,37 @@ def advise(config: Config, network: Network, components: Components, least: floa
         needed_area=own.square_millimetres - figures_of_machine(config, components).square_millimetres,
         least=least,
         cycles=own.networks[network.name].cycles,
-        milliseconds=_milliseconds(own, network),
+        milliseconds=trial.milliseconds(machine),
         area=own.square_millimetres,
         changes=tuple(found),
-        steps=tuple(_steps(network, components, least, found)),
+        steps=tuple(_steps(trial, least, found)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Runs of one network on machines, whose area and clock follow from `components`. A machine is evaluated once."""
+
+    network: Network
+    components: Components
+    known: dict[Config, Figures] = field(default_factory=dict)
+    """The figures of each machine that was evaluated."""
+
+    def figures(self, config: Config) -> Figures:
+        """The area, clock and cycles of a machine, or the reason why it cannot run the network."""
+        if config not in self.known:
+            self.known[config] = evaluate(config, [self.network], self.components)
+        return self.known[config]
+
+    def runs_on(self, config: Config) -> bool:
+        """Whether a machine can run the whole network."""
+        return self.figures(config).failed is None
+
+    def milliseconds(self, config: Config) -> float:
+        """The latency of the network on a machine that can run it, at the machine's clock."""
+        figures = self.figures(config)
+        assert figures.clock_mhz is not None
+        return figures.networks[self.network.name].cycles / figures.clock_mhz / 1e3
 
 
 def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
@@ -177,12 +204,12 @@ def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
         return
 
 
-def needed_extensions(config: Config, network: Network, components: Components) -> tuple[str, ...]:
+def needed_extensions(config: Config, trial: Trial) -> tuple[str, ...]:
     """Extensions without which a machine cannot run a whole network: a set from which none can be left out.
 
     Raises UserError if the machine cannot run the network with all extensions that its shape allows.
     """
-    if evaluate(config, [network], components).failed is None:
+    if trial.runs_on(config):
         return ()
     added: list[str] = []
     for name in EXTENSIONS:
@@ -191,14 +218,14 @@ def needed_extensions(config: Config, network: Network, components: Components) 
         except ConfigError:
             continue
         added += [] if name in config.extensions else [name]
-    failed = evaluate(_extended(config, added), [network], components).failed
+    failed = trial.figures(_extended(config, added)).failed
     if failed is not None:
         raise UserError(f"configuration {config.name}, with every extension that its shape allows: {failed}")
     for name in reversed(added):
         fewer = [item for item in added if item != name]
         if len(with_what_they_need((*config.extensions, *fewer))) < len(config.extensions) + len(fewer):
             continue
-        if evaluate(_extended(config, fewer), [network], components).failed is None:
+        if trial.runs_on(_extended(config, fewer)):
             added = fewer
     return tuple(added)
 
@@ -216,24 +243,21 @@ def _extended(config: Config, added: Sequence[str]) -> Config:
     return replace(config, extensions=tuple([n for n in EXTENSIONS if n in config.extensions or n in added]))
 
 
-def _changes(
-    config: Config, own: Figures, network: Network, components: Components, least: float
-) -> list[Change]:
-    """The single changes of a machine with the figures `own` that save at least the share `least` of the latency, and
-    more than nothing; the greatest saving first.
+def _changes(config: Config, trial: Trial, least: float) -> list[Change]:
+    """The single changes of a machine that save at least the share `least` of the latency, and more than nothing; the
+    greatest saving first.
     """
     found: list[Change] = []
-    before = _milliseconds(own, network)
+    own, before = trial.figures(config), trial.milliseconds(config)
     for name, machine in changed_machines(config):
-        figures = evaluate(machine, [network], components)
-        if figures.failed is not None:
+        if not trial.runs_on(machine):
             continue
-        after = _milliseconds(figures, network)
+        figures, after = trial.figures(machine), trial.milliseconds(machine)
         if 1 - after / before >= max(least, SOMETHING):
             change = Change(
                 name=name,
                 machine=machine,
-                cycles=figures.networks[network.name].cycles,
+                cycles=figures.networks[trial.network.name].cycles,
                 milliseconds=after,
                 saved=1 - after / before,
                 added_area=figures.square_millimetres - own.square_millimetres,
@@ -242,15 +266,7 @@ def _changes(
     return sorted(found, key=lambda change: -change.saved)
 
 
-def _milliseconds(figures: Figures, network: Network) -> float:
-    """Latency of the network at the machine's clock."""
-    assert figures.clock_mhz is not None
-    return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
-
-
-def _steps(
-    network: Network, components: Components, least: float, first: Sequence[Change]
-) -> Iterator[Change]:
+def _steps(trial: Trial, least: float, first: Sequence[Change]) -> Iterator[Change]:
     """The best change of a machine, then the best change of the changed machine, and so on, while a change saves at
     least the share `least` of the latency; `first`: the changes of the machine itself.
     """
@@ -258,5 +274,4 @@ def _steps(
     while choices:
         best = choices[0]
         yield best
-        own = evaluate(best.machine, [network], components)
-        choices = _changes(best.machine, own, network, components, least)
+        choices = _changes(best.machine, trial, least)

@@ -1,5 +1,5 @@
-"""Removes the outer taps (rows and columns of the window) of convolutions that read only padding for every output
-(dilated windows).
+"""Removes the outer taps (rows and columns of the window) of convolutions that read only padding for every output.
+Windows with large dilations have such taps.
 """
 
 from __future__ import annotations
@@ -46,52 +46,46 @@ def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
 
 
 def crop_windows(graph: Graph) -> Graph:
-    """The graph in which each convolution's window is cut to the taps (positions in the window) that read the input.
+    """The graph in which each convolution, float or int8, lacks the outer taps that read only padding for every output.
 
     A 3x3 window with a dilation of 24 on 14 x 14 pixels becomes a 1x1 window.
     """
     nodes: list[Node] = []
     changed = False
     for node in graph.nodes:
-        if isinstance(node.operator, Convolution) and not node.operator.transposed:
+        operator = node.operator
+        if isinstance(operator, Convolution) and not operator.transposed:
             height, width = graph.data_shape(node)[2:]
-            slices, window = cropped(node.operator.window, (height, width))
-            if window != node.operator.window:
-                graph, node = _with_window(graph, node, slices, window)
-                changed = True
+            if operator.window.has_pad_taps(height, width):
+                graph, node = _cropped_float(graph, node, operator, (height, width))
+        elif isinstance(operator, Int8Convolution) and operator.phases is None:
+            height, width = graph.tensors[node.inputs[0]].nchw[2:]
+            if operator.window.has_pad_taps(height, width):
+                node = replace(node, operator=_cropped_int8(operator, (height, width)))
+        changed = changed or node.operator is not operator
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes)) if changed else graph
 
 
-def _with_window(graph: Graph, node: Node, slices: tuple[slice, slice], window: Window) -> tuple[Graph, Node]:
-    assert isinstance(node.operator, Convolution)
-    old, (rows, columns) = node.inputs[1], slices
+def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair) -> tuple[Graph, Node]:
+    """The node with the smaller window on an input plane (H, W), and the graph with the cut weights as a constant."""
+    (rows, columns), window = cropped(operator.window, plane)
+    if window == operator.window:
+        return graph, node
+    old = node.inputs[1]
     weight = graph.constants[old][:, :, rows, columns]
     name = unused(f"{old}.cropped", graph.tensors)
     graph = with_tensors(graph, replace(graph.tensors[old], name=name, shape=weight.shape))
     graph = replace(graph, constants={**graph.constants, name: weight})
     inputs = (node.inputs[0], name, *node.inputs[2:])
-    return graph, replace(node, operator=replace(node.operator, window=window), inputs=inputs)
+    return graph, replace(node, operator=replace(operator, window=window), inputs=inputs)
 
 
-def crop_taps(graph: Graph) -> Graph:
-    """The graph in which convolutions lack outer taps (positions in the window) that read only padding for every
-    output.
-
-    Windows with large dilations have such taps. A tap of this kind adds the same value to every output: its weights
-    times the pad value.
+def _cropped_int8(operator: Int8Convolution, plane: Pair) -> Int8Convolution:
+    """The operator with the smaller window on an input plane (H, W). A tap in the pads adds the same value to every
+    output, its weights times the pad value: the bias takes the value.
     """
-    nodes = [
-        replace(node, operator=_cropped(operator, graph.tensors[node.inputs[0]].nchw))
-        if isinstance(operator := node.operator, Int8Convolution) and operator.phases is None
-        else node
-        for node in graph.nodes
-    ]
-    return replace(graph, nodes=tuple(nodes))
-
-
-def _cropped(operator: Int8Convolution, shape: tuple[int, int, int, int]) -> Int8Convolution:
-    (rows, columns), window = cropped(operator.window, shape[2:])
+    (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:
         return operator
     weight = operator.weight[:, :, rows, columns]

@@ -20,7 +20,7 @@ from vdla.util.descendants import descendants, end
 
 from .cases import Case, plan
 from .coverage import ENOUGH, Coverage, measure
-from .machines import TIMINGS
+from .memory_timings import TIMINGS
 from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 

@@ -18,7 +18,8 @@ from vdla.isa.scratchpads import Contents
 
 from ..random_programs import random_program
 from ..random_scratchpads import random_scratchpads
-from .machines import TIMINGS, share, with_timing
+from .machines import share
+from .memory_timings import TIMINGS, with_timing
 from .mutate import mutated_program
 
 LENGTH = 60

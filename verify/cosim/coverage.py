@@ -29,7 +29,7 @@ from vdla.isa.registers import REGISTERS
 from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 
 from . import folds
-from .machines import TIMINGS
+from .memory_timings import TIMINGS
 from .observe import (
     CHAIN_SHAPES,
     DISTANCES,

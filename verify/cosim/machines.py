@@ -1,4 +1,4 @@
-"""The machines on which co-simulation runs programs by default, and the memory timings of the programs.
+"""The machines on which co-simulation runs programs by default.
 
 The list is fixed, so that libraries are built once. Together the machines have blocks from 4 to 128, square and not,
 batch 1 to 8, instructions of 128 and 256 bits, micro-ops of 32 and 64 bits, memories of any depth, buses from 64 to 512
@@ -14,19 +14,10 @@ import dataclasses
 from itertools import cycle
 from typing import Any
 
-import numpy as np
-
 from vdla.isa.array_modes import LEAST_COLUMNS
 from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared
-
-TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
-"""Kinds of memory timing; in each, latencies are 1 cycle, as configured, or four times as long."""
-
-_LONG = 4
-_JITTER = (7, 50)
-_STALL = (1, 5)
 
 
 def default_machines() -> tuple[Config, ...]:
@@ -583,27 +574,3 @@ def share(config: Config) -> float:
     programs, since their RTL is slow.
     """
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
-
-
-def with_timing(config: Config, timing: int, seed: int) -> Config:
-    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise."""
-    rng = np.random.default_rng((seed, 4))
-    memory = config.memory
-    latencies = (
-        (memory.read_latency, memory.write_latency),
-        (1, 1),
-        (min(10_000, _LONG * memory.read_latency), min(10_000, _LONG * memory.write_latency)),
-    )
-    read, write = latencies[int(rng.integers(3))]
-    jitter, stall = int(rng.choice(_JITTER)), int(rng.choice(_STALL))
-    changed: dict[str, int] = {
-        "read_latency": read,
-        "write_latency": write,
-        "jitter": jitter if timing > 0 else memory.jitter,
-        "stall": stall if timing > 1 else memory.stall,
-        "seed": seed % 2**32,
-    }
-    for name, default, item in declared(Memory):
-        if not item.rtl and name not in changed and getattr(memory, name) == default:
-            changed[name] = int(rng.choice(item.samples))
-    return config.with_memory(dataclasses.replace(memory, **changed))

@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arguments import need_number, window_numbers
-from .spec import NetworkError, Size
+from . import check
+from .check import Pair
+from .spec import Size
 from .tensor import Tensor, record
 
 if TYPE_CHECKING:
     from .module import Parameter
     from .tensor import Operand
 
-Pair = int | tuple[int, ...]
-"""A number for each dimension of an image, rows and columns; an integer stands for all dimensions."""
 _LEAST = float(np.finfo(np.float32).min)
-"""Score of a position that attention does not see."""
+"""Score added for a masked position, the least float32: softmax gives the position 0."""
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0)."""
-    return record("Relu", x)
+def _unary(
+    name: str, operator: str, formula: str, *constants: float, **attributes: Any
+) -> Callable[[Tensor], Tensor]:
+    """The function `name` with the docstring `formula`: one node of an ONNX operator that reads x and constants."""
+
+    def function(x: Tensor) -> Tensor:
+        return record(operator, x, *constants, **attributes)
+
+    function.__name__, function.__qualname__, function.__doc__ = name, name, formula
+    return function
 
 
-def relu6(x: Tensor) -> Tensor:
-    """min(max(x, 0), 6)."""
-    return record("Clip", x, 0.0, 6.0)
+relu = _unary("relu", "Relu", "max(x, 0).")
+relu6 = _unary("relu6", "Clip", "min(max(x, 0), 6).", 0.0, 6.0)
+hardsigmoid = _unary("hardsigmoid", "HardSigmoid", "min(max(x / 6 + 1/2, 0), 1).", alpha=1 / 6, beta=0.5)
+hardswish = _unary("hardswish", "HardSwish", "x * min(max(x / 6 + 1/2, 0), 1).")
+sigmoid = _unary("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
+tanh = _unary("tanh", "Tanh", "The hyperbolic tangent.")
 
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """x, times `negative_slope` where x is below 0."""
-    need_number(x.recorder.where, negative_slope=negative_slope)
+    check.number(x.recorder.where, negative_slope=negative_slope)
     return record("LeakyRelu", x, alpha=float(negative_slope))
 
 
-def hardswish(x: Tensor) -> Tensor:
-    """x * hardsigmoid(x)."""
-    return record("HardSwish", x)
-
-
-def hardsigmoid(x: Tensor) -> Tensor:
-    """min(max(x / 6 + 1/2, 0), 1)."""
-    return record("HardSigmoid", x, alpha=1 / 6, beta=0.5)
-
-
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x) with Phi of the normal distribution, or its approximation by "tanh"."""
+    """x * Phi(x), with Phi the normal distribution function ("none") or a formula with tanh near Phi ("tanh")."""
     if approximate not in ("none", "tanh"):
-        raise NetworkError(f"{x.recorder.where}: approximate is {approximate!r}; give 'none' or 'tanh'")
+        raise x.recorder.mistake(f"approximate is {approximate!r}; give 'none' or 'tanh'")
     return record("Gelu", x, approximate=approximate)
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + exp(-x))."""
-    return record("Sigmoid", x)
 
 
 def silu(x: Tensor) -> Tensor:
@@ -65,30 +59,25 @@ def silu(x: Tensor) -> Tensor:
     return record("Mul", x, record("Sigmoid", x, label="sigmoid"))
 
 
-def tanh(x: Tensor) -> Tensor:
-    """The hyperbolic tangent."""
-    return record("Tanh", x)
-
-
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)), the sum along the dimension `dim`."""
     return record("Softmax", x, axis=x.axes(dim)[0])
 
 
 def where(condition: Tensor, x: Tensor, y: Operand) -> Tensor:
-    """Elements of `x` where the condition is true, else of `y`."""
+    """Elements of `x` where `condition` (bool) is true, elements of `y` elsewhere."""
     y = np.array(y, x.dtype) if isinstance(y, int | float) else y
     return record("Where", condition, x, y, label="where")
 
 
 def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors joined along `dim`."""
+    """Tensors joined along the dimension `dim`; all other sizes must be equal."""
     return record("Concat", *tensors, label="concat", axis=dim)
 
 
 def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tensor:
     """x @ weight.T + bias; x [..., in], weight [out, in], bias [out]."""
-    need(x, -1, weight.shape[1], "in_features")
+    check.size(x, -1, weight.shape[1], "in_features")
     if x.ndim == 2:
         return record("Gemm", x, weight, bias, transB=1)
     product = record("MatMul", x, x.recorder.parameter(weight, transposed=True))
@@ -96,24 +85,32 @@ def linear(x: Tensor, weight: Parameter, bias: Parameter | None = None) -> Tenso
 
 
 def embedding(indices: Tensor, weight: Parameter) -> Tensor:
-    """Rows of `weight`, [rows, width], by integer indices."""
+    """Rows of `weight` [rows, width] by `indices` (int32 or int64 [...]): float32 [..., width]."""
     return record("Gather", weight, indices)
 
 
 def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
     """Largest element of each window of x, [batch, channels, rows, columns]; `stride` is by default `kernel_size`."""
-    return record("MaxPool", x, **window(x, kernel_size, stride, padding))
+    return _pool(x, "MaxPool", (kernel_size, stride, padding))
 
 
 def avg_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """Mean of each window, including zeros of the padding; the arguments are those of `max_pool2d`."""
-    return record("AveragePool", x, count_include_pad=1, **window(x, kernel_size, stride, padding))
+    """Mean of each window of x, [batch, channels, rows, columns], including zeros of the padding; `stride` is by
+    default `kernel_size`.
+    """
+    return _pool(x, "AveragePool", (kernel_size, stride, padding), count_include_pad=1)
+
+
+def _pool(x: Tensor, operator: str, sizes: tuple[Pair, Pair | None, Pair], **attributes: int) -> Tensor:
+    places = check.window(x.recorder.where, 2, *sizes)
+    check.room(x, places)
+    return record(operator, x, **attributes, **places)
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair = 1) -> Tensor:
-    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for another output size than 1."""
-    if window_numbers(x.recorder.where, "output_size", output_size, 2, least=1) != (1, 1):
-        raise NetworkError(f"{x.recorder.where}: output_size is {output_size}; give 1, or use avg_pool2d")
+    """Mean of each channel, [batch, channels, 1, 1]. Raises NetworkError for output sizes other than 1."""
+    if check.integers(x.recorder.where, "output_size", output_size, 2) != (1, 1):
+        raise x.recorder.mistake(f"output_size is {output_size}; give 1, or use avg_pool2d")
     return record("GlobalAveragePool", x)
 
 
@@ -124,57 +121,55 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """x [batch, channels, rows, columns] with `size` rows and columns, or `scale_factor` times its own.
+    """x [batch, channels, rows, columns] resized to `size` rows and columns, or to `scale_factor` times its rows and
+    columns.
 
-    `mode` is "nearest" or "bilinear"; with `align_corners`, bilinear keeps the elements in the corners. Raises
+    `mode` is "nearest" or "bilinear". With `align_corners`, "bilinear" keeps the elements in the corners. Raises
     NetworkError for other modes, and unless exactly one of `size` and `scale_factor` is given.
     """
-    where = x.recorder.where
-    need_dims(x, 2)
+    where, mistake = x.recorder.where, x.recorder.mistake
+    check.dims(x, 2)
     if mode not in ("nearest", "bilinear"):
-        raise NetworkError(f"{where}: mode is {mode!r}; give 'nearest' or 'bilinear'")
+        raise mistake(f"mode is {mode!r}; give 'nearest' or 'bilinear'")
     if (size is None) == (scale_factor is None):
-        raise NetworkError(f"{where}: size is {size}, scale_factor is {scale_factor}; give one of them")
-    linear = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
-    if align_corners:
-        linear["coordinate_transformation_mode"] = "align_corners"
-    near = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    kind = near if mode == "nearest" else linear
+        raise mistake(f"size is {size}, scale_factor is {scale_factor}; give one of them")
+    if mode == "nearest":
+        kind = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    else:
+        places = "align_corners" if align_corners else "half_pixel"
+        kind = {"mode": "linear", "coordinate_transformation_mode": places}
     if scale_factor is None:
-        sizes = window_numbers(where, "size", size, 2, least=1)
-        shape = (*x.shape[:2], *sizes)
-        return record(
-            "Resize", x, None, None, np.array(sizes), label="resize", axes=(2, 3), shape=shape, **kind
-        )
-    factors = tuple(scale_factor) if isinstance(scale_factor, tuple | list) else (scale_factor,) * 2
-    for factor in factors:
-        need_number(where, scale_factor=factor)
-    if len(factors) != 2 or min(factors) <= 0:
-        raise NetworkError(
-            f"{where}: scale_factor is {scale_factor!r}; give a positive number, or two of them"
-        )
-    scaled = [None if isinstance(n, str) else int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
-    scales = np.array([1, 1, *factors], np.float32)
-    return record("Resize", x, None, scales, label="resize", shape=(*x.shape[:2], *scaled), **kind)
+        sizes = check.integers(where, "size", size, 2)
+        operands, shape, kind = (None, np.array(sizes)), sizes, {**kind, "axes": (2, 3)}
+    else:
+        factors = tuple(scale_factor) if isinstance(scale_factor, tuple | list) else (scale_factor,) * 2
+        for factor in factors:
+            check.number(where, scale_factor=factor)
+        if len(factors) != 2 or min(factors) <= 0:
+            raise mistake(f"scale_factor is {scale_factor!r}; give a positive number, or two of them")
+        operands = (np.array([1, 1, *factors], np.float32),)
+        shape = [
+            None if isinstance(n, str) else int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)
+        ]
+    return record("Resize", x, None, *operands, label="resize", shape=(*x.shape[:2], *shape), **kind)
 
 
 def flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
-    """One dimension in place of those from `start_dim` to `end_dim`."""
+    """One dimension in place of the dimensions from `start_dim` to `end_dim`."""
     return x.flatten(start_dim, end_dim)
 
 
 def dropout(x: Tensor, p: float = 0.5) -> Tensor:
-    """x unchanged, as dropout is for training."""
+    """x unchanged: dropout acts in training only."""
     del p
     return x
 
 
 def arange(size: Size, like: Tensor) -> Tensor:
     """The integers 0, 1, ... below `size`, int64 [size], in the graph of `like`; `size` may be a symbol."""
-    recorder = like.recorder
     if not isinstance(size, str):
-        return recorder.constant(np.arange(size))
-    end = recorder.size(size).squeeze(0)
+        return like.recorder.constant(np.arange(size))
+    end = like.recorder.size(size).squeeze(0)
     return record("Range", np.array(0), end, np.array(1), label="arange", shape=(size,))
 
 
@@ -183,12 +178,12 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T / sqrt(size)) @ value, over [batch, heads, sequence, size].
 
-    `mask` is added to the scores, or, if its type is bool, is true where a query sees a key. With `is_causal` a query
-    sees the keys up to its own position.
+    A `mask` of floats is added to the scores; a bool `mask` is true where a query attends to a key. With `is_causal`
+    the query at position i attends to the keys at positions 0..i.
     """
-    need(query, -1, key.shape[-1], "the size of the keys")
+    check.size(query, -1, key.shape[-1], "the size of the keys")
     if isinstance(query.shape[-1], str):
-        raise NetworkError(f"{query.recorder.where}: the size of a head is {query.shape[-1]}; give a number")
+        raise query.recorder.mistake(f"the size of a head is {query.shape[-1]}; give a number")
     products = record("MatMul", query, key.transpose(-1, -2), label="scores")
     scores = record("Div", products, sqrt(query.shape[-1]), label="scaled")
     masks = [] if mask is None else [mask]
@@ -202,44 +197,3 @@ def scaled_dot_product_attention(
             item = record("Where", seen, none, least, label="mask")
         scores = record("Add", scores, item, label="masked")
     return record("MatMul", record("Softmax", scores, label="softmax", axis=-1), value, label="context")
-
-
-def window(
-    x: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None,
-    padding: Pair,
-    dilation: Pair = 1,
-    dims: int = 2,
-) -> dict[str, Any]:
-    """ONNX's attributes of a window that slides over the last `dims` dimensions. Raises NetworkError for arguments that
-    are no integers, and if x has no place for the window.
-    """
-    where = x.recorder.where
-    kernel = window_numbers(where, "kernel_size", kernel_size, dims, least=1)
-    pads = window_numbers(where, "padding", padding, dims)
-    steps = window_numbers(where, "dilation", dilation, dims, least=1)
-    strides = kernel if stride is None else window_numbers(where, "stride", stride, dims, least=1)
-    need_dims(x, dims)
-    for size, extent, pad, step in zip(x.shape[2:], kernel, pads, steps, strict=True):
-        if not isinstance(size, str) and size + 2 * pad < (extent - 1) * step + 1:
-            raise NetworkError(
-                f"{where}: the window of {'x'.join(map(str, kernel))} elements is larger than the input {x}; make "
-                "kernel_size smaller or padding larger"
-            )
-    return {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "dilations": steps}
-
-
-def need_dims(x: Tensor, dims: int) -> None:
-    """Raises NetworkError unless x has a batch, channels, and `dims` more dimensions."""
-    if x.ndim != 2 + dims:
-        names = ", ".join(("batch", "channels", *(("length",) if dims == 1 else ("rows", "columns"))))
-        raise NetworkError(f"{x.recorder.where}: the input is {x}, not [{names}]; use reshape or unsqueeze")
-
-
-def need(x: Tensor, axis: int, size: Size, name: str) -> None:
-    """Raises NetworkError unless x has `size` elements along `axis`; `name` says in the message where that is set."""
-    if not -x.ndim <= axis < x.ndim or x.shape[axis] != size:
-        raise NetworkError(
-            f"{x.recorder.where}: the input is {x}, but dimension {axis} must be {size}, {name}; change one of them"
-        )

@@ -1,4 +1,4 @@
-"""Modules and parameters: a network as attributes of Python objects, with weights by dotted names."""
+"""Modules and parameters: a network is a tree of Python objects; a weight has the dotted name of its attributes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from .arguments import is_integer
-from .spec import NetworkError
+from .spec import NetworkError, is_integer
 from .spec import Tensor as Spec
 from .tensor import Tensor
 
@@ -17,49 +16,36 @@ if TYPE_CHECKING:
     import onnx
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
-"""Draws initial values of a shape from random numbers."""
-
-
-def fill(value: float) -> Draw:
-    """Initial values that are all equal."""
-    return lambda _, shape: np.full(shape, value)
+"""Makes initial values of a shape from a generator of random numbers."""
 
 
 def uniform(bound: float) -> Draw:
-    """Initial values from -bound to bound, as PyTorch's layers have them."""
+    """Initial values spread evenly between -bound and bound."""
     return lambda random, shape: random.uniform(-bound, bound, shape)
 
 
-def normal(deviation: float = 1.0) -> Draw:
-    """Normally distributed initial values with mean 0."""
-    return lambda random, shape: random.normal(0, deviation, shape)
-
-
 class Parameter:
-    """A float32 tensor of weights: an array, or a shape whose values, unless set, are drawn (zeros).
+    """A float32 tensor of weights: an array, or a shape whose values, until they are set, are zeros or made by `draw`.
 
-    Raises NetworkError for other data.
+    Raises NetworkError for data that are neither an array of numbers nor a shape.
     """
 
     def __init__(self, data: np.ndarray | Sequence[int], draw: Draw | None = None) -> None:
         is_array = isinstance(data, np.ndarray)
-        sizes: tuple[Any, ...] = (
-            data.shape if is_array else tuple(data) if isinstance(data, tuple | list) else (data,)
-        )
-        if not all(is_integer(size) and size >= 0 for size in sizes):
+        sizes: Any = data.shape if is_array else data if isinstance(data, tuple | list) else (data,)
+        if not all(is_integer(size, 0) for size in sizes):
             raise NetworkError(
                 f"nn.Parameter: {data!r} is no shape; give a tuple of integers, or a numpy array"
             )
         self.value = _array("nn.Parameter", "the value", data) if is_array else None
-        self.shape = tuple(sizes)
-        self.draw = draw or fill(0)
+        self.shape, self.draw = tuple(sizes), draw or (lambda _, shape: np.zeros(shape))
 
 
 class Module:
-    """A part of a network: `forward` computes with the parameters and modules that are attributes of the object."""
+    """A part of a network. Subclasses assign parameters and modules to attributes, and define `forward`."""
 
     unused: tuple[str, ...] = ()
-    """Names of entries that PyTorch's state dicts have for this module, and that the network does not need."""
+    """Names of entries in PyTorch's state dicts for this kind of module that the network does not use."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs of the module, computed from tensors. Each module defines its own."""
@@ -80,13 +66,13 @@ class Module:
         return {name: value for name, value in vars(self).items() if isinstance(value, Module)}
 
     def named_modules(self, path: str = "") -> Iterator[tuple[str, Module]]:
-        """(path, module) for this module and all below; the path of a child is "PATH.ATTRIBUTE"."""
+        """(path, module) for this module and all modules in it; the path of a child is "PATH.ATTRIBUTE"."""
         yield path, self
         for name, child in self.children().items():
             yield from child.named_modules(f"{path}.{name}" if path else name)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, parameter); a parameter of two modules has both names."""
+        """(dotted name, parameter) of every parameter; a parameter of two modules occurs under both names."""
         for path, module in self.named_modules():
             for name, value in vars(module).items():
                 if isinstance(value, Parameter):
@@ -109,8 +95,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Sets parameters by name, from arrays or from tensors of another package (PyTorch's state dict).
 
-        Unless `strict` is False, the names must be exactly those of `named_parameters`. Raises NetworkError for other
-        names and shapes, and for values that are no numbers; nothing is set then.
+        Unless `strict` is False, the names must be exactly the names in `named_parameters`. Raises NetworkError for
+        other names and shapes, and for values that are no numbers; no parameter is set then.
         """
         kind, own = type(self).__name__, dict(self.named_parameters())
         if not isinstance(state, Mapping):
@@ -146,7 +132,7 @@ class Module:
         "output", or "output0", "output1" ... for a tuple, or have the keys of a dictionary. Parameters without values
         are drawn with `seed`, as `state_dict` does. Raises NetworkError.
         """
-        from .export import export_module
+        from .recorder import export_module
 
         return export_module(self, spec, seed)
 
@@ -175,7 +161,7 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Modules one after the other, each with the output of the one before as its input."""
+    """Modules in a chain: each reads the output of the module before."""
 
     def __init__(self, *modules: Module) -> None:
         super().__init__(modules)

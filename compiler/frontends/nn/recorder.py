@@ -1,10 +1,13 @@
-"""Records the nodes of a network, with names after its modules; each node's output shapes are inferred at once."""
+"""Records the nodes of a module's method as an ONNX model. Each node's output shapes are inferred at once, so that an
+error names the module, and nodes have names after their modules.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +15,93 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 
 from .spec import NetworkError, Size
-from .tensor import Tensor
+from .spec import Tensor as Spec
+from .tensor import Tensor, record
 
 if TYPE_CHECKING:
     from .module import Module
 
-OPSET = 20
+OPSET, IR_VERSION = 20, 9
+"""The version of ONNX's operators, and the version of the file format that belongs to it."""
 _SMALL = 16
-"""Largest number of elements of constants that are one constant if they are equal."""
+"""Most elements of a constant that is stored once, however often its value occurs."""
+
+
+def export_module(module: Module, spec: Mapping[str, Mapping[str, Spec]], seed: int) -> onnx.ModelProto:
+    """The ONNX model of a method of `module`; see `Module.export`. Raises NetworkError."""
+    kind = type(module).__name__
+    if len(spec) != 1:
+        raise NetworkError(
+            f"{kind}: spec names {len(spec)} methods; an ONNX model has one: give {{'forward': {{...}}}}"
+        )
+    ((method, arguments),) = spec.items()
+    where, function = f"{kind}.{method}", getattr(module, method, None)
+    if function is None:
+        raise NetworkError(f"{kind}: has no method {method!r}, which spec names; define it")
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        given = ", ".join(arguments) or "no argument"
+        raise NetworkError(f"{where}: {error}; spec gives {given}") from None
+    values, parameters = module.state_dict(seed), {}
+    for name, parameter in module.named_parameters():
+        parameters.setdefault(id(parameter), (name, values[name]))
+    paths = {id(part): path for path, part in reversed([*module.named_modules()])}
+    recorder = Recorder(parameters=parameters, modules=paths)
+    for name in [*values, *(f"{name}.T" for name in values)]:
+        recorder.unique(name)
+    inputs = {}
+    for name, given in arguments.items():
+        if not isinstance(given, Spec):
+            raise NetworkError(f"{where}: spec gives {given!r} for {name}; give nn.spec.Tensor(shape, dtype)")
+        if name in values:
+            raise NetworkError(f"{where}: {name} is an argument and a parameter; rename one of them")
+        inputs[name] = recorder.tensor(recorder.unique(name), given.shape, np.dtype(given.dtype))
+    with recorder.inside(module):
+        outputs = _name_outputs(recorder, inputs, _outputs(where, function(**inputs)))
+    return recorder.model(kind, [*inputs.values()], outputs)
+
+
+def _outputs(where: str, result: Any) -> dict[str, Tensor]:
+    """The tensors that a method returned, by output name. Raises NetworkError for anything else."""
+    if isinstance(result, Mapping):
+        named = dict(result)
+    elif isinstance(result, list | tuple):
+        named = {f"output{number}": item for number, item in enumerate(result)}
+    else:
+        named = {"output": result}
+    way_out = "return a tensor, a tuple or a dictionary of tensors"
+    if not named:
+        raise NetworkError(f"{where}: returns no tensor; {way_out}")
+    for name, item in named.items():
+        if not isinstance(item, Tensor):
+            raise NetworkError(f"{where}: {name} is of type {type(item).__name__}; {way_out}")
+    return named
+
+
+def _name_outputs(
+    recorder: Recorder, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """The tensors of `outputs`, renamed to the names of the outputs; a node with such a name gets a number behind it.
+
+    Inputs, constants, and tensors that are two outputs are copied. An output with the name of an input or a constant
+    gets a number behind its name.
+    """
+    computed = {name for node in recorder.nodes for name in node.output}
+    renamed: dict[str, str] = {}
+    result = []
+    for name, tensor in outputs.items():
+        if tensor.name not in computed or tensor.name in renamed:
+            tensor = record("Identity", tensor, label="copy")
+        fixed = name in inputs or name in recorder.constants
+        renamed[tensor.name] = recorder.unique(name) if fixed else name
+        result.append(replace(tensor, name=renamed[tensor.name]))
+    for name in (computed & set(renamed.values())) - renamed.keys():
+        renamed[name] = recorder.unique(name)
+    for node in recorder.nodes:
+        for names in (node.input, node.output):
+            names[:] = [renamed.get(name, name) for name in names]
+    return result
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,14 +126,18 @@ class Recorder:
         kind = type(self._module).__name__
         return f"{self._path} ({kind})" if self._path else kind
 
+    def mistake(self, text: str) -> NetworkError:
+        """An error: the path and class of the module that is recorded now, then `text`."""
+        return NetworkError(f"{self.where}: {text}")
+
     @contextmanager
     def inside(self, module: Module) -> Iterator[None]:
         """Nodes recorded in the block belong to `module`. Raises NetworkError for a module that has no path."""
         outer = self._path, self._module
         if id(module) not in self.modules:
-            raise NetworkError(
-                f"{self.where}: calls a {type(module).__name__} that is no attribute of a module; assign it to self "
-                "in __init__, and a list of modules as nn.ModuleList"
+            raise self.mistake(
+                f"calls a {type(module).__name__} that is no attribute of a module; assign it to self in __init__, "
+                "and a list of modules as nn.ModuleList"
             )
         self._path, self._module = self.modules[id(module)], module
         try:
@@ -74,7 +160,7 @@ class Recorder:
         small = not label and array.size <= _SMALL
         key = (str(array.dtype), array.shape, array.tobytes() if small else len(self.constants))
         if key not in self._shared:
-            name = self.unique(self._join(label) if label else "constant")
+            name = self.unique(label, self._path) if label else self.unique("constant")
             self.constants[name] = np.require(array, requirements="C")
             self._shared[key] = Tensor(self, name, array.shape, array.dtype)
         return self._shared[key]
@@ -88,9 +174,9 @@ class Recorder:
     def named(self, parameter: object) -> tuple[str, np.ndarray]:
         """The name and the value of a parameter. Raises NetworkError if no module has it."""
         if id(parameter) not in self.parameters:
-            raise NetworkError(
-                f"{self.where}: reads a {type(parameter).__name__} that is no parameter of the network; assign an "
-                "nn.Parameter to self in __init__, or give an array"
+            raise self.mistake(
+                f"reads a {type(parameter).__name__} that is no parameter of the network; assign an nn.Parameter to "
+                "self in __init__, or give an array"
             )
         return self.parameters[id(parameter)]
 
@@ -110,9 +196,7 @@ class Recorder:
         """The name of a tensor with a symbol in its shape, and the dimension. Raises NetworkError if there is none."""
         if symbol not in self._sources:
             known = ", ".join(self._sources) or "none"
-            raise NetworkError(
-                f"{self.where}: no tensor has the symbol {symbol!r}; give one that exists: {known}"
-            )
+            raise self.mistake(f"no tensor has the symbol {symbol!r}; give one that exists: {known}")
         return self._sources[symbol]
 
     def record(
@@ -127,33 +211,32 @@ class Recorder:
     ) -> list[Tensor]:
         """Adds a node with ONNX's attributes; returns its outputs.
 
-        The node is called by the path of its module, with `label` behind it if there is one. In a module that has
-        modules of its own, the label is by default the operator in lower case. `shape`: sizes of the first output for
-        sizes that ONNX's inference does not find. Raises NetworkError for inputs that do not fit.
+        The name of the node is the path of its module, with `label` behind it. In a module that contains modules, the
+        label is by default the operator in lower case. `shape`: sizes of the first output, used where ONNX's inference
+        finds none. Raises NetworkError for attributes, shapes and types that the operator does not take.
         """
         leaf = self._path and self._module is not None and not self._module.children()
-        name = self.unique(self._join(label or ("" if leaf else operator.lower())))
+        name = self.unique(label or ("" if leaf else operator.lower()), self._path)
         names = [name, *(self.unique(f"{name}.output{index}") for index in range(1, outputs))]
         read = ["" if tensor is None else tensor.name for tensor in inputs]
         try:
             node = helper.make_node(operator, read, names, name=name, **attributes)
         except (TypeError, ValueError) as error:
-            raise NetworkError(
-                f"{self.where}: {operator} does not take the attributes {attributes}: {error}; change them"
+            raise self.mistake(
+                f"{operator} does not take the attributes {attributes}: {error}; change them"
             ) from None
         types = self._infer(node, [tensor for tensor in inputs if tensor is not None])
         self.nodes.append(node)
         made = []
         for output in names:
-            if not types[output].tensor_type.elem_type:
-                raise NetworkError(f"{self.where}: ONNX infers no shape for {operator}; use other operators")
-            dims = types[output].tensor_type.shape.dim
-            sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
+            found = types[output].tensor_type
+            if not found.elem_type:
+                raise self.mistake(f"ONNX infers no shape for {operator}; use other operators")
+            sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in found.shape.dim]
             if shape and output == name:
                 pairs = zip(sizes, shape, strict=True)
                 sizes = [size if isinstance(size, int) else known or size for size, known in pairs]
-            dtype = helper.tensor_dtype_to_np_dtype(types[output].tensor_type.elem_type)
-            made.append(self.tensor(output, sizes, dtype))
+            made.append(self.tensor(output, sizes, helper.tensor_dtype_to_np_dtype(found.elem_type)))
         return made
 
     def _infer(self, node: onnx.NodeProto, inputs: Sequence[Tensor]) -> Mapping[str, onnx.TypeProto]:
@@ -168,23 +251,37 @@ class Recorder:
                 opset_imports=[helper.make_opsetid("", OPSET)],
             )
         except defs.SchemaError:
-            raise NetworkError(
-                f"{self.where}: ONNX has no operator {node.op_type} in opset {OPSET}; change the name"
+            raise self.mistake(
+                f"ONNX has no operator {node.op_type} in opset {OPSET}; change the name"
             ) from None
         except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
             reason = str(error).strip().splitlines()[0].removeprefix("[ShapeInferenceError] ")
-            raise NetworkError(
-                f"{self.where}: {node.op_type} does not take {' and '.join(map(str, inputs))}: {reason}; change "
-                "shapes or types, by reshape, unsqueeze, cast, or the sizes of the module"
+            raise self.mistake(
+                f"{node.op_type} does not take {' and '.join(map(str, inputs))}: {reason}; change shapes or types, by "
+                "reshape, unsqueeze, cast, or the sizes of the module"
             ) from None
 
-    def _join(self, label: str) -> str:
-        return ".".join(filter(None, (self._path, label)))
-
-    def unique(self, name: str) -> str:
-        """The name, or, if a tensor or node has it, the name with a number."""
+    def unique(self, name: str, path: str = "") -> str:
+        """A new name for a node or tensor: "PATH.NAME", with a number at the end if the name is taken."""
+        name = ".".join(filter(None, (path, name)))
         found, number = name, 1
         while found in self._names:
             found, number = f"{name}_{number}", number + 1
         self._names.add(found)
         return found
+
+    def model(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> onnx.ModelProto:
+        """The model of the nodes that the outputs need."""
+        needed = {tensor.name for tensor in outputs}
+        nodes = []
+        for node in reversed(self.nodes):
+            if needed & set(node.output):
+                nodes.insert(0, node)
+                needed |= set(node.input)
+        read, written = (
+            [helper.make_value_info(end.name, end.type) for end in ends] for ends in (inputs, outputs)
+        )
+        constants = [numpy_helper.from_array(a, key) for key, a in self.constants.items() if key in needed]
+        graph = helper.make_graph(nodes, name, read, written, constants)
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="vdla")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -36,7 +37,15 @@ class Tensor:
                     f"nn.spec.Tensor: {size!r} in shape {tuple(self.shape)} is no size; give a positive integer, "
                     'or a symbol such as "batch"'
                 )
-        if self.dtype not in DTYPES:
-            raise NetworkError(
-                f"nn.spec.Tensor: there is no element type {self.dtype!r}; give one of {', '.join(DTYPES)}"
-            )
+        need_dtype("nn.spec.Tensor", self.dtype)
+
+
+def need_dtype(where: str, dtype: object) -> None:
+    """Raises NetworkError, which begins with `where`, for a name that is not in `DTYPES`."""
+    if dtype not in DTYPES:
+        raise NetworkError(f"{where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}")
+
+
+def is_integer(value: object, least: float = -inf) -> bool:
+    """Whether a value is an integer of Python or numpy, and `least` or larger. True and False are no integers."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

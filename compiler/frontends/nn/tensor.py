@@ -1,4 +1,4 @@
-"""Tensors while a network is recorded: each operation on a tensor adds a node to the graph."""
+"""Tensors of a network that is recorded: each operation on a tensor adds a node to the ONNX graph."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from .arguments import is_integer
-from .spec import DTYPES, NetworkError, Size
+from .spec import NetworkError, Size, is_integer, need_dtype
 
 if TYPE_CHECKING:
     from .module import Parameter
@@ -35,7 +34,28 @@ _UFUNCS = {
     "less_equal": "LessOrEqual",
     "equal": "Equal",
 }
-"""ONNX's operators of the functions that numpy calls for an operator between an array and a tensor."""
+"""ONNX operator for each numpy function behind a Python operator: numpy calls "add" for array + tensor."""
+_OTHER_NAMES = {
+    "view": "reshape",
+    "view_as": "reshape",
+    "size": "shape",
+    "T": "transpose(0, 1)",
+    "mT": "transpose(-1, -2)",
+    "swapaxes": "transpose",
+    "chunk": "split",
+    "to": 'cast("float32")',
+    "type": 'cast("float32")',
+    "astype": 'cast("float32")',
+    "float": 'cast("float32")',
+    "half": 'cast("float16")',
+    "long": 'cast("int64")',
+    "int": 'cast("int32")',
+    "bool": 'cast("bool")',
+    "dim": "ndim",
+}
+"""Replacements for attributes of PyTorch's tensors."""
+_NEEDLESS = ("contiguous", "detach", "clone", "cpu", "cuda", "requires_grad", "requires_grad_")
+"""Methods of PyTorch's tensors that a network can leave out."""
 _END = 2**63 - 1
 """End of a slice that reaches to the end of its dimension."""
 
@@ -81,7 +101,7 @@ class Tensor:
         return record("Not", record("Equal", self, other, label="equal"))
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Operand, **named: Any) -> Tensor:
-        """The node of an operator between an array or a number of numpy's and a tensor; other functions are refused."""
+        """Records `array + tensor` and other operators of _UFUNCS. Raises NetworkError for other functions of numpy."""
         if function.__name__ in _UFUNCS and method == "__call__" and not named:
             return record(_UFUNCS[function.__name__], *inputs)
         raise self._not_numpy(function.__name__)
@@ -93,17 +113,25 @@ class Tensor:
         raise self._not_numpy("array")
 
     def _not_numpy(self, function: str) -> NetworkError:
-        return NetworkError(
-            f"{self.recorder.where}: np.{function} takes no tensor, which has no value until the network runs; use "
-            "methods of the tensor, nn.functional, or nn.record for any operator of ONNX"
+        return self.recorder.mistake(
+            f"np.{function} takes no tensor, which has no value until the network runs; use methods of the tensor, "
+            "nn.functional, or nn.record for any operator of ONNX"
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in self.__slots__:
             raise AttributeError(f"a tensor has no attribute {name!r}")
-        from .other_names import way_out
+        if name in _OTHER_NAMES:
+            way_out = f"use {_OTHER_NAMES[name]}"
+        elif name in _NEEDLESS:
+            way_out = "leave it out, a tensor of the recorded network needs none"
+        else:
+            from . import functional
 
-        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out(name)}")
+            found = callable(getattr(functional, name, None))
+            others = "another method, nn.functional, or nn.record for any operator of ONNX"
+            way_out = f"use nn.functional.{name}" if found else f"use {others}"
+        raise MissingNameError(f"{self.recorder.where}: a tensor has no {name!r}; {way_out}")
 
     __and__, __or__ = _binary("And"), _binary("Or")
 
@@ -126,22 +154,20 @@ class Tensor:
 
     @property
     def type(self) -> onnx.TypeProto:
-        """The type as ONNX writes it."""
+        """The element type and shape as an ONNX type."""
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(self.dtype), self.shape)
 
     def __bool__(self) -> bool:
-        raise NetworkError(
-            f"{self.recorder.where}: reads the value of a tensor, which has none until the network runs, so that data "
-            "cannot decide control flow; use nn.functional.where in place of if, while, and, or"
+        raise self.recorder.mistake(
+            "reads the value of a tensor, which has none until the network runs, so that data cannot decide control "
+            "flow; use nn.functional.where in place of if, while, and, or"
         )
 
     __int__ = __float__ = __index__ = __bool__
 
     def __len__(self) -> int:
         if not self.shape or isinstance(self.shape[0], str):
-            raise NetworkError(
-                f"{self.recorder.where}: {self} has no known number of rows to iterate over; use slices"
-            )
+            raise self.recorder.mistake(f"{self} has no known number of rows to iterate over; use slices")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -150,18 +176,19 @@ class Tensor:
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         items = list(index) if isinstance(index, tuple) else [index]
         if wrong := [item for item in items if not isinstance(item, int | slice | EllipsisType | None)]:
-            raise NetworkError(
-                f"{self.recorder.where}: {wrong[0]!r} is no index; give integers, slices, None or ..., and indices "
-                "known at run time to nn.functional.embedding"
+            raise self.recorder.mistake(
+                f"{wrong[0]!r} is no index; give integers, slices, None or ..., and indices known at run time to "
+                "nn.functional.embedding"
             )
         rest = self.ndim - sum(isinstance(item, int | slice) for item in items)
         if rest < 0:
-            raise NetworkError(f"{self.recorder.where}: too many indices of {self}; give {self.ndim} at most")
+            raise self.recorder.mistake(f"too many indices of {self}; give {self.ndim} at most")
         place = items.index(...) if ... in items else len(items)
         items[place : place + 1] = [slice(None)] * rest
+        own = [item for item in items if item is not None]
         shape: list[Size | None] = list(self.shape)
         cuts: list[tuple[int, Size, Size, int]] = []
-        for axis, item in enumerate(item for item in items if item is not None):
+        for axis, item in enumerate(own):
             if isinstance(item, int):
                 item = slice(item, item + 1 if item != -1 else None)
             if isinstance(item, slice) and item != slice(None):
@@ -175,27 +202,24 @@ class Tensor:
             axes, begins, ends, steps = zip(*cuts, strict=True)
             operands = self._sizes(begins), self._sizes(ends), np.array(axes), np.array(steps)
             result = record("Slice", self, *operands, label="slice", shape=shape)
-        sizes = [item for item in items if item is not None]
-        if dropped := [axis for axis, item in enumerate(sizes) if isinstance(item, int)]:
+        if dropped := [axis for axis, item in enumerate(own) if isinstance(item, int)]:
             result = result.squeeze(*dropped)
         kept = [item for item in items if not isinstance(item, int)]
         new = [axis for axis, item in enumerate(kept) if item is None]
         return result.unsqueeze(*new) if new else result
 
     def _sizes(self, sizes: Sequence[Size]) -> Tensor:
-        """An int64 tensor with the sizes; it is computed when the network runs if one is a symbol."""
+        """An int64 tensor with the sizes: a constant, or, if a size is a symbol, computed when the network runs."""
         if not any(isinstance(size, str) for size in sizes):
             return self.recorder.constant(np.array(sizes, np.int64))
         tensors = [self.recorder.size(size) for size in sizes]
         return tensors[0] if len(tensors) == 1 else record("Concat", *tensors, label="sizes", axis=0)
 
     def axes(self, *dims: int) -> list[int]:
-        """Numbers of dimensions counted from the first one. Raises NetworkError for a dimension that does not exist."""
+        """`dims` counted from the first dimension. Raises NetworkError for a dimension that the tensor lacks."""
         for dim in dims:
             if not (is_integer(dim) and -self.ndim <= dim < self.ndim):
-                raise NetworkError(
-                    f"{self.recorder.where}: {self} has no dimension {dim!r}; it has {self.ndim}"
-                )
+                raise self.recorder.mistake(f"{self} has no dimension {dim!r}; it has {self.ndim}")
         return [dim % self.ndim for dim in dims]
 
     def reshape(self, *sizes: Size | Sequence[Size]) -> Tensor:
@@ -204,11 +228,11 @@ class Tensor:
         """
         given = _spread(sizes)
         if wrong := [size for size in given if not (is_integer(size) or isinstance(size, str))]:
-            raise NetworkError(f"{self.recorder.where}: {wrong[0]!r} is no size; give an integer or a symbol")
-        same = [self.shape[axis : axis + 1] == (size,) for axis, size in enumerate(given)]
+            raise self.recorder.mistake(f"{wrong[0]!r} is no size; give an integer or a symbol")
+        # ONNX reads 0 as the size that the dimension has, and -1 as the size that remains.
         numbers = [
-            0 if isinstance(size, str) and is_same else size
-            for size, is_same in zip(given, same, strict=True)
+            0 if isinstance(size, str) and self.shape[axis : axis + 1] == (size,) else size
+            for axis, size in enumerate(given)
         ]
         symbols = [axis for axis, size in enumerate(numbers) if isinstance(size, str)]
         if len(symbols) == 1 and -1 not in numbers and self.recorder.source(str(numbers[symbols[0]])):
@@ -229,29 +253,25 @@ class Tensor:
         return record("Transpose", self, label="transpose", perm=self.axes(*_spread(dims)))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """Two dimensions exchanged."""
+        """The tensor with the dimensions `dim0` and `dim1` exchanged."""
         dims, (first, second) = list(range(self.ndim)), self.axes(dim0, dim1)
         dims[first], dims[second] = second, first
         return self.permute(*dims)
 
     def squeeze(self, *dims: int) -> Tensor:
-        """Without the dimensions `dims`, of size 1."""
+        """The tensor without the dimensions `dims`, each of size 1."""
         return record("Squeeze", self, np.array(dims), label="squeeze")
 
     def unsqueeze(self, *dims: int) -> Tensor:
-        """With new dimensions of size 1 at the places `dims` of the result."""
+        """The tensor with new dimensions of size 1, which are the dimensions `dims` of the result."""
         return record("Unsqueeze", self, np.array(dims), label="unsqueeze")
 
     def split(self, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-        """Parts of the given sizes along `dim`."""
+        """Parts with the given sizes along the dimension `dim`."""
         if not isinstance(sizes, tuple | list) or not all(is_integer(size) for size in sizes):
-            raise NetworkError(
-                f"{self.recorder.where}: split by {sizes!r}; give a list with the size of each part"
-            )
-        inputs = [self, self._sizes(sizes)]
-        return self.recorder.record(
-            "Split", inputs, label="split", outputs=len(sizes), axis=self.axes(dim)[0]
-        )
+            raise self.recorder.mistake(f"split by {sizes!r}; give a list with the size of each part")
+        inputs, axis = [self, self._sizes(sizes)], self.axes(dim)[0]
+        return self.recorder.record("Split", inputs, label="split", outputs=len(sizes), axis=axis)
 
     def mean(self, *dims: int, keepdim: bool = False) -> Tensor:
         """The mean over the dimensions `dims`, by default over all."""
@@ -266,19 +286,17 @@ class Tensor:
         return np.array(self.axes(*(dims or range(self.ndim))), np.int64)
 
     def cast(self, dtype: str) -> Tensor:
-        """The elements converted to the type of that name ("float32")."""
-        if dtype not in DTYPES:
-            raise NetworkError(
-                f"{self.recorder.where}: there is no element type {dtype!r}; give one of {', '.join(DTYPES)}"
-            )
+        """The elements converted to the element type of this name, one of `spec.DTYPES` ("float32")."""
+        need_dtype(self.recorder.where, dtype)
         return record("Cast", self, label="cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def record(operator: str, *inputs: Operand | None, label: str = "", **attributes: Any) -> Tensor:
-    """The first output of a new node; `inputs` are operands in ONNX's order, None for one that is left out.
+    """The first output of a new node of the ONNX operator; `inputs` in ONNX's order, None for an input left out.
 
-    Numbers, and arrays of float64, get the type of the first tensor. The other arguments and errors are those of
-    `Recorder.record`.
+    Numbers, and arrays of float64, get the element type of the first tensor. `label` is added to the name of the node;
+    `attributes` are the operator's. Raises NetworkError for attributes, shapes and types that the operator does not
+    take.
     """
     first = next((item for item in inputs if isinstance(item, Tensor)), None)
     if first is None:
@@ -288,7 +306,7 @@ def record(operator: str, *inputs: Operand | None, label: str = "", **attributes
 
 
 def _spread(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The items, or those of the only item if it is a tuple or list."""
+    """The items; the elements of the only item if this is a tuple or list."""
     return tuple(items[0]) if len(items) == 1 and isinstance(items[0], tuple | list) else tuple(items)
 
 

@@ -1,4 +1,4 @@
-"""Graphs that torch.compile traces, compiled by vdla: the backend's part that knows PyTorch.
+"""Compiles the graphs that torch.compile traces.
 
 PyTorch calls a backend with each graph that it traces, and the function that the backend returns in place of the graph.
 A graph is exported and compiled when it is called, once for each combination of shapes. Parameters and buffers of the

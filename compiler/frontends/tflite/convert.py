@@ -9,7 +9,7 @@ from onnx import helper
 from ..errors import FrontendError
 from .flatbuffer import damaged
 from .model import Network, Operator, read_network
-from .rows import ROWS, converter_of
+from .rows import ROWS
 from .writer import OPSET, WIDE_OPSET, RefusedOperator, Writer
 
 _WAY_OUT = f"supported are {', '.join(sorted(ROWS))}: cut the model before, or replace it"
@@ -62,13 +62,13 @@ def _label(network: Network, operator: Operator) -> str:
 
 
 def _convert(writer: Writer, operator: Operator, refused: list[str]) -> None:
-    function = converter_of(operator.kind)
-    if function is None:
+    row = ROWS.get(operator.kind)
+    if row is None:
         reason = _REASONS.get(operator.custom) or _REASONS.get(operator.kind)
         raise RefusedOperator(reason or f"is not supported; {_WAY_OUT}")
     if not operator.outputs:
         raise damaged(f"{operator.kind} has no output")
-    function(writer, operator)
+    row.write(writer, operator)
     missing = [i for i in operator.outputs if writer.known(i) is None and not _has_value(writer, i)]
     if missing and not refused:
         raise damaged(f"{operator.kind} has {len(operator.outputs)} outputs")
@@ -80,14 +80,14 @@ def _has_value(writer: Writer, index: int) -> bool:
 
 
 def _stand_in(writer: Writer, operator: Operator) -> None:
-    """Names for the outputs of a refused operator, so that later operators are looked at as well."""
+    """Gives the outputs of a refused operator names, so that errors of later operators are found as well."""
     for index in operator.outputs:
         if not _has_value(writer, index):
             writer.reals[index, False] = writer.name(f"{writer.tensor(index).name}/refused")
 
 
 def _begin(writer: Writer) -> None:
-    """Reserves the names of inputs and outputs, and gives the inputs their forms."""
+    """Reserves the names of the inputs, and gives each input its value in the model."""
     for index in dict.fromkeys(writer.network.inputs):
         name = writer.name(writer.tensor(index).name)
         if writer.tensor(index).data is not None:
@@ -113,7 +113,9 @@ def _finish(writer: Writer, name: str) -> onnx.ModelProto:
 
 
 def _output(writer: Writer, index: int) -> str:
-    """The name of an output of the model, TFLite's. A node renames inputs and constants that are outputs."""
+    """The name of an output of the model, as in the TFLite file; "NAME/output" for an input or a constant, which a node
+    copies.
+    """
     tensor = writer.tensor(index)
     if (array := writer.known(index)) is not None:
         return writer.node("Identity", [writer.constant(array, tensor.name)], f"{tensor.name}/output")

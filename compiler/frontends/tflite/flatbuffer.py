@@ -25,12 +25,14 @@ def damaged(problem: str) -> FrontendError:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table at byte `place` of `data`, a file with `PADDING`; `what` names it in messages. Methods take
-    fields by number and raise FrontendError for fields that do not lie in the file."""
+    """The table that begins at byte `place` of `data`, a file followed by PADDING zero bytes; errors call it `name`.
+
+    Methods take fields by number, and raise FrontendError for a field outside of the file.
+    """
 
     data: bytes
     place: int
-    what: str
+    name: str
 
     @property
     def size(self) -> int:
@@ -44,9 +46,9 @@ class Table:
     def read(self, form: str, place: int) -> int:
         """The number of a `struct` format at a byte of the file."""
         if place < 0:
-            raise damaged(f"{self.what} would begin in front of the file")
+            raise damaged(f"{self.name} would begin in front of the file")
         if place + struct.calcsize(form) > self.size:
-            raise self.early_end(self.what)
+            raise self.early_end(self.name)
         return struct.unpack_from(form, self.data, place)[0]
 
     def field(self, number: int) -> int | None:
@@ -62,10 +64,10 @@ class Table:
         place = self.field(number)
         return default if place is None else self.read(form, place)
 
-    def table(self, number: int, what: str) -> Table | None:
-        """A field that is a table, which `what` names in messages."""
+    def table(self, number: int, name: str) -> Table | None:
+        """A field that is a table, called `name` in messages."""
         place = self.field(number)
-        return None if place is None else Table(self.data, place + self.read("<I", place), what)
+        return None if place is None else Table(self.data, place + self.read("<I", place), name)
 
     def vector(self, number: int, size: int) -> tuple[int, int]:
         """(first byte, number of elements) of a field that is a vector of elements of `size` bytes."""
@@ -75,7 +77,7 @@ class Table:
         start = place + self.read("<I", place)
         count = self.read("<I", start)
         if start + 4 + count * size > self.size:
-            raise self.early_end(f"a vector of {self.what}")
+            raise self.early_end(f"a vector of {self.name}")
         return start + 4, count
 
     def numbers(self, number: int, dtype: str) -> np.ndarray[Any, Any]:
@@ -83,11 +85,11 @@ class Table:
         start, count = self.vector(number, np.dtype(dtype).itemsize)
         return np.frombuffer(self.data, dtype, count, start)
 
-    def tables(self, number: int, what: str) -> list[Table]:
-        """A field that is a vector of tables; `what` and a number name each of them in messages."""
+    def tables(self, number: int, name: str) -> list[Table]:
+        """A field that is a vector of tables, called "`name` 0", "`name` 1" ... in messages."""
         start, count = self.vector(number, 4)
         places = range(start, start + 4 * count, 4)
-        return [Table(self.data, at + self.read("<I", at), f"{what} {i}") for i, at in enumerate(places)]
+        return [Table(self.data, at + self.read("<I", at), f"{name} {i}") for i, at in enumerate(places)]
 
     def text(self, number: int) -> str:
         """A field that is a string; empty for one that is left out."""
@@ -95,11 +97,11 @@ class Table:
         try:
             return self.data[start : start + count].decode()
         except UnicodeDecodeError:
-            raise damaged(f"the name of {self.what} is no UTF-8 text") from None
+            raise damaged(f"the name of {self.name} is no UTF-8 text") from None
 
     def check(self, most: int) -> None:
         """Raises FrontendError unless each field begins in the file, `most` bytes before its end at the latest."""
         vtable = self.place - self.read("<i", self.place)
         for number in range(self.read("<H", vtable) // 2 - 2):
             if (place := self.field(number)) is not None and place + most > len(self.data):
-                raise self.early_end(self.what)
+                raise self.early_end(self.name)

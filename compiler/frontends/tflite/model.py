@@ -22,15 +22,9 @@ from vdla.compiler.ir.limits import MOST_TENSOR_BYTES
 from ..errors import FrontendError
 from .flatbuffer import PADDING, Table, damaged
 
+_NAMES = ("FLOAT16", "FLOAT32", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")
 TYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
-    {
-        **{
-            name: np.dtype(f"<{kind}")
-            for name, kind in (("FLOAT16", "f2"), ("FLOAT32", "f4"), ("FLOAT64", "f8"))
-        },
-        **{name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "BOOL")},
-        "INT4": np.dtype(ml_dtypes.int4),
-    }
+    {name: np.dtype(name.lower()) for name in _NAMES} | {"INT4": np.dtype(ml_dtypes.int4)}
 )
 """numpy's types of TFLite's tensors; tensors of all other types are refused."""
 _EMPTY = struct.pack("<HHi", 4, 4, 4)
@@ -54,7 +48,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
-    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its values if they are constant."""
+    """A tensor: its shape in TFLite's order (N, H, W, C), its numpy dtype, its quantization, its values if constant."""
 
     name: str
     shape: tuple[int, ...]
@@ -156,20 +150,20 @@ def _operators(model: Table, graph: Table) -> Iterator[Operator]:
     for table in graph.tables(3, "operator"):
         place = table.number(0, "<I")
         if place >= len(codes):
-            raise damaged(f"{table.what} has an unknown code")
+            raise damaged(f"{table.name} has an unknown code")
         number = max(codes[place].number(0, "<b"), codes[place].number(3))
         yield Operator(
             kind=names.get(number, f"operator code {number}"),
             custom=codes[place].text(1),
             inputs=_indices(table, 1),
             outputs=_indices(table, 2),
-            stored=table.table(4, f"the options of {table.what}"),
+            stored=table.table(4, f"the options of {table.name}"),
             stored_kind=classes.get(table.number(3, "<B"), ""),
         )
 
 
 def _tensor(table: Table, buffers: Sequence[Table]) -> Tensor:
-    name = table.text(3) or table.what
+    name = table.text(3) or table.name
     kind = _named(tflite.TensorType).get(table.number(1, "<b"), "an unknown one")
     if kind not in TYPES:
         raise FrontendError([f"tensor '{name}' has the type {kind}; supported are {', '.join(TYPES)}"])

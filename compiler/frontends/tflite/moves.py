@@ -1,179 +1,262 @@
-"""Operators that join, cut, pad, repeat or pick elements."""
+"""Operators that give elements in another shape or order, or join, cut, pad, repeat or pick them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tflite
 
-from .activations import activate
 from .flatbuffer import damaged
-from .model import Operator
-from .pointwise import operands
-from .writer import PLANE_AXES, Writer, refuse, result_name
+from .step import Step
+from .windows import planes_order
+from .writer import PLANE_AXES, Writer, refuse
+
+_MOST = 2**31 - 1
+"""End of a slice that reaches to the end of its axis."""
 
 
-def axis_of(writer: Writer, index: int, axis: int, *, planes: bool = False) -> int:
-    """An axis of a tensor, counted from the front in the layout `planes`."""
-    rank = writer.rank(index)
-    if not -rank <= axis < rank:
-        raise damaged(f"tensor '{writer.tensor(index).name}' has no axis {axis}")
-    return PLANE_AXES[axis % rank] if planes else axis % rank
+def _moved(step: Step, move: Callable[[str, str], str], *, planes: bool = False) -> None:
+    """Gives the output the moved elements of the first input. `move` adds a node for (input, output name); with
+    `planes` the input is read as planes.
+    """
+    writer, source = step.writer, step.inputs[0]
+    if step.same_integers():
+        name = move(writer.integral(source, planes=planes), step.tensor(step.output).name)
+        writer.put_integers(step.output, name)
+    else:
+        step.put(move(writer.real(source, planes=planes), step.name))
 
 
-def concatenate(writer: Writer, operator: Operator) -> None:
+def reshape(step: Step) -> None:
+    """RESHAPE, SQUEEZE and EXPAND_DIMS: the output has the shape that the file declares."""
+    writer, source, output = step.writer, step.inputs[0], step.output
+    before, after = step.shape(source), step.shape(output)
+    if np.prod(before) != np.prod(after):
+        raise damaged(f"{step.operator.kind} makes {after} of {before}")
+    if (array := writer.known(source)) is not None and step.same_type():
+        writer.constants[output] = array.reshape(after)
+        return
+    planes = len(before) == 4 and writer.in_planes(source)
+    if planes and (order := planes_order(before)) is not None:
+        planes = after == (before[0], np.prod(before[1:])) and step.same_type() and _only_weighted(step)
+        if planes:
+            writer.columns[output] = order
+    _moved(step, lambda name, result: writer.reshaped(name, after, result), planes=planes)
+
+
+def _only_weighted(step: Step) -> bool:
+    """Whether the output is read only as data of FULLY_CONNECTED with constant weights of as many columns."""
+    output, writer = step.output, step.writer
+    readers = [operator for operator in writer.network.operators if output in operator.inputs]
+    return output not in writer.network.outputs and all(
+        reader.kind == "FULLY_CONNECTED"
+        and reader.inputs[0] == output
+        and (weights := writer.known(reader.inputs[1])) is not None
+        and weights.shape[1:] == step.shape(output)[1:]
+        for reader in readers
+    )
+
+
+def transpose(step: Step) -> None:
+    """TRANSPOSE by a constant order of axes."""
+    order = [int(axis) for axis in step.writer.values(step.inputs[1], "order")]
+    if sorted(order) != list(range(step.writer.rank(step.inputs[0]))):
+        raise damaged(f"{step.operator.kind} has the order {order}")
+    _moved(step, lambda name, result: step.writer.node("Transpose", [name], result, perm=order))
+
+
+def shape(step: Step) -> None:
+    """SHAPE: a constant, as all shapes are static."""
+    dtype = step.tensor(step.output).dtype
+    step.writer.constants[step.output] = np.array(step.shape(step.inputs[0]), dtype)
+
+
+def blocks(step: Step) -> None:
+    """DEPTH_TO_SPACE and SPACE_TO_DEPTH; the position in the block is the high part of a channel's number."""
+    name, size = step.writer.real(step.inputs[0], planes=True), step.options.BlockSize()
+    more = {"mode": "DCR"} if step.onnx == "DepthToSpace" else {}
+    step.put(step.node(step.onnx, [name], blocksize=size, **more), planes=True)
+
+
+def space_to_batch(step: Step) -> None:
+    """SPACE_TO_BATCH_ND of images: pads, then each position of a block becomes an image."""
+    (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
+    batch, height, width, channels = step.shape(step.inputs[0])
+    pads = step.constant([0, 0, top, left, 0, 0, bottom, right], "pads")
+    padded = step.node("Pad", [step.writer.real(step.inputs[0], planes=True), pads], "padded")
+    height, width = height + top + bottom, width + left + right
+    apart = (batch, channels, height // rows, rows, width // columns, columns)
+    together = (batch * rows * columns, channels, height // rows, width // columns)
+    step.put(_rearranged(step.writer, padded, step.name, apart, (3, 5, 0, 1, 2, 4), together), planes=True)
+
+
+def batch_to_space(step: Step) -> None:
+    """BATCH_TO_SPACE_ND of images: the inverse of SPACE_TO_BATCH_ND, with crops."""
+    (rows, columns), ((top, bottom), (left, right)) = _block_operands(step)
+    batch, height, width, channels = step.shape(step.inputs[0])
+    images = batch // (rows * columns)
+    apart = (rows, columns, images, channels, height, width)
+    together = (images, channels, height * rows, width * columns)
+    data = step.writer.real(step.inputs[0], planes=True)
+    whole = _rearranged(step.writer, data, f"{step.name}/whole", apart, (2, 3, 4, 0, 5, 1), together)
+    limits = [(top, left), (height * rows - bottom, width * columns - right), (2, 3)]
+    step.put(step.node("Slice", [whole, *(step.constant(limit, "crop") for limit in limits)]), planes=True)
+
+
+def _block_operands(step: Step) -> tuple[tuple[int, int], list[list[int]]]:
+    """(rows and columns of a block, pads or crops of rows and columns)."""
+    block = step.numbers(1, "block size").tolist()
+    ends = step.numbers(2, "pads").reshape(-1, 2).tolist()
+    if step.writer.rank(step.inputs[0]) != 4 or len(block) != 2 or len(ends) != 2:
+        refuse(f"works on {step.shape(step.inputs[0])}", "only images (N, H, W, C) are supported")
+    if min(block) < 1 or min(min(pair) for pair in ends) < 0:
+        raise damaged(f"{step.operator.kind} has blocks {block}, pads {ends}")
+    return (block[0], block[1]), ends
+
+
+def _rearranged(
+    writer: Writer, data: str, name: str, apart: Sequence[int], order: Sequence[int], together: Sequence[int]
+) -> str:
+    """Data reshaped to `apart`, transposed by `order` and reshaped to `together`."""
+    split = writer.reshaped(data, apart, f"{name}/split")
+    turned = writer.node("Transpose", [split], f"{name}/turned", perm=order)
+    return writer.reshaped(turned, together, name)
+
+
+def concatenate(step: Step) -> None:
     """CONCATENATION, with its fused activation."""
-    options, output = operator.options("ConcatenationOptions"), operator.outputs[0]
-    names, planes = operands(writer, operator.inputs)
-    axis = axis_of(writer, output, options.Axis(), planes=planes)
-    result = writer.node("Concat", names, result_name(writer, operator, options), axis=axis)
-    writer.put(output, activate(writer, output, result, options.FusedActivationFunction()), planes=planes)
+    names, planes = step.operands()
+    axis = step.axis(step.output, step.options.Axis(), planes)
+    step.put(step.node("Concat", names, axis=axis), planes)
 
 
-def pack(writer: Writer, operator: Operator) -> None:
-    """PACK: tensors side by side along a new axis."""
-    output = operator.outputs[0]
-    axis = axis_of(writer, output, operator.options("PackOptions").Axis())
-    place = writer.constant(np.array([axis]), f"{writer.tensor(output).name}/axis")
-    name = result_name(writer, operator)
-    parts = [
-        writer.node("Unsqueeze", [writer.real(index), place], f"{name}/part") for index in operator.inputs
-    ]
-    writer.put(output, writer.node("Concat", parts, name, axis=axis))
+def pack(step: Step) -> None:
+    """PACK: tensors stacked along a new axis."""
+    axis = step.axis(step.output, step.options.Axis())
+    place = step.constant([axis], "axis")
+    parts = [step.node("Unsqueeze", [step.writer.real(index), place], "part") for index in step.inputs]
+    step.put(step.node("Concat", parts, axis=axis))
 
 
-def unpack(writer: Writer, operator: Operator) -> None:
-    """UNPACK: the parts along an axis, without the axis."""
-    source = operator.inputs[0]
-    axis = axis_of(writer, source, operator.options("UnpackOptions").Axis())
-    if writer.tensor(source).shape[axis] != len(operator.outputs):
-        raise damaged(f"{operator.kind} of {writer.tensor(source).shape} has {len(operator.outputs)} outputs")
-    place = writer.constant(np.array([axis]), f"{writer.tensor(source).name}/axis")
-    parts = _parts(writer, operator, source, axis, [1] * len(operator.outputs))
-    for index, part in zip(operator.outputs, parts, strict=True):
-        writer.put(index, writer.node("Squeeze", [part, place], f"{writer.tensor(index).name}/exact"))
+def unpack(step: Step) -> None:
+    """UNPACK: one output for each index along an axis, which the outputs lack."""
+    writer, (source, *_), outputs = step.writer, step.inputs, step.operator.outputs
+    axis = step.axis(source, step.options.Axis())
+    if step.shape(source)[axis] != len(outputs):
+        raise damaged(f"{step.operator.kind} of {step.shape(source)} has {len(outputs)} outputs")
+    place = writer.constant(np.array([axis]), f"{step.tensor(source).name}/axis")
+    parts = _parts(step, writer.real(source), source, axis, [1] * len(outputs))
+    for index, part in zip(outputs, parts, strict=True):
+        writer.put(index, writer.node("Squeeze", [part, place], f"{step.tensor(index).name}/exact"))
 
 
-def _parts(
-    writer: Writer, operator: Operator, source: int, axis: int, sizes: Sequence[int], *, planes: bool = False
-) -> list[str]:
-    names = [writer.name(f"{writer.tensor(index).name}/part") for index in operator.outputs]
-    lengths = writer.constant(np.array(sizes, np.int64), f"{writer.tensor(source).name}/sizes")
-    writer.add("Split", [writer.real(source, planes=planes), lengths], names, axis=axis)
+def split(step: Step) -> None:
+    """SPLIT into equal parts, and SPLIT_V into parts of given sizes."""
+    source, place = (step.inputs[0], 2) if step.operator.kind == "SPLIT_V" else (step.inputs[1], 0)
+    (data,), planes = step.operands((source,))
+    axis = step.axis(source, int(step.numbers(place, "axis").reshape(())), planes)
+    rows_axis = PLANE_AXES.index(axis) if planes else axis
+    sizes = [step.shape(index)[rows_axis] for index in step.operator.outputs]
+    for index, part in zip(step.operator.outputs, _parts(step, data, source, axis, sizes), strict=True):
+        step.writer.put(index, part, planes=planes)
+
+
+def _parts(step: Step, data: str, source: int, axis: int, sizes: Sequence[int]) -> list[str]:
+    """The names of the parts of the value `data` of the tensor `source` along an axis."""
+    names = [step.writer.name(f"{step.tensor(index).name}/part") for index in step.operator.outputs]
+    lengths = step.writer.constant(np.array(sizes, np.int64), f"{step.tensor(source).name}/sizes")
+    step.writer.add("Split", [data, lengths], names, axis=axis)
     return names
 
 
-def split(writer: Writer, operator: Operator) -> None:
-    """SPLIT into equal parts, and SPLIT_V into parts of given sizes."""
-    varied = operator.kind == "SPLIT_V"
-    source, where = (operator.inputs[0], operator.inputs[2]) if varied else operator.inputs[1::-1]
-    planes = writer.prefer_planes((source,))
-    axis = axis_of(writer, source, int(writer.values(where, "axis").reshape(())), planes=planes)
-    rows_axis = PLANE_AXES.index(axis) if planes else axis
-    sizes = [writer.tensor(index).shape[rows_axis] for index in operator.outputs]
-    names = _parts(writer, operator, source, axis, sizes, planes=planes)
-    for index, name in zip(operator.outputs, names, strict=True):
-        writer.put(index, name, planes=planes)
-
-
-def pad(writer: Writer, operator: Operator) -> None:
+def pad(step: Step) -> None:
     """PAD by zeros, PADV2 by a constant, MIRROR_PAD by reflection."""
-    source, ends = operator.inputs[0], writer.values(operator.inputs[1], "pads").reshape(-1, 2)
-    planes = writer.prefer_planes((source,))
+    writer, source = step.writer, step.inputs[0]
+    ends, mode = step.numbers(1, "pads").reshape(-1, 2), "constant"
+    (data,), planes = step.operands((source,))
     if len(ends) != writer.rank(source):
-        raise damaged(f"{operator.kind} has {len(ends)} pads")
-    if planes:
-        ends = ends[[0, 3, 1, 2]]
-    name = result_name(writer, operator)
-    pads = writer.constant(ends.T.reshape(-1).astype(np.int64), f"{name}/pads")
-    inputs = [writer.real(source, planes=planes), pads]
-    mode = "constant"
-    if operator.kind == "MIRROR_PAD":
+        raise damaged(f"{step.operator.kind} has {len(ends)} pads")
+    ends = ends[[0, 3, 1, 2]] if planes else ends
+    inputs = [data, step.constant(ends.T.reshape(-1), "pads", np.int64)]
+    if step.options is not None:
         mode = "reflect"
-        if operator.options("MirrorPadOptions").Mode() != tflite.MirrorPadMode.REFLECT:
+        if step.options.Mode() != tflite.MirrorPadMode.REFLECT:
             refuse("mirrors with its edge (SYMMETRIC)", "use REFLECT")
-    elif len(operator.inputs) > 2:
-        value = writer.real_values(operator.inputs[2], "value").reshape(())
-        dtype = np.float32 if writer.quantized(source) else writer.tensor(source).dtype
-        inputs.append(writer.constant(value.astype(dtype), f"{name}/value"))
-    writer.put(operator.outputs[0], writer.node("Pad", inputs, name, mode=mode), planes=planes)
+    elif len(step.inputs) > 2:
+        value = writer.real_values(step.inputs[2], "value").reshape(())
+        dtype = np.float32 if writer.quantized(source) else step.tensor(source).dtype
+        inputs.append(step.constant(value.astype(dtype), "value"))
+    step.put(step.node("Pad", inputs, mode=mode), planes)
 
 
-def cut(writer: Writer, operator: Operator) -> None:
-    """SLICE: begin and size; a size of -1 is the rest."""
-    source = operator.inputs[0]
-    first = writer.values(operator.inputs[1], "begin").reshape(-1).tolist()
-    sizes = writer.values(operator.inputs[2], "size").reshape(-1).tolist()
-    shape = writer.tensor(source).shape
-    last = [whole if size == -1 else at + size for at, size, whole in zip(first, sizes, shape, strict=True)]
-    planes = writer.prefer_planes((source,))
-    _slice(writer, operator, list(range(len(shape))), first, last, [1] * len(shape), planes=planes)
+def cut(step: Step) -> None:
+    """SLICE by begins and sizes along all axes; a size of -1 reaches to the end."""
+    begins, sizes = step.numbers(1, "begin").tolist(), step.numbers(2, "size").tolist()
+    lengths = step.shape(step.inputs[0])
+    ends = [
+        whole if size == -1 else at + size for at, size, whole in zip(begins, sizes, lengths, strict=True)
+    ]
+    planes = step.writer.prefer_planes(step.inputs[:1])
+    _slice(step, list(range(len(lengths))), begins, ends, [1] * len(lengths), planes=planes)
 
 
-def strided(writer: Writer, operator: Operator) -> None:
+def strided(step: Step) -> None:
     """STRIDED_SLICE: numpy's slices; an axis of `shrink_axis_mask` is an index, which removes the axis."""
-    options, source = operator.options("StridedSliceOptions"), operator.inputs[0]
+    options = step.options
     if options.EllipsisMask() or options.NewAxisMask():
         refuse("has an ellipsis or a new axis", "write all axes, and add axes by EXPAND_DIMS")
-    shape = writer.tensor(source).shape
-    first, last, steps = (writer.values(i, "range").reshape(-1).tolist() for i in operator.inputs[1:4])
-    axes, shrunk = list(range(len(first))), options.ShrinkAxisMask()
-    if 0 in steps or len(first) > len(shape):
-        raise damaged(f"{operator.kind} of {shape} has steps {steps}")
-    most = 2**31 - 1
+    begins, ends, steps = (step.numbers(place, "range").tolist() for place in (1, 2, 3))
+    axes, shrunk = list(range(len(begins))), options.ShrinkAxisMask()
+    if 0 in steps or len(begins) > step.writer.rank(step.inputs[0]):
+        raise damaged(f"{step.operator.kind} of {step.shape(step.inputs[0])} has steps {steps}")
     for axis in axes:
         if shrunk >> axis & 1:
             steps[axis] = 1
-            last[axis] = first[axis] + 1 if first[axis] != -1 else most
+            ends[axis] = begins[axis] + 1 if begins[axis] != -1 else _MOST
             continue
         if options.BeginMask() >> axis & 1:
-            first[axis] = 0 if steps[axis] > 0 else most
+            begins[axis] = 0 if steps[axis] > 0 else _MOST
         if options.EndMask() >> axis & 1:
-            last[axis] = most if steps[axis] > 0 else -most
-    planes = not shrunk and writer.prefer_planes((source,))
-    _slice(writer, operator, axes, first, last, steps, planes=planes, view=bool(shrunk))
+            ends[axis] = _MOST if steps[axis] > 0 else -_MOST
+    planes = not shrunk and step.writer.prefer_planes(step.inputs[:1])
+    _slice(step, axes, begins, ends, steps, planes=planes, view=bool(shrunk))
+
+
+def reverse(step: Step) -> None:
+    """REVERSE_V2 along constant axes."""
+    axes = step.numbers(1, "axes").tolist()
+    back = [-1] * len(axes)
+    _slice(step, axes, back, [-(2**31)] * len(axes), back, planes=False)
 
 
 def _slice(
-    writer: Writer, operator: Operator, axes: Sequence[int], first: Sequence[int], last: Sequence[int],
-    steps: Sequence[int], *, planes: bool, view: bool = False,
+    step: Step, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int], steps: Sequence[int],
+    *, planes: bool, view: bool = False,
 ) -> None:  # fmt: skip
-    source, output, name = operator.inputs[0], operator.outputs[0], result_name(writer, operator)
-    own = [axis_of(writer, source, axis, planes=planes) for axis in axes]
-    limits = [
-        writer.constant(np.array(part, np.int64), f"{name}/range") for part in (first, last, own, steps)
-    ]
-    result = writer.node("Slice", [writer.real(source, planes=planes), *limits], name)
+    """A Slice of the first input in the layout `planes`; with `view` reshaped to the output's shape."""
+    source, writer = step.inputs[0], step.writer
+    own = [step.axis(source, axis, planes) for axis in axes]
+    limits = [step.constant(part, "range", np.int64) for part in (begins, ends, own, steps)]
+    result = step.node("Slice", [writer.real(source, planes=planes), *limits])
     if view:
-        result = writer.reshaped(result, writer.tensor(output).shape, f"{name}/view")
-    writer.put(output, result, planes=planes)
+        result = writer.reshaped(result, step.shape(step.output), f"{step.name}/view")
+    step.put(result, planes)
 
 
-def gather(writer: Writer, operator: Operator) -> None:
+def gather(step: Step) -> None:
     """GATHER along an axis, without batch dimensions."""
-    options, (source, indices) = operator.options("GatherOptions"), operator.inputs
-    if options.BatchDims():
-        refuse(f"gathers within {options.BatchDims()} batch dimensions", "gather from the whole tensor")
-    axis = axis_of(writer, source, options.Axis())
-    names = [writer.real(source), writer.real(indices)]
-    writer.put(operator.outputs[0], writer.node("Gather", names, result_name(writer, operator), axis=axis))
+    source, indices = step.inputs
+    if batch := step.options.BatchDims():
+        refuse(f"gathers within {batch} batch dimensions", "gather from the whole tensor")
+    axis = step.axis(source, step.options.Axis())
+    names = [step.writer.real(source), step.writer.real(indices)]
+    step.put(step.node("Gather", names, axis=axis))
 
 
-def repeat(writer: Writer, operator: Operator, onnx_operator: str) -> None:
+def repeat(step: Step) -> None:
     """TILE by constant numbers of repetitions, and BROADCAST_TO the declared shape of the output."""
-    name, output = result_name(writer, operator), operator.outputs[0]
-    tiled = operator.kind == "TILE"
-    numbers = writer.values(operator.inputs[1], "repetitions") if tiled else writer.tensor(output).shape
-    inputs = [
-        writer.real(operator.inputs[0]),
-        writer.constant(np.array(numbers, np.int64), f"{name}/numbers"),
-    ]
-    writer.put(output, writer.node(onnx_operator, inputs, name))
-
-
-def reverse(writer: Writer, operator: Operator) -> None:
-    """REVERSE_V2 along constant axes."""
-    axes = writer.values(operator.inputs[1], "axes").reshape(-1).tolist()
-    back = [-1] * len(axes)
-    _slice(writer, operator, axes, back, [-(2**31)] * len(axes), back, planes=False)
+    tiled = step.operator.kind == "TILE"
+    numbers = step.writer.values(step.inputs[1], "repetitions") if tiled else step.shape(step.output)
+    inputs = [step.writer.real(step.inputs[0]), step.constant(numbers, "numbers", np.int64)]
+    step.put(step.node(step.onnx, inputs))

@@ -1,36 +1,33 @@
-"""Convolutions, pools and resizes."""
+"""Convolutions, pools, resizes, and products with matrices."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import tflite
 
-from .activations import bounds, clamped
 from .flatbuffer import damaged
-from .model import Grid, Operator
-from .operands import bias_operands, put_activated, weight_operand
-from .writer import Writer, result_name, same_integers
+from .model import Grid
+from .step import Step
+from .writer import refuse
 
-Pads = tuple[int, int, int, int]
 RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
 """The grid on which stored integers are their own values."""
 HALVES_AWAY = 2.0**-20
-"""By this share averages of integers are made larger before they are rounded half to even: TFLite rounds halves away
-from zero. Averages over fewer than 4,096 elements that are no halves round as before."""
+"""Share by which averages of integers grow before they are rounded half to even: TFLite rounds halves away from zero.
+Averages over fewer than 4,096 elements that are no halves round as before."""
+Pair = tuple[int, int]
 
 
 def same_pads(
-    same: bool,
-    plane: tuple[int, int],
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int] = (1, 1),
-) -> Pads:
-    """Pads (top, left, bottom, right) of TFLite's SAME, where the odd row or column is the last; zeros otherwise."""
-    ends: list[tuple[int, int]] = []
+    step: Step, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)
+) -> tuple[int, int, int, int]:
+    """Pads (top, left, bottom, right) of a window: of TFLite's SAME, where the odd row or column is the last, or zeros.
+    `plane`: rows and columns of the larger image.
+    """
+    same = step.options.Padding() == tflite.Padding.SAME
+    ends: list[Pair] = []
     for size, extent, stride, dilation in zip(plane, kernel, strides, dilations, strict=True):
         span = (extent - 1) * dilation + 1
         total = max((-(-size // stride) - 1) * stride + span - size, 0) if same else 0
@@ -38,54 +35,47 @@ def same_pads(
     return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
 
-def convolution(writer: Writer, operator: Operator) -> None:
+def convolution(step: Step) -> None:
     """CONV_2D: weights (O, H, W, I / groups), one scale for each output channel or one."""
-    options = operator.options("Conv2DOptions")
-    weights = writer.values(operator.inputs[1], "filter")
-    _convolve(writer, operator, options, weights.transpose(0, 3, 1, 2), axis=0)
+    _convolve(step, order=(0, 3, 1, 2))
 
 
-def depthwise(writer: Writer, operator: Operator) -> None:
+def depthwise(step: Step) -> None:
     """DEPTHWISE_CONV_2D: weights (1, H, W, channels * multiplier), scales along the last axis."""
-    options = operator.options("DepthwiseConv2DOptions")
-    weights = writer.values(operator.inputs[1], "filter")
-    _convolve(writer, operator, options, weights.transpose(3, 0, 1, 2), axis=3)
+    _convolve(step, order=(3, 0, 1, 2))
 
 
-def _convolve(writer: Writer, operator: Operator, options: Any, weights: np.ndarray, *, axis: int) -> None:
-    data, filters = operator.inputs[:2]
-    _, height, width, channels = writer.tensor(data).shape
+def _convolve(step: Step, order: tuple[int, ...]) -> None:
+    """A convolution whose weights have ONNX's axes in this `order`."""
+    options, data = step.options, step.inputs[0]
+    weights = step.writer.values(step.inputs[1], "filter").transpose(order)
+    _, height, width, channels = step.shape(data)
     kernel = weights.shape[2], weights.shape[3]
     strides = options.StrideH(), options.StrideW()
     dilations = options.DilationHFactor(), options.DilationWFactor()
     if min(*strides, *dilations, *weights.shape) < 1 or channels % weights.shape[1]:
-        raise damaged(
-            f"{operator.kind} has strides {strides}, dilations {dilations}, filters {weights.shape}"
-        )
+        problem = f"has strides {strides}, dilations {dilations}, filters {weights.shape}"
+        raise damaged(f"{step.operator.kind} {problem}")
     inputs = [
-        writer.real(data, planes=True),
-        weight_operand(writer, data, filters, weights, axis=axis),
-        *bias_operands(writer, operator.inputs[2:], data, filters),
+        step.writer.real(data, planes=True),
+        _weights(step, data, step.inputs[1], weights, axis=order[0]),
+        *_bias(step, 2, data, step.inputs[1]),
     ]
-    pads = same_pads(options.Padding() == tflite.Padding.SAME, (height, width), kernel, strides, dilations)
+    pads = same_pads(step, (height, width), kernel, strides, dilations)
     window = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
-    name = result_name(writer, operator, options)
-    product = writer.node("Conv", inputs, name, group=channels // weights.shape[1], **window)
-    put_activated(writer, operator, product, options, planes=True)
+    step.put(step.node("Conv", inputs, group=channels // weights.shape[1], **window), planes=True)
 
 
-def transposed(writer: Writer, operator: Operator) -> None:
+def transposed(step: Step) -> None:
     """TRANSPOSE_CONV: weights (O, H, W, I); the declared shape of the output decides the pads."""
-    options = operator.options("TransposeConvOptions")
-    filters, data = operator.inputs[1:3]
-    weights = writer.values(filters, "filter").transpose(0, 3, 1, 2)
-    strides, kernel = (options.StrideH(), options.StrideW()), weights.shape[2:]
-    _, height, width, _ = writer.tensor(data).shape
-    _, rows, columns, _ = writer.tensor(operator.outputs[0]).shape
+    filters, data = step.inputs[1:3]
+    weights = step.writer.values(filters, "filter").transpose(0, 3, 1, 2)
+    strides, kernel = (step.options.StrideH(), step.options.StrideW()), weights.shape[2:]
+    _, height, width, _ = step.shape(data)
+    _, rows, columns, _ = step.shape(step.output)
     if min(*strides, *weights.shape) < 1:
-        raise damaged(f"{operator.kind} has strides {strides}, filters {weights.shape}")
-    same = options.Padding() == tflite.Padding.SAME
-    top, left, _, _ = same_pads(same, (rows, columns), (kernel[0], kernel[1]), strides)
+        raise damaged(f"{step.operator.kind} has strides {strides}, filters {weights.shape}")
+    top, left, _, _ = same_pads(step, (rows, columns), (kernel[0], kernel[1]), strides)
     # Rows and columns that the product has beyond the declared result.
     over = [
         (size - 1) * stride + extent - before - result
@@ -93,61 +83,144 @@ def transposed(writer: Writer, operator: Operator) -> None:
             (height, width), (top, left), kernel, strides, (rows, columns), strict=True
         )
     ]
-    real = weight_operand(writer, data, filters, weights, axis=0)
-    turned = writer.node("Transpose", [real], f"{writer.tensor(filters).name}/turned", perm=(1, 0, 2, 3))
-    inputs = [
-        writer.real(data, planes=True),
-        turned,
-        *bias_operands(writer, operator.inputs[3:], data, filters),
-    ]
+    real = _weights(step, data, filters, weights, axis=0)
+    turned = step.writer.node("Transpose", [real], f"{step.tensor(filters).name}/turned", perm=(1, 0, 2, 3))
+    inputs = [step.writer.real(data, planes=True), turned, *_bias(step, 3, data, filters)]
     pads, more = (top, left, *(max(n, 0) for n in over)), [max(-n, 0) for n in over]
     window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "output_padding": more}
-    product = writer.node("ConvTranspose", inputs, result_name(writer, operator, options), **window)
-    put_activated(writer, operator, product, options, planes=True)
+    step.put(step.node("ConvTranspose", inputs, **window), planes=True)
 
 
-def pool(writer: Writer, operator: Operator, onnx_operator: str) -> None:
+def pool(step: Step) -> None:
     """AVERAGE_POOL_2D, whose divisor leaves pads out, and MAX_POOL_2D."""
-    options = operator.options("Pool2DOptions")
-    data, output = operator.inputs[0], operator.outputs[0]
-    _, height, width, _ = writer.tensor(data).shape
+    options, writer, (data, *_) = step.options, step.writer, step.inputs
+    source, tensor = step.tensor(data), step.tensor(step.output)
+    _, height, width, _ = source.shape
     kernel = options.FilterHeight(), options.FilterWidth()
     strides = options.StrideH(), options.StrideW()
     if min(*kernel, *strides) < 1:
-        raise damaged(f"{operator.kind} has windows {kernel}, strides {strides}")
-    pads = same_pads(options.Padding() == tflite.Padding.SAME, (height, width), kernel, strides)
-    exact = onnx_operator == "AveragePool" and same_integers(writer, data, output)
-    source = writer.tensor(data)
-    if exact:
-        integers = writer.integral(data, planes=True)
-        given = writer.dequantized(integers, RAW, f"{source.name}/integers", source.dtype)
-    else:
-        given = writer.real(data, planes=True)
-    name, window = result_name(writer, operator, options), {"kernel_shape": kernel, "strides": strides}
-    result = writer.node(onnx_operator, [given], name, pads=pads, **window)
-    if not exact:
-        put_activated(writer, operator, result, options, planes=True)
+        raise damaged(f"{step.operator.kind} has windows {kernel}, strides {strides}")
+    pads = same_pads(step, (height, width), kernel, strides)
+    window = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    if step.onnx == "MaxPool" or not step.same_integers() or tensor.grid is None:
+        step.put(step.node(step.onnx, [writer.real(data, planes=True)], **window), planes=True)
         return
-    tensor, grid = writer.tensor(output), writer.tensor(output).grid
-    assert grid is not None
-    ends = bounds(options.FusedActivationFunction())
-    low, high = (float(grid.zero[0] + np.rint(end / grid.scale[0])) for end in ends)
-    result = clamped(writer, replace(tensor, grid=RAW), result, low, high)
+    integers = writer.integral(data, planes=True)
+    raw = writer.dequantized(integers, RAW, f"{source.name}/integers", source.dtype)
+    result = step.node(step.onnx, [raw], **window)
+    zero, scale = tensor.grid.zero[0], tensor.grid.scale[0]
+    low, high = (float(zero + np.rint(end / scale)) for end in step.bounds())
+    result = step.clamped(result, low, high, RAW)
     away = replace(RAW, scale=RAW.scale * np.float32(1 - HALVES_AWAY))
-    writer.put_integers(output, writer.quantized_node(result, away, tensor), planes=True)
+    writer.put_integers(step.output, writer.quantized_node(result, away, tensor), planes=True)
 
 
-def resize(writer: Writer, operator: Operator, mode: str) -> None:
+def resize(step: Step) -> None:
     """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR with constant sizes."""
-    kind = "ResizeBilinearOptions" if mode == "linear" else "ResizeNearestNeighborOptions"
-    options, (data, size) = operator.options(kind), operator.inputs
-    batch, _, _, channels = writer.tensor(data).shape
-    half = "half_pixel" if options.HalfPixelCenters() else "asymmetric"
-    coordinates = "align_corners" if options.AlignCorners() else half
-    name = result_name(writer, operator)
-    sizes = writer.constant(np.array([batch, channels, *writer.values(size, "size")]), f"{name}/sizes")
-    inputs = [writer.real(data, planes=True), "", "", sizes]
-    more = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    if mode == "nearest":
+    data, size = step.inputs
+    batch, _, _, channels = step.shape(data)
+    half = "half_pixel" if step.options.HalfPixelCenters() else "asymmetric"
+    coordinates = "align_corners" if step.options.AlignCorners() else half
+    sizes = step.constant([batch, channels, *step.writer.values(size, "size")], "sizes")
+    inputs = [step.writer.real(data, planes=True), "", "", sizes]
+    more = {"mode": step.onnx, "coordinate_transformation_mode": coordinates}
+    if step.onnx == "nearest":
         more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
-    writer.put(operator.outputs[0], writer.node("Resize", inputs, name, **more), planes=True)
+    step.put(step.node("Resize", inputs, **more), planes=True)
+
+
+def fully_connected(step: Step) -> None:
+    """FULLY_CONNECTED: rows of K elements times weights (O, K). If the rows are images flattened as (C, H, W), the
+    columns of the weights are put in this order, so that no activation moves.
+    """
+    if step.options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
+        refuse("has shuffled weights", "convert the model without them")
+    data, filters = step.inputs[:2]
+    weights, before, after = step.writer.values(filters, "filter"), step.shape(data), step.shape(step.output)
+    if weights.ndim != 2 or not weights.size or np.prod(before) % weights.shape[1]:
+        raise damaged(f"{step.operator.kind} multiplies {before} with {weights.shape}")
+    bias = _bias(step, 2, data, filters)
+    if len(before) == 3 and len(after) == 3 and before[-1] == weights.shape[1]:
+        turned = _weights(step, data, filters, weights.T, axis=0, last=True)
+        product = step.node("MatMul", [step.writer.real(data), turned])
+        if bias:
+            product = step.node("Add", [product, *bias], "sum")
+    else:
+        rows, order = _rows(step, data, weights.shape[1])
+        weights = weights if order is None else weights[:, order]
+        factor = _weights(step, data, filters, weights, axis=0)
+        product = step.node("Gemm", [rows, factor, *bias], transB=1)
+        if len(after) != 2:
+            product = step.writer.reshaped(product, after, f"{step.name}/view")
+    step.put(product)
+
+
+def _rows(step: Step, data: int, length: int) -> tuple[str, np.ndarray | None]:
+    """(the data as rows of `length` elements; for each element of a row the column of the weights, None: in order)."""
+    tensor, shape = step.tensor(data), step.shape(data)
+    planes = len(shape) == 4 and step.writer.in_planes(data)
+    if planes and np.prod(shape[1:]) != length:
+        planes = shape[3] == 1
+    name = step.writer.real(data, planes=planes)
+    if len(shape) != 2 or shape[1] != length:
+        name = step.writer.reshaped(name, (-1, length), f"{tensor.name}/rows")
+    return name, planes_order(shape) if planes else step.writer.columns.get(data)
+
+
+def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
+    """For each element of an image flattened as (C, H, W), its index in the order (H, W, C); None if both are equal."""
+    order = np.arange(np.prod(shape[1:])).reshape(shape[1:]).transpose(2, 0, 1).reshape(-1)
+    return None if (order == np.arange(order.size)).all() else order
+
+
+def matrix_product(step: Step) -> None:
+    """BATCH_MATMUL: a product of two activations, or with a constant."""
+    factors: list[str] = []
+    for index, turned in zip(step.inputs, (step.options.AdjX(), step.options.AdjY()), strict=True):
+        name, rank = step.writer.real(index), step.writer.rank(index)
+        if turned:
+            axes = (*range(rank - 2), rank - 1, rank - 2)
+            name = step.writer.node("Transpose", [name], f"{step.tensor(index).name}/turned", perm=axes)
+        factors.append(name)
+    step.put(step.node("MatMul", factors))
+
+
+def _weights(
+    step: Step, data: int, filters: int, weights: np.ndarray, *, axis: int, last: bool = False
+) -> str:
+    """Constant weights in ONNX's layout: quantized if the data `data` are, else float. Output channels are the first
+    axis, or the `last` one. `axis`: the axis of TFLite's layout along which scales may be.
+    """
+    writer, tensor, grid = step.writer, step.tensor(filters), step.tensor(filters).grid
+    if grid is None:
+        return writer.constant(weights.astype(np.float32), tensor.name)
+    if not grid.one and grid.axis != axis:
+        way_out = f"quantize it along axis {axis}, or with one scale"
+        refuse(f"its filter has scales along axis {grid.axis}", way_out)
+    if not writer.quantized(data):
+        by_channel = (-1,) if last else (-1, *[1] * (weights.ndim - 1))
+        real = (weights.astype(np.float32) - grid.zero.reshape(by_channel)) * grid.scale.reshape(by_channel)
+        return writer.constant(real.astype(np.float32), tensor.name)
+    zero = grid.zero
+    if weights.dtype == np.uint8 and (zero == 128).all():
+        weights, zero = (weights.astype(np.int16) - 128).astype(np.int8), zero - 128
+    name, grid = writer.constant(weights, tensor.name), Grid(scale=grid.scale, zero=zero)
+    return writer.dequantized(name, grid, f"{tensor.name}/real", weights.dtype, axis=int(last))
+
+
+def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
+    """The bias of a product, the operator's input at `place`: integers in steps of data scale x weight scale, or
+    float; empty for a product without one.
+    """
+    if (step.inputs[place : place + 1] or (-1,))[0] < 0:
+        return []
+    writer, name = step.writer, step.tensor(step.inputs[place]).name
+    bias = step.numbers(place, "bias")
+    data_grid, weight_grid = step.tensor(data).grid, step.tensor(filters).grid
+    if data_grid is None or weight_grid is None:
+        return [writer.constant(bias.astype(np.float32), name)]
+    grid = Grid(scale=data_grid.scale * weight_grid.scale, zero=np.zeros_like(weight_grid.zero))
+    if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
+        integers = writer.constant(bias.astype(np.int32), name)
+        return [writer.dequantized(integers, grid, f"{name}/real", np.dtype(np.int32))]
+    return [writer.constant((bias * grid.scale.astype(np.float64)).astype(np.float32), name)]

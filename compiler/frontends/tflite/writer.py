@@ -1,8 +1,8 @@
 """The ONNX model that a conversion writes: values of TFLite's tensors in two layouts, and nodes.
 
-An image tensor is (N, H, W, C) in TFLite and (N, C, H, W) in ONNX. `Writer` keeps both forms of it, each made when an
-operator asks for it: "rows" in TFLite's order, "planes" in ONNX's. Tensors of other ranks have one form. A quantized
-tensor has integers, and real values behind a DequantizeLinear; operators read and give real values.
+An image tensor is (N, H, W, C) in TFLite ("rows") and (N, C, H, W) in ONNX ("planes"). `Writer` keeps the image in both
+layouts, each made when an operator first reads the layout. Tensors of other ranks have one layout. A quantized tensor
+has integers, and real values behind a DequantizeLinear; operators read and give real values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from .model import Grid, Network, Operator, Tensor
+from .model import Grid, Network, Tensor
 
 TO_PLANES, TO_ROWS = (0, 3, 1, 2), (0, 2, 3, 1)
 """Axes of (N, H, W, C) in the order of (N, C, H, W), and back."""
@@ -36,7 +36,9 @@ def refuse(problem: str, way_out: str) -> NoReturn:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """The ONNX model under construction. Forms are names by (tensor index, whether they are planes)."""
+    """The ONNX model under construction. `reals` and `integers`: names of a tensor's real values and integers,
+    by (tensor index, whether the layout is planes).
+    """
 
     network: Network
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -45,11 +47,11 @@ class Writer:
     integers: dict[tuple[int, bool], str] = field(default_factory=dict)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
-    """For flattened images that are stored in planes: the element of the planes' order, for each of TFLite's."""
+    """For a flattened image stored as planes: for each stored element, its index in TFLite's order."""
     taken: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    """Names of the model's outputs as far as they are given."""
+    """Names of the model's outputs that are given already."""
 
     def tensor(self, index: int) -> Tensor:
         """The TFLite tensor of this index."""
@@ -72,7 +74,7 @@ class Writer:
         return output
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Adds a node with these output names. Nodes that compute a tensor have its name, all others a longer one."""
+        """Adds a node with these output names. A node that computes a tensor has its name, all others a longer name."""
         whole = outputs[0].removesuffix("/exact")
         added = op_type in ("QuantizeLinear", "DequantizeLinear", "Transpose", "Reshape")
         name = _unused(f"{whole.removesuffix('/real')}/{op_type}" if added else whole, self.node_names)
@@ -98,16 +100,16 @@ class Writer:
         """The values of a constant tensor in TFLite's order, integers if it is quantized; None for an activation."""
         return self.constants.get(index, self.tensor(index).data)
 
-    def values(self, index: int, what: str) -> np.ndarray:
-        """The values of a tensor that must be constant; `what` names it in messages. Raises RefusedOperator."""
+    def values(self, index: int, role: str) -> np.ndarray:
+        """The values of a tensor that must be constant; `role` names them in messages. Raises RefusedOperator."""
         array = self.known(index)
         if array is None:
-            refuse(f"its {what} '{self.tensor(index).name}' is computed by the model", "make it a constant")
+            refuse(f"its {role} '{self.tensor(index).name}' is computed by the model", "make it a constant")
         return array
 
-    def real_values(self, index: int, what: str) -> np.ndarray:
+    def real_values(self, index: int, role: str) -> np.ndarray:
         """The values of a constant tensor as float32, dequantized where it is quantized. Raises RefusedOperator."""
-        array, grid = self.values(index, what), self.tensor(index).grid
+        array, grid = self.values(index, role), self.tensor(index).grid
         if grid is None:
             return array.astype(np.float32)
         shape = () if grid.one else [-1 if axis == grid.axis else 1 for axis in range(array.ndim)]
@@ -214,25 +216,3 @@ def _unused(wanted: str, taken: set[str]) -> str:
         name, number = f"{wanted}#{number}", number + 1
     taken.add(name)
     return name
-
-
-def result_name(writer: Writer, operator: Operator, options: Any = None) -> str:
-    """The name of an operator's real result before its rounding and fused activation (of `options`); that of the
-    first output tensor, if it is float and nothing follows."""
-    index = operator.outputs[0]
-    plain = not writer.quantized(index) and (options is None or not options.FusedActivationFunction())
-    return writer.tensor(index).name if plain else f"{writer.tensor(index).name}/exact"
-
-
-def same_type(writer: Writer, source: int, output: int) -> bool:
-    """Whether two tensors have one type, and one quantization if they are quantized."""
-    a, b = writer.tensor(source), writer.tensor(output)
-    if a.dtype != b.dtype or a.grid is None or b.grid is None:
-        return a.dtype == b.dtype and a.grid is b.grid
-    return np.array_equal(a.grid.scale, b.grid.scale) and np.array_equal(a.grid.zero, b.grid.zero)
-
-
-def same_integers(writer: Writer, source: int, output: int) -> bool:
-    """Whether the integers of a quantized activation can be moved to another tensor as they are."""
-    activation = writer.quantized(source) and writer.known(source) is None
-    return activation and same_type(writer, source, output)

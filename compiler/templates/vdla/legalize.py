@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vdla.isa.config import Config
 
 from ...graph.abilities import Abilities, is_broadcast, needs
+from ...graph.crop_windows import crop_windows
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution, Interleave
@@ -96,19 +97,6 @@ def _rare(name: str) -> Callable[[Graph, Machine], Graph]:
     return rewrite
 
 
-def _crop_taps(graph: Graph, _: Machine) -> Graph:
-    if not any(
-        isinstance(operator := node.operator, Int8Convolution)
-        and operator.phases is None
-        and operator.window.has_pad_taps(*graph.tensors[node.inputs[0]].nchw[2:])
-        for node in graph.nodes
-    ):
-        return graph
-    from ...graph.crop_windows import crop_taps
-
-    return crop_taps(graph)
-
-
 REWRITES: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="operands of one value for each plane",
@@ -121,7 +109,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
         roots=(Interleave,),
         function=_rare("join_phases"),
     ),
-    Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=_crop_taps),
+    Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=lambda graph, _: crop_windows(graph)),
     Rewrite(
         name="products cut where a table or an exchange reads a part",
         roots=(Table, Swap),

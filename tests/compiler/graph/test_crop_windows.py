@@ -42,13 +42,17 @@ def test_what_is_left(window, size, expected) -> None:
     assert ((rows.start, columns.start), left) == expected
 
 
-@given(
+WINDOWS = given(
     st.tuples(st.integers(1, 9), st.integers(1, 9)),
     st.tuples(st.integers(1, 4), st.integers(1, 4)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
     st.tuples(*[st.integers(0, 12)] * 4),
     st.tuples(st.integers(1, 7), st.integers(1, 7)),
 )
+"""Sizes of an input plane, kernels, strides, pads and dilations."""
+
+
+@WINDOWS
 @settings(max_examples=examples(200), deadline=None)
 def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dilations) -> None:
     """After cropping, each output reads the same elements with the same weights."""
@@ -71,6 +75,19 @@ def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dila
                 return {tap: place for tap, place in places.items() if 0 <= place < size[axis]}
 
             assert read(left, first[axis]) == read(window, 0)
+
+
+@WINDOWS
+@settings(max_examples=examples(500), deadline=None)
+def test_windows_without_taps_in_the_pads_stay(size, kernel, strides, pads, dilations) -> None:
+    """`crop_windows` asks `has_pad_taps` first, and leaves a window as it is if the answer is no."""
+    window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
+    try:
+        window.outputs(*size)
+    except ValueError:
+        return
+    if not window.has_pad_taps(*size):
+        assert cropped(window, size)[1] == window
 
 
 def test_dilated_convolutions() -> None:

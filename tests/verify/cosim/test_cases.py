@@ -14,7 +14,8 @@ from vdla.isa.parameters import is_power_of_two
 from vdla.isa.program_file import to_bytes
 from vdla.isa.reference import run_reference
 from vdla.verify.cosim.cases import case, launch, plan
-from vdla.verify.cosim.machines import TIMINGS, default_machines
+from vdla.verify.cosim.machines import default_machines
+from vdla.verify.cosim.memory_timings import TIMINGS
 from vdla.verify.cosim.mutate import MOST_STEPS, mutated_program, repair
 from vdla.verify.cosim.networks import GRAPHS, compiled
 from vdla.verify.random_programs import random_program

@@ -1,0 +1,41 @@
+"""The memory timings with which co-simulation runs programs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from vdla.isa.config import Config, Memory
+from vdla.isa.parameters import declared
+
+TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
+"""Kinds of memory timing; in each, latencies are 1 cycle, as configured, or four times as long."""
+
+_LONG = 4
+_JITTER = (7, 50)
+_STALL = (1, 5)
+
+
+def with_timing(config: Config, timing: int, seed: int) -> Config:
+    """The machine with memory timing TIMINGS[timing]; `seed` determines latencies and noise."""
+    rng = np.random.default_rng((seed, 4))
+    memory = config.memory
+    latencies = (
+        (memory.read_latency, memory.write_latency),
+        (1, 1),
+        (min(10_000, _LONG * memory.read_latency), min(10_000, _LONG * memory.write_latency)),
+    )
+    read, write = latencies[int(rng.integers(3))]
+    jitter, stall = int(rng.choice(_JITTER)), int(rng.choice(_STALL))
+    changed: dict[str, int] = {
+        "read_latency": read,
+        "write_latency": write,
+        "jitter": jitter if timing > 0 else memory.jitter,
+        "stall": stall if timing > 1 else memory.stall,
+        "seed": seed % 2**32,
+    }
+    for name, default, item in declared(Memory):
+        if not item.rtl and name not in changed and getattr(memory, name) == default:
+            changed[name] = int(rng.choice(item.samples))
+    return config.with_memory(dataclasses.replace(memory, **changed))
