@@ -1,6 +1,7 @@
 """Tasks as JSON, so that candidates can be measured in other processes and on other machines.
 
-    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
+    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}, and "imports", the modules of the
+        machine's custom instructions, if it has any
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
     {"kind": "cuda", "target": the fields of a GpuTarget, "workload": CudaWorkload.to_dict()}
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -49,7 +51,11 @@ class TaskError(UserError):
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:
     """The JSON description of a tuning task: measure candidates of a workload on a target."""
-    machine = {"config": target.to_dict()} if isinstance(target, Config) else {"target": asdict(target)}
+    machine: dict[str, Any] = {"target": asdict(target)} if not isinstance(target, Config) else {}
+    if isinstance(target, Config):
+        machine = {"config": target.to_dict()}
+        if target.instructions:
+            machine["imports"] = sorted({item.rtl.__module__ for item in target.instructions})
     return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
 
 
@@ -74,6 +80,14 @@ def load(description: Description) -> Measure:
     Raises UserError for an invalid description: TaskError, or the error of its configuration or workload.
     """
     match description:
+        case {"kind": "vdla", "imports": list(modules), **rest}:
+            # The process that describes the task has imported these modules, which define custom instructions.
+            for module in modules:
+                try:
+                    import_module(module)
+                except ImportError as error:
+                    raise TaskError(f"the machine's custom instructions are in {module}: {error}") from None
+            return load({"kind": "vdla", **rest})
         case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:
