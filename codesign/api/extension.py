@@ -20,8 +20,6 @@ def extend(base: Config | str | Path, *instructions: AluInstruction, name: str |
     """
     start = base if isinstance(base, Config) else load_config(base)
     for item in instructions:
-        if not isinstance(item, AluInstruction):
-            raise TypeError(f"expected a vdla.AluInstruction, not {item!r}")
         check_instruction(item)
     together = "-".join((start.name, *(item.name.lower() for item in instructions)))
     return replace(start, name=name or together, instructions=(*start.instructions, *instructions))

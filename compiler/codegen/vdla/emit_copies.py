@@ -12,6 +12,7 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.quick_init import quick_init
 from ...ir.stmt import Copy
+from ...ir.types import DType
 from .columns import Column, Iterations, greater, group_rows, item, lesser, pick
 from .errors import EmissionError
 from .machine import Span
@@ -140,23 +141,23 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
 
 
 _KINDS = {
-    ("inp", 8): "INP",
-    ("wgt", 8): "WGT",
-    ("acc", 8): "ACC8",
-    ("acc", 32): "ACC",
-    ("par", 32): "PAR",
+    ("inp", DType.INT8): "INP",
+    ("wgt", DType.INT8): "WGT",
+    ("acc", DType.INT8): "ACC8",
+    ("acc", DType.INT32): "ACC",
+    ("par", DType.INT32): "PAR",
 }
-"""The load of a copy by scratchpad and by bits of an element in DRAM."""
+"""The load of a copy by scratchpad and by type of an element in DRAM."""
 
 
 def _kind(emitter: LayerEmitter, leaf: Copy) -> str:
     source, scope = leaf.source.buffer, leaf.destination.buffer.scope
-    kind = _KINDS.get((scope, source.dtype.bits))
+    kind = _KINDS.get((scope, source.dtype))
     if kind is None:
-        known = " or ".join(f"of {bits} bits" for memory, bits in _KINDS if memory == scope)
+        known = " or ".join(dtype for memory, dtype in _KINDS if memory == scope)
         raise EmissionError(
             f"{emitter.program.name}: {leaf.name} copies {source.name}, {source.dtype}, to {scope}; the accelerator "
-            f"loads elements {known} there"
+            f"loads {known} there"
         )
     return kind
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics
+from vdla.compiler.codegen.vdla.errors import EmissionError
 from vdla.compiler.codegen.vdla.link_alone import link_alone
 from vdla.compiler.graph.layout import pack_parameters
 from vdla.compiler.ir.expr import Const, Var
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, nest, region, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify_declaration
@@ -153,6 +155,19 @@ def test_bodies_are_the_operations_of_the_instruction_set(config: Config, opcode
         got = interpret(program, {"acc": acc.copy(), "src": src}, functions=FUNCTIONS)["acc"]
     expected = ALU_OPERATIONS[opcode].compute(acc.astype(np.int64), src.astype(np.int64))
     np.testing.assert_array_equal(got, (expected & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
+
+
+def test_accumulators_of_other_types_are_not_loaded() -> None:
+    post = Post(zero_point=0)
+    program = rows_combined(TINY, AluOpcode.ADD, -7, post)
+    wide = {"X": dataclasses.replace(program.parameters[0], dtype=DType.INT16)}
+    kernel = run_pipeline(
+        schedule(TINY, replace_buffers(program, wide), AluOpcode.ADD, -7, post).program, pipeline(TINY, 2)
+    )
+    with pytest.raises(
+        EmissionError, match="load copies X, int16, to acc; the accelerator loads int8 or int32 there"
+    ):
+        link_alone(TINY, kernel, {"X", "Y"})
 
 
 def test_another_operation_does_not_match() -> None:
