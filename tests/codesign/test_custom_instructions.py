@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from own_gelu import GELU
-from own_instruction import XOR
+from own_instruction import XOR, XorLane
 
 import vdla as package
+from vdla.codesign.models.build import build
 from vdla.codesign.technology.area import area_by_unit, structure_of
 from vdla.codesign.technology.components import default_components, shipped_components
 from vdla.compiler.templates.vdla.workload import Workload
-from vdla.compiler.tune.measure.descriptions import TaskError, describe, load
+from vdla.compiler.tune.measure.descriptions import TaskError, describe, load, modules_of
 from vdla.isa.errors import ConfigError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -164,3 +166,20 @@ def test_workers_of_the_tuner_import_the_module(not_imported: pytest.MonkeyPatch
     assert load(description)(None).cost == plain.cost and "own_instruction" in sys.modules
     with pytest.raises(TaskError, match="custom instructions are in no_such_module"):
         load({**description, "imports": ["no_such_module"]})
+
+
+def test_explorations_evaluate_them_in_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The base machine is a file that names an instruction; workers import its module."""
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    machine = tmp_path / "machine.toml"
+    machine.write_text((EXAMPLES / "own_instruction.toml").read_text())
+    space = {"base": str(machine), "fields": {"acc_banks": [1, 2]}}
+    explored = package.explore(space, build("mlp"), strategy="exhaustive", workers=2)
+    designs = explored.exploration.designs
+    assert [design.figures.failed for design in designs] == [None, None]
+
+
+def test_instructions_of_the_running_script_cannot_reach_other_processes():
+    lane = type("Lane", (XorLane,), {"__module__": "__main__"})
+    with pytest.raises(TaskError, match="instruction XOR is defined in the script that runs"):
+        modules_of([replace(TINY, instructions=(replace(XOR, rtl=lane),))])

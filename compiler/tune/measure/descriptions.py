@@ -15,7 +15,7 @@ of the folder on the GPU of number "device".
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -55,8 +55,36 @@ def describe(target: Target, workload: Workload) -> dict[str, Any]:
     if isinstance(target, Config):
         machine = {"config": target.to_dict()}
         if target.instructions:
-            machine["imports"] = sorted({item.rtl.__module__ for item in target.instructions})
+            machine["imports"] = modules_of([target])
     return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
+
+
+def modules_of(machines: Iterable[Config]) -> list[str]:
+    """Names of the modules that define the custom instructions of `machines`, for a description's "imports". Raises
+    TaskError for an instruction that is defined in the script that runs, which other processes cannot import.
+    """
+    instructions = [item for machine in machines for item in machine.instructions]
+    for item in instructions:
+        if item.rtl.__module__ == "__main__":
+            raise TaskError(
+                f"instruction {item.name} is defined in the script that runs, and worker processes cannot import it; "
+                "put it into a module of its own, and import that"
+            )
+    return sorted({item.rtl.__module__ for item in instructions})
+
+
+def import_described(description: Description) -> None:
+    """Imports the modules of custom instructions that a description names: the process that wrote the description had
+    imported them. Raises TaskError for a module that this process does not find.
+    """
+    for module in description.get("imports", ()):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise TaskError(
+                f"the machine's custom instructions are in {module}: {error}; install it, or put its folder into "
+                "PYTHONPATH, so that worker processes find it"
+            ) from None
 
 
 def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:
@@ -80,13 +108,8 @@ def load(description: Description) -> Measure:
     Raises UserError for an invalid description: TaskError, or the error of its configuration or workload.
     """
     match description:
-        case {"kind": "vdla", "imports": list(modules), **rest}:
-            # The process that describes the task has imported these modules, which define custom instructions.
-            for module in modules:
-                try:
-                    import_module(module)
-                except ImportError as error:
-                    raise TaskError(f"the machine's custom instructions are in {module}: {error}") from None
+        case {"kind": "vdla", "imports": list(), **rest}:
+            import_described(description)
             return load({"kind": "vdla", **rest})
         case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
             return _load_accelerator(config, workload)
