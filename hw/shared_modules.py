@@ -19,6 +19,8 @@ _MODULE = re.compile(r"^module \\(\S+)$.*?^end$", re.MULTILINE | re.DOTALL)
 _CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
 _NAME = re.compile(r"^(module \\|  cell \\)(\S+)", re.MULTILINE)
 
+_DOMAIN = re.compile(r"^  wire width 1 input \d+ +\\(clk|rst)$", re.MULTILINE)
+
 _C = TypeVar("_C", bound=wiring.Component)
 
 
@@ -69,8 +71,12 @@ class SharedModules:
             if len(value) != len(signal):
                 raise ValueError(f"{module}: {port} has {len(signal)} bits, {len(value)} are given")
             ports[f"{'i' if flow is In else 'o'}_{port}"] = value
-        clock, reset = ClockSignal("sync"), ResetSignal("sync", allow_reset_less=True)
-        return Instance(module, i_clk=clock, i_rst=reset, **ports), members
+        # A module without registers, as a custom instruction's may be, has neither clock nor reset.
+        domain = {"clk": ClockSignal("sync"), "rst": ResetSignal("sync", allow_reset_less=True)}
+        own = next(found[0] for found in _MODULE.finditer(self.texts[module]) if found[1] == module)
+        there = _DOMAIN.findall(own)
+        wires = {f"i_{name}": value for name, value in domain.items() if name in there}
+        return Instance(module, **wires, **ports), members
 
 
 def place(

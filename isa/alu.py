@@ -18,8 +18,18 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from .config import Config
+    from .custom import AluInstruction
 
 Lanes = NDArray[np.int64]
+
+ALU_OPCODE_BITS = 3
+"""Width of the field alu_opcode of the instruction ALU, as in VTA."""
+
+ALU_CODES = 1 << ALU_OPCODE_BITS
+"""Number of ALU opcodes that can be encoded; `custom.py` has operations for those that AluOpcode leaves free."""
+
+IMMEDIATE_LIMITS = (-(1 << 15), (1 << 15) - 1)
+"""The least and the greatest value of the field imm of the instruction ALU."""
 
 
 class AluOpcode(IntEnum):
@@ -39,12 +49,14 @@ class AluOperation:
     32 bits.
 
     `extra_cycles`: issue cycles in addition to the one that every operation has. `extension`: the optional hardware
-    (`Config.extensions`) that the operation needs, None if every machine has it.
+    (`Config.extensions`) that the operation needs, None if every machine has it. `immediates`: the least and the
+    greatest legal immediate.
     """
 
     compute: Callable[[Lanes, Lanes], Lanes]
     extra_cycles: int = 0
     extension: str | None = None
+    immediates: tuple[int, int] = IMMEDIATE_LIMITS
 
 
 def _shift_right(left: Lanes, right: Lanes) -> Lanes:
@@ -65,10 +77,50 @@ ALU_OPERATIONS: dict[AluOpcode, AluOperation] = {
 }
 
 
-def alu_opcodes(config: Config) -> tuple[AluOpcode, ...]:
-    """The ALU operations that the machine has, in the order of their codes."""
-    extensions = {code: item.extension for code, item in ALU_OPERATIONS.items()}
-    return tuple(code for code, name in extensions.items() if name is None or config.has(name))
+@dataclass(frozen=True, slots=True)
+class AluCode:
+    """An ALU operation of a machine: its name and opcode in instructions, and its row of the table."""
+
+    name: str
+    value: int
+    operation: AluOperation
+
+
+def custom_codes(config: Config) -> dict[int, AluInstruction]:
+    """The machine's custom instructions by ALU opcode: the opcodes behind those of AluOpcode, in the order of
+    `Config.instructions`.
+    """
+    return dict(enumerate(config.instructions, len(AluOpcode)))
+
+
+def alu_codes(config: Config) -> tuple[AluCode, ...]:
+    """The ALU operations that the machine has, in the order of their opcodes; custom instructions come last."""
+    built_in = [
+        AluCode(code.name, int(code), item)
+        for code, item in ALU_OPERATIONS.items()
+        if item.extension is None or config.has(item.extension)
+    ]
+    custom = [AluCode(item.name, code, item.operation) for code, item in custom_codes(config).items()]
+    return (*built_in, *custom)
+
+
+def alu_code(config: Config, opcode: int) -> AluCode | None:
+    """The ALU operation with this opcode, which may need an extension that the machine lacks; None if no operation has
+    the opcode.
+    """
+    if opcode in ALU_OPERATIONS:
+        return AluCode(AluOpcode(opcode).name, opcode, ALU_OPERATIONS[AluOpcode(opcode)])
+    return next((item for item in alu_codes(config) if item.value == opcode), None)
+
+
+def alu_names(config: Config) -> dict[str, int]:
+    """Opcodes of ALU operations by name: those of every machine, also of extensions that `config` lacks, and the custom
+    instructions of `config`.
+    """
+    return {
+        **{code.name: int(code) for code in AluOpcode},
+        **{item.name: item.value for item in alu_codes(config)},
+    }
 
 
 def alu_extension(opcode: int) -> str | None:

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .alu import AluOpcode
+from .alu import alu_code, alu_names
 from .config import Config
 from .decoding import join_words
 from .errors import EncodingError
@@ -67,7 +67,7 @@ def _float_text(bits: int) -> str:
     return f"0x{bits:08x}"
 
 
-def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]:
+def _assignments(config: Config, fields: tuple[Field, ...], values: dict[str, int]) -> list[str]:
     parts = []
     for item in fields:
         value = values[item.name]
@@ -75,8 +75,8 @@ def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]
             continue
         if item.name in FLOAT_FIELDS:
             parts.append(f"{item.name}={_float_text(value)}")
-        elif item.name == "alu_opcode" and value in tuple(AluOpcode):
-            parts.append(f"{item.name}={AluOpcode(value).name}")
+        elif item.name == "alu_opcode" and (code := alu_code(config, value)) is not None:
+            parts.append(f"{item.name}={code.name}")
         else:
             parts.append(f"{item.name}={value}")
     return parts
@@ -93,9 +93,9 @@ def instruction_text(config: Config, *words: int) -> str:
     target = register_at(values["unit"], values["register"]) if layout.name == "CONFIG" else None
     if target is not None and not values["value"] & ~used_bits(target.fields):
         parts.append(target.name)
-        parts += _assignments(target.fields, unpack_fields(target.fields, values["value"]))
+        parts += _assignments(config, target.fields, unpack_fields(target.fields, values["value"]))
     else:
-        parts += _assignments(layout.fields, values)
+        parts += _assignments(config, layout.fields, values)
     return " ".join(parts + [flag for flag in FLAGS if values[flag]])
 
 
@@ -114,7 +114,7 @@ def _integer(name: str, text: str) -> int:
         raise EncodingError(f"{name}={text}: expected a decimal or 0x hexadecimal integer") from None
 
 
-def _value(name: str, text: str) -> int:
+def _value(config: Config, name: str, text: str) -> int:
     if name in FLOAT_FIELDS and not text.startswith("0x"):
         try:
             with np.errstate(over="ignore"):
@@ -122,15 +122,16 @@ def _value(name: str, text: str) -> int:
         except ValueError:
             raise EncodingError(f"{name}={text}: expected a float literal, or 0x and its 32 bits") from None
     if name == "alu_opcode" and not text[:1].isdigit():
-        if text not in AluOpcode.__members__:
-            raise EncodingError(
-                f"{name}={text}: expected one of {', '.join(AluOpcode.__members__)} or a number"
-            )
-        return int(AluOpcode[text])
+        names = alu_names(config)
+        if text not in names:
+            raise EncodingError(f"{name}={text}: expected one of {', '.join(names)} or a number")
+        return names[text]
     return _integer(name, text)
 
 
-def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]) -> dict[str, int]:
+def _parse(
+    config: Config, words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]
+) -> dict[str, int]:
     """Field values of the words `name=value` and of flags without value, each allowed once. `where`: name of the
     instruction in messages. Raises EncodingError.
     """
@@ -147,7 +148,7 @@ def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[
         elif name not in allowed:
             raise EncodingError(f"{where} has no field {name!r}; it has {', '.join(allowed)}")
         else:
-            value = _value(name, text)
+            value = _value(config, name, text)
         if name in values:
             raise EncodingError(f"{where}: {name} is given twice")
         values[name] = value
@@ -173,12 +174,12 @@ def _line(words: list[str], config: Config) -> int:
     if name == "CONFIG" and len(words) > 1 and "=" not in words[1] and words[1] not in FLAGS:
         target = register(words[1])
         names = tuple(item.name for item in target.fields)
-        values = _parse(words[2:], f"CONFIG {target.name}", names, FLAGS)
+        values = _parse(config, words[2:], f"CONFIG {target.name}", names, FLAGS)
         fixed |= {flag: 1 for flag in FLAGS if values.pop(flag, 0)}
         value = pack_fields(f"CONFIG {target.name}", target.fields, values)
         fixed |= {"unit": int(target.unit), "register": target.index, "value": value}
         return pack_fields(name, layout.fields, fixed)
-    return pack_fields(name, layout.fields, _parse(words[1:], name, allowed, FLAGS) | fixed)
+    return pack_fields(name, layout.fields, _parse(config, words[1:], name, allowed, FLAGS) | fixed)
 
 
 def assemble_line(line: str, config: Config) -> tuple[int, ...]:
@@ -237,7 +238,7 @@ def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArra
                 case [".word", digits]:
                     result.append(_integer(".word", f"0x{digits}") & (1 << 8 * config.uop_bytes) - 1)
                 case ["UOP", *rest]:
-                    values = _parse(rest, "UOP", tuple(item.name for item in fields), ())
+                    values = _parse(config, rest, "UOP", tuple(item.name for item in fields), ())
                     result.append(pack_fields("UOP", fields, values))
                 case _:
                     raise EncodingError(f"{words[0]!r} is no micro-op; expected UOP dst=.. src=.. wgt=..")

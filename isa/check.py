@@ -22,7 +22,7 @@ from .access import (
     loaded_elements,
     start_trace,
 )
-from .alu import AluOpcode, alu_opcodes
+from .alu import alu_code, alu_codes
 from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
@@ -188,9 +188,8 @@ def _values(program: _Decoded) -> Iterator[Finding]:
         match name:
             case "CONFIG":
                 problem = _register_problem(config, values)
-            case "ALU" if values["alu_opcode"] not in tuple(AluOpcode):
-                known = ", ".join(f"{item.value} {item.name}" for item in alu_opcodes(config))
-                problem = f"alu_opcode {values['alu_opcode']} is unknown; known are {known}"
+            case "ALU":
+                problem = _alu_problem(config, values)
             case "STORE.POST" if values["operand"] and not values["combine"]:
                 problem = "operand = 1 needs combine = 1"
             case "STORE.POST" if (values["multiply"] or values["swap"]) and not values["operand"]:
@@ -201,6 +200,17 @@ def _values(program: _Decoded) -> Iterator[Finding]:
                 problem = None
         if problem is not None:
             yield _error("value", (index,), f"{program.text(index)}: {problem}")
+
+
+def _alu_problem(config: Config, values: dict[str, int]) -> str | None:
+    code = alu_code(config, values["alu_opcode"])
+    if code is None:
+        known = ", ".join(f"{item.value} {item.name}" for item in alu_codes(config))
+        return f"alu_opcode {values['alu_opcode']} is unknown; known are {known}"
+    low, high = code.operation.immediates
+    if values["use_imm"] and not low <= values["imm"] <= high:
+        return f"imm = {values['imm']}: {code.name} takes immediates from {low} to {high}"
+    return None
 
 
 def _register_problem(config: Config, values: dict[str, int]) -> str | None:

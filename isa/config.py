@@ -21,6 +21,7 @@ from vdla.util.notebook_tables import html_table
 
 from .array_modes import LEAST_COLUMNS
 from .config_checks import check_fields, check_machine
+from .custom import AluInstruction, find_instruction
 from .data_path import storage_of
 from .errors import ConfigError
 from .extensions import EXTENSIONS, ByShape, suited
@@ -88,7 +89,8 @@ class Config(Sizes):
     [batch][block_out] int8. `columns` is block_out or, with the extension `fold`, block_out / `folds`. STORE.POST has
     `post_lanes` lanes of arithmetic, so an output vector takes batch * block_out / post_lanes passes (None: one pass).
     The sizes of FIFOs that are None follow from the bus (`fifos.py`); `fifo_bytes` returns them. If no `extensions` are
-    given, the machine has those that suit its shape (`extensions.suited`).
+    given, the machine has those that suit its shape (`extensions.suited`). `instructions` are the custom instructions
+    of its ALU.
     """
 
     name: str = "custom"
@@ -153,6 +155,7 @@ class Config(Sizes):
     )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = ByShape()
+    instructions: tuple[AluInstruction, ...] = ()
     memory: Memory = field(default_factory=Memory)
 
     def __repr__(self) -> str:
@@ -163,6 +166,7 @@ class Config(Sizes):
         memory = values.pop("memory")
         values |= {f"memory.{item.name}": getattr(memory, item.name) for item in dataclasses.fields(memory)}
         values["extensions"] = ", ".join(self.extensions)
+        values["instructions"] = ", ".join(item.name for item in self.instructions)
         return html_table(f"configuration {self.name}", ("field", "value"), values.items())
 
     def __post_init__(self) -> None:
@@ -215,10 +219,14 @@ class Config(Sizes):
         """All fields as plain values, in the structure of the TOML file.
 
         Two kinds of fields are left out: fields that are None, and fields that were added after older files had been
-        written (declared `later`, see parameters.py) if they have their default.
+        written (declared `later`, see parameters.py) if they have their default. So is an empty `instructions`; custom
+        instructions are stored as "module:NAME".
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
+        values["instructions"] = [item.reference for item in self.instructions]
+        if not self.instructions:
+            del values["instructions"]
         values["memory"] = _stored(self.memory)
         return values
 
@@ -232,6 +240,8 @@ class Config(Sizes):
         """SHA-256 of all fields except the name, hexadecimal; equal machines have equal digests."""
         values = self.to_dict() | {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         del values["name"]
+        if self.instructions:
+            values["instructions"] = [item.fingerprint for item in self.instructions]
         if self.post_passes == 1:
             values.pop("post_lanes", None)  # the same machine as without the field
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
@@ -274,6 +284,8 @@ def _from_table(table: dict[str, Any], where: str) -> Config:
     if isinstance(values.get("extensions"), list):
         values["extensions"] = tuple(values["extensions"])
     try:
+        if "instructions" in values:
+            values["instructions"] = tuple(map(find_instruction, values["instructions"]))
         return Config(**values, memory=Memory(**memory))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
@@ -284,9 +296,12 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
     for name, value in values.items():
         if name not in known:
             raise ConfigError(f"{where}: unknown field {prefix}{name}; known are {', '.join(known)}")
-        if name == "extensions":
+        if name in ("extensions", "instructions"):
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise ConfigError(f"{where}: extensions must be a list of names from {', '.join(EXTENSIONS)}")
+                names = (
+                    f"names from {', '.join(EXTENSIONS)}" if name == "extensions" else 'names "module:NAME"'
+                )
+                raise ConfigError(f"{where}: {name} must be a list of {names}")
         elif name != "name" and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 

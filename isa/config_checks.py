@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .custom import check_instructions
 from .errors import ConfigError
 from .extensions import EXTENSION_TABLE, EXTENSIONS, extensions_of
 from .fifos import FIFO_WORDS, FIFOS, default_bytes
@@ -24,10 +25,11 @@ def check_fields(config: Config) -> None:
 
 
 def check_machine(config: Config) -> None:
-    """Checks extensions, shape and memories of a machine after `check_fields`; raises ConfigError."""
+    """Checks extensions, instructions, shape and memories of a machine after `check_fields`; raises ConfigError."""
     if config.post_lanes is not None:
         _check_post_lanes(config, config.post_lanes)
     _check_extensions(config)
+    check_instructions(config)
     _check_chain(config)
     _check_buffers(config)
 

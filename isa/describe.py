@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .alu import alu_opcodes
+from .alu import alu_codes
 from .config import Config, Memory
 from .control_registers import CONTROL_BITS, COUNTERS_AT, IDENTITY, REGISTERS, STATUS_BITS, VERSION
 from .extensions import EXTENSIONS
@@ -109,7 +109,7 @@ def c_header(config: Config) -> str:
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))
     lines += _present(config, ("table", _macro("memory", "table"), TABLE))
-    lines += [_define(_macro("alu", item.name), int(item)) for item in alu_opcodes(config)]
+    lines += [_define(_macro("alu", item.name), item.value) for item in alu_codes(config)]
     lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
     lines += ["", _define("VDLA_INSTRUCTION_BYTES", config.instruction_bytes)]
     lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
@@ -245,7 +245,7 @@ def markdown(config: Config) -> str:
     for title, codes in (
         ("opcode", Opcode),
         ("memory_type", MemoryType),
-        ("alu_opcode", alu_opcodes(config)),
+        ("alu_opcode", alu_codes(config)),
         ("unit", Unit),
     ):
         listing = ", ".join(f"{item.name} {item.value}" for item in codes)

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from .alu import ALU_OPCODE_BITS
 from .array_modes import MODES
 from .config import Config
 from .errors import EncodingError
@@ -100,7 +101,10 @@ def _matrix(config: Config) -> tuple[Field, ...]:
 def _vector(config: Config) -> tuple[Field, ...]:
     loops = pack(8, *_loops(config))
     factors = _factors(config, ("dst", config.acc_index_bits), ("src", config.inp_index_bits))
-    operation = (*pack(108, ("alu_opcode", 3), ("use_imm", 1)), Field("imm", 112, 16, signed=True))
+    operation = (
+        *pack(108, ("alu_opcode", ALU_OPCODE_BITS), ("use_imm", 1)),
+        Field("imm", 112, 16, signed=True),
+    )
     fields = (*_COMMON, Field("reset", 7, 1), *loops, *factors, *operation)
     return tuple(sorted(fields, key=lambda item: item.low))
 

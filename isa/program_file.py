@@ -18,6 +18,7 @@ from vdla.util.files import read_file, write_whole
 from vdla.util.npz import NpzError, open_npz
 
 from .config import Config, Memory
+from .custom import find_instruction
 from .errors import ConfigError, ProgramError
 from .program import Program, Segment
 
@@ -44,6 +45,7 @@ def config_from_dict(values: dict[str, Any]) -> Config:
             **{
                 **values,
                 "extensions": tuple(values["extensions"]),
+                "instructions": tuple(map(find_instruction, values.get("instructions", ()))),
                 "memory": Memory(**values["memory"]),
             }
         )

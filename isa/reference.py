@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .alu import ALU_OPERATIONS, AluOpcode
+from .alu import alu_code
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .array_modes import MODES, ArrayMode, mode_of
 from .config import Config
@@ -377,9 +377,9 @@ def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
 
 def _alu(machine: _Machine, values: Values) -> None:
     config, base = machine.config, machine.registers["BASE"]
-    if values["alu_opcode"] > max(AluOpcode):
+    code = alu_code(config, values["alu_opcode"])
+    if code is None:
         machine.fail(f"alu_opcode {values['alu_opcode']} is unknown")
-    operation = ALU_OPERATIONS[AluOpcode(values["alu_opcode"])]
     for y, x, dst, src, _ in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
         machine.check("dst", d, config.acc_depth, "accumulator")
@@ -390,7 +390,7 @@ def _alu(machine: _Machine, values: Values) -> None:
             s = base["acc_base"] + src + _factor(values, "src", y, x)
             machine.check("src", s, config.acc_depth, "accumulator")
             right = machine.acc[s].astype(np.int64)
-        machine.acc[d] = wrap_int32(operation.compute(left, right))
+        machine.acc[d] = wrap_int32(code.operation.compute(left, right))
 
 
 # --- stores ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .alu import ALU_OPERATIONS, AluOpcode
+from .alu import alu_code
 from .store_stages import stage_cycles, stages_of
 
 if TYPE_CHECKING:
@@ -107,8 +107,11 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
-    return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
+    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic. An
+    opcode without an operation has no extra cycles.
+    """
+    code = alu_code(config, opcode)
+    return 1 + (not use_imm) + (0 if code is None else code.operation.extra_cycles)
 
 
 ROW_VALUE_CYCLES = 4

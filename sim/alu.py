@@ -7,10 +7,11 @@ import numpy as np
 from vdla.isa.alu import AluOpcode
 from vdla.util.machine_code import compiled
 
+from .custom import call_at
+
 _MIN, _MAX, _ADD = int(AluOpcode.MIN), int(AluOpcode.MAX), int(AluOpcode.ADD)
-_SHR, _SUB = int(AluOpcode.SHR), int(AluOpcode.SUB)
-CODES = len(AluOpcode)
-"""Number of ALU opcodes; they are 0 .. CODES - 1."""
+_SHR, _SUB, _MUL = int(AluOpcode.SHR), int(AluOpcode.SUB), int(AluOpcode.MUL)
+_BUILT_IN = len(AluOpcode)
 
 
 @compiled()
@@ -24,8 +25,16 @@ def shift_right(value, amount):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def operate(opcode, left, right):  # type: ignore[no-untyped-def]
-    """The result of ALU operation `opcode` on int32 values in int64 variables; the caller takes the low 32 bits."""
+def is_operation(opcode, custom):  # type: ignore[no-untyped-def]
+    """Whether ALU operation `opcode` exists; `custom` are the addresses of custom instructions by opcode."""
+    return opcode < _BUILT_IN or custom[opcode] != 0
+
+
+@compiled()
+def operate(opcode, left, right, custom):  # type: ignore[no-untyped-def]
+    """The result of ALU operation `opcode` on int32 values in int64 variables; the caller takes the low 32 bits.
+    `custom`: addresses of custom instructions by opcode (`custom.custom_addresses`).
+    """
     if opcode == _MIN:
         return min(left, right)
     if opcode == _MAX:
@@ -36,14 +45,16 @@ def operate(opcode, left, right):  # type: ignore[no-untyped-def]
         return shift_right(left, right)
     if opcode == _SUB:
         return left - right
-    return left * right
+    if opcode == _MUL:
+        return left * right
+    return call_at(custom[opcode], left, right)  # pyright: ignore[reportCallIssue]
 
 
 @compiled()
-def operate_on_lanes(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
+def operate_on_lanes(opcode, target, source, use_imm, imm, custom):  # type: ignore[no-untyped-def]
     """Applies ALU operation `opcode` to each lane: `target` int32 (n,) and `source` int32 (n,), or the immediate `imm`
-    if `use_imm`; overwrites `target`.
+    if `use_imm`; overwrites `target`. `custom`: addresses of custom instructions by opcode.
     """
     for j in range(len(target)):
         right = imm if use_imm else np.int64(source[j])
-        target[j] = np.int32(operate(opcode, np.int64(target[j]), right))
+        target[j] = np.int32(operate(opcode, np.int64(target[j]), right, custom))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vdla.isa.registers import register
 from vdla.util.machine_code import compiled
 
-from .alu import CODES, operate_on_lanes
+from .alu import is_operation, operate_on_lanes
 from .folds import FOLD, groups_of, run_folded
 from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
@@ -50,6 +50,7 @@ class Pads(NamedTuple):
     minus their zero point, the oldest first; a sweep (TAPS with register SWEEP on) multiplies them again. `inputs`
     (depth, batch, block_in) is the array that GEMM, DEPTHWISE and TAPS index: `inp`, unused vectors up to chain_base,
     then the chain memory (on-chip buffer for a layer's output; `chain` (chain_buffer_bytes,) is a view of that part).
+    `custom` (ALU_CODES,): addresses of the machine's custom instructions by ALU opcode.
     """
 
     uop: NDArray[np.uint64]
@@ -63,6 +64,7 @@ class Pads(NamedTuple):
     par: NDArray[np.uint32]
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
+    custom: NDArray[np.int64]
 
 
 @compiled()
@@ -363,11 +365,12 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
 
 
 @compiled()
-def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
-    """Executes the ALU `row` on the accumulators `acc` int32 (depth, batch, block_out). `here`: values of the unit's
-    configuration registers; `uop`: micro-op memory; `widths`: bits of a micro-op's fields.
+def run_alu(row, here, widths, pads):  # type: ignore[no-untyped-def]
+    """Executes the ALU `row` on the accumulators. `here`: values of the unit's configuration registers; `widths`: bits
+    of a micro-op's fields.
     """
-    if row[ALU_OPCODE] >= CODES:
+    uop, acc = pads.uop, pads.acc
+    if not is_operation(row[ALU_OPCODE], pads.custom):
         return OUTSIDE
     if _empty(row):
         return DONE
@@ -387,7 +390,7 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
                 source = target
                 if row[USE_IMM] == 0:
                     source = flat[base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
-                operate_on_lanes(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM])
+                operate_on_lanes(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM], pads.custom)
     return DONE
 
 
@@ -404,4 +407,4 @@ def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
         return run_sweep(row, here, widths, pads, own, chain_base)
     if BY_LANE[kind]:
         return run_depthwise(row, here, widths, pads, own, chain_base)
-    return run_alu(row, here, widths, pads.uop, pads.acc)
+    return run_alu(row, here, widths, pads)

@@ -20,6 +20,7 @@ from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled, read_only
 
 from .compute import Pads, run_operations
+from .custom import custom_addresses
 from .decode import Decoded
 from .kernels import LANES
 from .loads import (
@@ -198,6 +199,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         par=par,
         table=start["table"],
         rows=start["rows"],
+        custom=custom_addresses(config),
     )
 
 

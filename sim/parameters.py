@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vdla.isa.alu import AluOpcode
+from vdla.isa.alu import ALU_CODES
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.program import instruction_address
@@ -67,11 +67,9 @@ def _place(value: Callable[[Launch], int]) -> int:
     return len(_VALUES) - 1
 
 
-def _alu_cycles(opcode: AluOpcode, use_imm: bool, run: Launch) -> int:
+def _alu_cycles(opcode: int, use_imm: bool, run: Launch) -> int:
     return alu_cycles(run.config, opcode, use_imm)
 
-
-ALU_OPCODES = len(AluOpcode)
 
 P_BUS = _place(lambda run: run.config.memory.bus_bytes)
 P_READ_LATENCY = _place(lambda run: run.config.memory.read_latency)
@@ -88,9 +86,9 @@ P_GEMM_LATENCY = _place(lambda run: gemm_latency(run.config))
 P_GEMM_STAGE = _place(lambda run: gemm_read_stage(run.config))
 P_ALU_LATENCY = _place(lambda run: alu_latency(run.config))
 P_ALU_STAGE = _place(lambda run: alu_read_stage(run.config))
-# First of 2 x ALU_OPCODES elements: issue cycles of each opcode with two accumulators, and with an immediate.
+# First of 2 x ALU_CODES elements: issue cycles of each opcode with two accumulators, and with an immediate.
 P_ALU_CYCLES = len(_VALUES)
-for _opcode in AluOpcode:
+for _opcode in range(ALU_CODES):
     for _use_imm in (False, True):
         _place(partial(_alu_cycles, _opcode, _use_imm))
 P_POST_LATENCY = _place(lambda run: post_latency(run.config))

@@ -14,7 +14,6 @@ from vdla.util.machine_code import compiled
 from .cache import timing_code
 from .folds import FOLD, groups_of
 from .parameters import (
-    ALU_OPCODES,
     P_ACC_DEPTH,
     P_ALU_CYCLES,
     P_ALU_STAGE,
@@ -78,7 +77,7 @@ def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
     """Issue cycles of each operation of the ALU instruction `row` (a decoded instruction). P: parameters of the run
     (`sim/parameters.py`).
     """
-    return P[P_ALU_CYCLES + 2 * min(row[ALU_OPCODE], ALU_OPCODES - 1) + row[USE_IMM]]
+    return P[P_ALU_CYCLES + 2 * row[ALU_OPCODE] + row[USE_IMM]]
 
 
 @timing_code

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
 from vdla.util.machine_code import compiled
 
-from .alu import CODES, operate
+from .alu import is_operation, operate
 from .compute import hold, micro_op, sweep_rows, sweeps, zero_points
 from .folds import FOLD, groups_of, parts_of
 from .state import (
@@ -384,7 +384,7 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
     lanes = acc.shape[1] * acc.shape[2]
     flat = acc.reshape(-1, lanes)
     base, bank_depth = here[0] & 0xFFFF, state.bank_depth
-    if row[ALU_OPCODE] >= CODES or row[UOP_END] > len(uop):
+    if not is_operation(row[ALU_OPCODE], pads.custom) or row[UOP_END] > len(uop):
         return -1
     first, slow = True, row[ALU_OPCODE] == _SHR or row[ALU_OPCODE] == _MUL
     for y in range(row[ITER_OUT]):
@@ -409,10 +409,12 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
                     if row[USE_IMM] == 0 and not slow:
                         # In the cycle of its source read, a lane combines the source with the operand of the previous
                         # operation.
-                        passing = np.int64(np.int32(operate(row[ALU_OPCODE], np.int64(flat[s, k]), before)))
+                        passing = np.int64(
+                            np.int32(operate(row[ALU_OPCODE], np.int64(flat[s, k]), before, pads.custom))
+                        )
                         totals[_RESULTS] += ones(passing ^ state.result[k])
                         state.result[k] = passing
-                    value = np.int64(np.int32(operate(row[ALU_OPCODE], left, right)))
+                    value = np.int64(np.int32(operate(row[ALU_OPCODE], left, right, pads.custom)))
                     changed = ones(value ^ state.result[k])
                     totals[_RESULTS] += changed
                     if slow:

@@ -144,3 +144,19 @@ def test_a_missing_extra_is_one_line(name: str, extra: str):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and f"vdla[{extra}]" in line
+
+
+def test_own_instruction(printed):
+    text = printed("own_instruction.py")
+    assert "every element equal to numpy's" in text and numbers(text.splitlines()[-1]) == [4]
+
+
+def test_own_gelu(printed):
+    error, steps = numbers(printed("own_gelu.py").splitlines()[0])[0::3]
+    assert error <= 0.019 and steps <= 1
+
+
+def test_own_popcount(printed):
+    products, comparison = printed("own_popcount.py").splitlines()
+    array, alu = numbers(comparison)[1:3]
+    assert "equal to numpy's" in products and alu < array / 2

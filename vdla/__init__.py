@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vdla.codesign.api.compilation import build, compile, load
     from vdla.codesign.api.configurations import config
     from vdla.codesign.api.exploration import Comparison, Explored, compare, explore
+    from vdla.codesign.api.extension import extend
     from vdla.codesign.api.hardware import verilog
     from vdla.codesign.api.intrinsics import accelerator
     from vdla.codesign.api.quantization import QuantizedNetwork, quantize
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from vdla.compiler.te.post import post_value
     from vdla.isa.config import PRESETS, Config, Memory
+    from vdla.isa.custom import AluInstruction, Cost
     from vdla.isa.program import Program
     from vdla.isa.program_file import load_program, save_program
     from vdla.sim.errors import DeadlockError
@@ -53,6 +55,7 @@ _HOMES = {
     "vdla.codesign.api.compilation": ("build", "compile", "load"),
     "vdla.codesign.api.configurations": ("config",),
     "vdla.codesign.api.exploration": ("Comparison", "Explored", "compare", "explore"),
+    "vdla.codesign.api.extension": ("extend",),
     "vdla.codesign.api.hardware": ("verilog",),
     "vdla.codesign.api.intrinsics": ("accelerator",),
     "vdla.codesign.api.quantization": ("QuantizedNetwork", "quantize"),
@@ -75,6 +78,7 @@ _HOMES = {
     ),
     "vdla.compiler.te.post": ("post_value",),
     "vdla.isa.config": ("PRESETS", "Config", "Memory"),
+    "vdla.isa.custom": ("AluInstruction", "Cost"),
     "vdla.isa.program": ("Program",),
     "vdla.isa.program_file": ("load_program", "save_program"),
     "vdla.sim.errors": ("DeadlockError",),
@@ -87,8 +91,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "PRESETS",
     "Advice",
+    "AluInstruction",
     "Comparison",
     "Config",
+    "Cost",
     "DeadlockError",
     "Executable",
     "Explored",
@@ -109,6 +115,7 @@ __all__ = [
     "compute",
     "config",
     "explore",
+    "extend",
     "format_node",
     "interpret",
     "last_report",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vdla.isa.access import Trace
-from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.alu import AluOpcode, alu_codes
 from vdla.isa.array_modes import ARRAY_REGISTERS
 from vdla.isa.config import Config
 from vdla.isa.fields import Register, pack_fields
@@ -287,16 +287,17 @@ def alu(source: Source) -> dict[str, int]:
     loops = _loops(source)
     # If there are many operations, the opcode is one of the fastest.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
-    opcodes = alu_opcodes(source.config)
+    codes = alu_codes(source.config)
     if quick:
-        cycles = {code: alu_cycles(source.config, code, True) for code in opcodes}
-        opcodes = tuple(code for code in opcodes if cycles[code] == min(cycles.values()))
-    opcode = opcodes[source.number(len(opcodes) - 1)]
+        cycles = [alu_cycles(source.config, code.value, True) for code in codes]
+        codes = tuple(code for code, count in zip(codes, cycles, strict=True) if count == min(cycles))
+    code = codes[source.number(len(codes) - 1)]
+    least, most = code.operation.immediates
     return {
         **loops,
-        "alu_opcode": int(opcode),
+        "alu_opcode": code.value,
         "use_imm": int(quick or source.chance(0.6)),
-        "imm": source.number(34, -34) if opcode is AluOpcode.SHR else source.number(2**15 - 1, -(2**15)),
+        "imm": source.number(34, -34) if code.value == AluOpcode.SHR else source.number(most, least),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vdla.compiler.codegen.vdla import alu_intrinsics
 from vdla.compiler.codegen.vdla import intrinsics as declared
 from vdla.compiler.ir.stmt import IntrinsicDeclaration
 from vdla.compiler.te.post import Post
@@ -22,6 +23,21 @@ class Intrinsics:
         batch, ci and co are the numbers of input and output channels in a block.
         """
         return declared.gemm(self.config)
+
+    def alu(
+        self, operation: str, immediate: int | None = None
+    ) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
+        """The intrinsic of the ALU operation with the name `operation` ("MAX", or a custom instruction with an
+        `expression`) on one accumulator vector, and its attributes: acc int32[B, co] = operation(acc, src int32[B, co]
+        or the int16 `immediate`).
+
+        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.alu("MAX", 0))`. Raises ConfigError for an operation
+        that the machine or the loop IR lacks.
+        """
+        return (
+            alu_intrinsics.vector(self.config, operation, immediate),
+            alu_intrinsics.vector_attributes(immediate),
+        )
 
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
         """The intrinsic of STORE.POST, which requantizes one vector while it is stored (out int8[B, co] from acc

@@ -1,4 +1,4 @@
-"""Options of every command: -q, -v, and old names of options; and --version before a command."""
+"""Options of every command: -q, -v, --import, and old names of options; and --version before a command."""
 
 from __future__ import annotations
 
@@ -36,6 +36,25 @@ def _print_version(context: typer.Context, given: bool) -> None:
         raise typer.Exit(0)
 
 
+def _import_modules(context: typer.Context, given: list[str]) -> None:
+    if given and not context.resilient_parsing:
+        from .imports import import_module_of_user
+
+        for name in given:
+            import_module_of_user(name)
+
+
+ImportOption = Annotated[
+    list[str],
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        callback=_import_modules,
+        expose_value=False,
+        is_eager=True,
+        help="Import a Python module or file of yours first, with the custom instructions that a configuration names.",
+    ),
+]
 QuietOption = Annotated[
     bool,
     typer.Option(
@@ -61,10 +80,15 @@ VersionOption = Annotated[
 ]
 
 
+_DEFAULTS: dict[str, Any] = {"quiet": False, "verbose": False, "imports": ()}
+
+
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the options -q and -v added to its signature; their values are not passed to `command`."""
+    """`command` with the options -q, -v and --import added to its signature; their values are not passed to
+    `command`.
+    """
     hints = get_type_hints(command, include_extras=True)
-    more = {"quiet": QuietOption, "verbose": VerboseOption}
+    more = {"quiet": QuietOption, "verbose": VerboseOption, "imports": ImportOption}
 
     def run(**arguments: Any) -> None:
         command(**{name: value for name, value in arguments.items() if name not in more})
@@ -72,7 +96,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [
         *(item.replace(annotation=hints[name]) for name, item in signature(command).parameters.items()),
         *(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=hint)
+            Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=hint)
             for name, hint in more.items()
         ),
     ]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.dask_workers import DaskWorkers
+from vdla.compiler.tune.measure.descriptions import modules_of
 from vdla.compiler.tune.measure.local_workers import LocalWorkers
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.worker_process import command_of
@@ -106,6 +107,8 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
         ) -> Generator[tuple[int, Figures], None, None]:
             machine_fields = [machine.to_dict() for machine in machines]
             described = {**task, "machines": machine_fields, "trials": effort.trials}
+            if modules := modules_of(machines):
+                described["imports"] = modules
             points = [{"machine": number} for number in range(len(machines))]
             for number, result in backend.finished(described, points):
                 yield number, _figures(result)

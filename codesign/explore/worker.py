@@ -2,8 +2,8 @@
 (`compiler/tune/measure/worker.py`) with machines as candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields, "trials": number of schedule trials}; a candidate is {"machine": index in that list}. The
-result of a candidate has its figures as JSON.
+"machines": their fields, "imports": the modules of their custom instructions, "trials": number of schedule trials}; a
+candidate is {"machine": index in that list}. The result of a candidate has its figures as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vdla.compiler.tune.measure.descriptions import Description, Measure, TaskError
+from vdla.compiler.tune.measure.descriptions import (
+    Description,
+    Measure,
+    TaskError,
+    import_described,
+)
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.worker import serve
 from vdla.isa.program_file import config_from_dict
@@ -42,6 +47,7 @@ def load(description: Description) -> Measure:
     components = components_from_dict(description["components"])
     folder = Path(description["folder"])
     networks = [_network(folder / item["digest"], item["name"]) for item in description["networks"]]
+    import_described(description)
     machines = [config_from_dict(dict(item)) for item in description["machines"]]
     effort = Effort(trials=int(description["trials"]))
 

@@ -16,6 +16,11 @@ from .clock import Clock, clock_of, predicted
 from .components import Components
 from .modelled_energy import described as energy_described
 
+GATES_PER_FLIP_FLOP = 4.522 / 0.798
+"""Area of a flip-flop over that of a NAND gate of two inputs: DFF_X1 and NAND2_X1 of the Nangate 45 nm open cell
+library, in square micrometres.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
@@ -77,6 +82,11 @@ def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     """
     area = components.area
     lanes = config.batch * config.block_out
+    flip_flops = sum(
+        item.cost.flops + item.cost.gates / GATES_PER_FLIP_FLOP
+        for item in config.instructions
+        if item.cost is not None
+    )
     without_column = lanes - config.batch * config.columns
     found = {
         "array": config.multiplies_per_cycle * (area["int8_multiply"] + area["int32_add"])
@@ -84,6 +94,8 @@ def area_by_unit(config: Config, components: Components) -> dict[str, float]:
         # One adder, one multiplier of 16 bits (a quarter of one of 32), and the comparison.
         "alu": lanes * (2 * area["int32_add"] + area["int32_multiply"] / 4),
     }
+    if flip_flops:
+        found["custom instructions"] = lanes * flip_flops * area["flip_flop_bit"]
     for block in blocks(config):
         if block.name == "post":
             # Three multipliers a lane, and an adder after each.

@@ -26,6 +26,13 @@ LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 """Parts of a chip that neither synthesis nor this model includes; the text equals that in
 `hw.synthesis.cells.report`.
 """
+CUSTOM = "compute.pipeline.accumulator_lane.custom"
+"""Name of the lanes' hardware for custom instructions in the list of modules."""
+
+GATE_AREA, FLIP_FLOP_AREA = 24.0, 96.0
+"""Square micrometres of a NAND gate of two inputs and of a flip-flop: NAND2X1 and DFFPOSX1 of the library that the
+shipped model is for (osu018_stdcells of qflow-tech-osu018 1.3.17).
+"""
 Costs = Mapping[str, Mapping[str, float]]
 
 
@@ -103,7 +110,9 @@ class CellModel:
     def logic_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
         """Area in square micrometres of the cells of each kind of module, summed over its instances."""
         counts, features = counts_of(config), features_of(config)
-        return {
+        costs = [item.cost for item in config.instructions if item.cost is not None]
+        custom = sum(GATE_AREA * cost.gates + FLIP_FLOP_AREA * cost.flops for cost in costs)
+        return ({CUSTOM: config.batch * config.block_out * custom} if custom else {}) | {
             module: counts[MODULES[module][0]]
             * _sum(
                 costs,

@@ -14,7 +14,7 @@ from vdla.sim import SimulationResult, simulate
 from vdla.util.errors import UserError
 
 from .. import VIRTUAL_THREADS
-from ..codegen.vdla.emit import EmissionError
+from ..codegen.vdla.errors import EmissionError
 from ..codegen.vdla.link import buffer_bytes
 from ..codegen.vdla.link_alone import Alone, link_alone
 from ..codegen.vdla.machine import scratchpad_depths

@@ -18,6 +18,7 @@ from . import compute_early as early
 from . import expand_copy as expansion
 from . import fuse as fusing
 from . import guard as guarding
+from . import in_place as updates
 from . import inline, loops, memory, reduction
 from . import pack as layout
 from . import pad as padding
@@ -38,10 +39,10 @@ class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
     Every method applies the function of the same name in `loops`, `fuse`, `annotate`, `peel`, `guard`, `pipeline`,
-    `pad`, `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`,
-    `memory`, `cache_write`, `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or `tensorize`, whose
-    docstring has its rewrite and legality; all raise LegalityError and then leave the schedule unchanged. Methods that
-    make new names return them.
+    `pad`, `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `in_place`,
+    `compute_early`, `memory`, `cache_write`, `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or
+    `tensorize`, whose docstring has its rewrite and legality; all raise LegalityError and then leave the schedule
+    unchanged. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -196,6 +197,12 @@ class Schedule:
     def compute_inline(self, name: str) -> None:
         """Inlines the value that `name` assigns into reads of its buffer; removes `name` (`inline.compute_inline`)."""
         self._apply(inline.compute_inline, "compute_inline", name)
+
+    def update_in_place(self, name: str, operand: str) -> None:
+        """Lets the element-wise statement `name` overwrite the buffer `operand`, which it reads
+        (`in_place.update_in_place`).
+        """
+        self._apply(updates.update_in_place, "update_in_place", name, operand)
 
     def compute_early(self, name: str) -> None:
         """Moves a scalar function that all readers apply to a buffer's elements into the statement `name` that writes

@@ -139,6 +139,11 @@ class _Match:
             case Assign(), Assign():
                 self.target(actual, formal)
                 self.expr(actual.value, formal.value)
+            case Reduce(first=None), Assign():
+                # A sum that never starts anew assigns its element plus the value.
+                element = Load(actual.buffer, actual.indices)
+                self.target(actual, formal)
+                self.expr(Binary("+" if actual.op == "add" else "max", element, actual.value), formal.value)
             case Reduce(), Reduce() if actual.op == formal.op:
                 self.target(actual, formal)
                 self.expr(actual.value, formal.value)

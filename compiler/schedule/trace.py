@@ -87,6 +87,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "compute_at": (_STATEMENT, _LOOP),
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
+    "update_in_place": (_STATEMENT, _BUFFER),
     "compute_early": (_STATEMENT,),
     "set_scope": (_BUFFER, _SCOPE),
     "widen": (_BUFFER, _COUNT, _COUNT),

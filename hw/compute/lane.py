@@ -8,13 +8,14 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.alu import AluOpcode, alu_codes, custom_codes
 from vdla.isa.config import Config
 
 from ..lanes import ALU_LANE
 from ..shared_modules import place
 from .alu import LANE, Alu
 from .columns import sum_bits
+from .custom import component_of
 
 IMMEDIATE = signed(16)
 
@@ -27,15 +28,16 @@ _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
 }
 
 
-def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
+def lane_controls(config: Config) -> dict[str, tuple[int, ...]]:
     """The lane's control inputs that depend on the ALU operation, by name, each with the operations that set it to 1.
 
     If none of `adds`, `chooses` and `shifts` is set, the result is that of MUL. An input that no operation of the
-    machine sets is left out.
+    machine sets is left out. `custom_0`, `custom_1` ... select the machine's custom instructions.
     """
-    there = alu_opcodes(config)
+    there = [code.value for code in alu_codes(config)]
     chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
-    return {name: codes for name, codes in chosen.items() if codes}
+    custom = {f"custom_{number}": (code,) for number, code in enumerate(custom_codes(config))}
+    return {name: codes for name, codes in chosen.items() if codes} | custom
 
 
 CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
@@ -72,6 +74,8 @@ class AccumulatorLane(wiring.Component):
         Kind of the instruction: a sum; MIN or MAX; SHR; MAX instead of MIN.
     subtracts : In
         `right` is subtracted instead of added. Only on machines with the ALU operation SUB.
+    custom_0, custom_1 : In
+        The instruction is this custom instruction of the machine. Only on machines that have it.
     start, since : In
         The members of `alu.Alu` of these names.
     result : Out
@@ -79,7 +83,7 @@ class AccumulatorLane(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        self.has_subtract = "subtracts" in lane_controls(config)
+        self.has_subtract, self.instructions = "subtracts" in lane_controls(config), config.instructions
         flags = (
             *("just_before", "keeps", "adds_sum", "adds_right", "takes_right", "use_immediate"),
             *lane_controls(config),
@@ -136,12 +140,18 @@ class AccumulatorLane(wiring.Component):
             following.eq(self._sum(result, addend)),
             self.result.eq(result),
         ]
+        other: Value = Mux(self.shifts, alu.shifted, alu.product)
+        for number, item in enumerate(self.instructions):
+            name, selected = f"custom_{item.name.lower()}", getattr(self, f"custom_{number}")
+            inputs = {"start": self.start, "left": now, "right": right}
+            custom = place(m, platform, name, name, component_of(item), **inputs)
+            other = Mux(selected, getattr(custom, "result"), other)  # noqa: B009
         m.d.sync += [
             result.eq(
                 Mux(
                     self.adds,
                     Mux(self.just_before, following, total),
-                    Mux(self.chooses, alu.chosen, Mux(self.shifts, alu.shifted, alu.product)),
+                    Mux(self.chooses, alu.chosen, other),
                 )
             ),
             *(later.eq(earlier) for earlier, later in pairwise(results)),

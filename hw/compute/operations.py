@@ -6,20 +6,20 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.alu import AluOpcode
+from vdla.isa.alu import ALU_CODES
 from vdla.isa.config import Config
 from vdla.isa.timing import alu_cycles
 
 
 def most_extra(config: Config) -> int:
     """Largest number of issue cycles that the arithmetic of an ALU operation adds."""
-    return max(alu_cycles(config, opcode, True) for opcode in AluOpcode) - 1
+    return max(alu_cycles(config, opcode, True) for opcode in range(ALU_CODES)) - 1
 
 
 def alu_extra(config: Config, opcode: Value) -> Value:
     """Number of issue cycles that the arithmetic of ALU operation `opcode` adds."""
     result: Value = Const(0, range(most_extra(config) + 1))
-    for known in AluOpcode:
+    for known in range(ALU_CODES):
         extra = alu_cycles(config, known, True) - 1
         if extra:
             result = Mux(opcode == known, extra, result)

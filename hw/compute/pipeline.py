@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from vdla.isa.alu import AluOpcode
+from vdla.isa.alu import ALU_OPCODE_BITS, AluOpcode, custom_codes
 from vdla.isa.array_modes import SWEEP_MODE, TAPS, modes_of
 from vdla.isa.array_shape import ArrayShape
 from vdla.isa.config import Config
@@ -28,7 +28,7 @@ from .alu import LANE
 from .array import MultiplyArray, array_latency
 from .columns import sum_bits
 from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
-from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
+from .operations import alu_extra, most_extra, offset_layout, src_bits, wgt_row_bits
 
 ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
 """Layout of register ZERO: zero points of inputs and weights, int8."""
@@ -50,7 +50,7 @@ def mode_layout(config: Config) -> data.StructLayout:
             **({"taps": 1} if built.positions > 1 else {}),
             **{mode.name: 1 for mode in modes_of(config) if mode.register is not None},
             **({"fold": built.fold_levels.bit_length()} if built.fold_levels else {}),
-            "alu_opcode": 3,
+            "alu_opcode": ALU_OPCODE_BITS,
             "use_imm": 1,
             "imm": IMMEDIATE,
         }
@@ -389,7 +389,7 @@ class Pipeline(wiring.Component):
                 port.address.eq(Cat(place[:width] for place in places[start])),
             ]
 
-    def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
+    def _control(self, name: str, codes: tuple[int, ...]) -> Value:
         """The control input `name` of the lanes: 1 if the ALU operation is one of `codes`. The input `adds` is also 1
         for operations of the array.
         """
@@ -410,8 +410,9 @@ class Pipeline(wiring.Component):
         written = [Signal(target, name=name) for name in RESULTS]
 
         # Results that are ready in this cycle, and results that replace an operand; both are known a cycle before use.
-        slow, start = Signal(), Signal()  # A shift or a multiplication begins to execute.
-        extra = Signal(4)  # bit k: a shift or multiplication executed k + 1 cycles ago
+        # `start`: an operation of several cycles (a shift, a multiplication, a custom instruction) begins to execute.
+        slow, start = Signal(), Signal()
+        extra = Signal(most_extra(config))  # bit k: such an operation began to execute k + 1 cycles ago
         slow_address = Signal(config.acc_index_bits)
         m.d.sync += [
             slow.eq(self.mode.alu & (alu_extra(self.config, self.mode.alu_opcode) != 0)),
@@ -422,9 +423,15 @@ class Pipeline(wiring.Component):
             m.d.sync += slow_address.eq(executing.address)
         is_shift = Signal()
         m.d.sync += is_shift.eq(self.mode.alu_opcode == AluOpcode.SHR)
+        ready: Value = Mux(is_shift, extra[1], extra[3])
+        for number, (code, item) in enumerate(custom_codes(config).items()):
+            if item.cycles > 1:
+                selected = Signal(name=f"is_custom_{number}")
+                m.d.sync += selected.eq(self.mode.alu_opcode == code)
+                ready = Mux(selected, extra[item.cycles - 2], ready)
         finish, finish_address = Signal(config.tile_parts), Signal(config.acc_index_bits)
         m.d.comb += [
-            finish.eq(Mux(slow, Mux(is_shift, extra[1], extra[3]).replicate(len(finish)), executing.writes)),
+            finish.eq(Mux(slow, ready.replicate(len(finish)), executing.writes)),
             finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
         younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]

@@ -245,6 +245,12 @@ def _box_copy(s: Schedule) -> None:
     s.box_copy(name)
 
 
+def _in_place(s: Schedule) -> None:
+    s.cache_read("A", None, "acc")
+    s.set_scope("T", "acc")
+    s.update_in_place("double", "A.acc")
+
+
 CASES = {
     "split": Case(sums, lambda s: s.split("i", 4)),
     "split-exact": Case(sums, lambda s: s.split("j", 4)),
@@ -262,6 +268,7 @@ CASES = {
     "compute-at": Case(stencil, _split_then(3, lambda s: s.compute_at("double", "i.0"))),
     "reverse-compute-at": Case(activated, _split_then(4, lambda s: s.reverse_compute_at("relu", "i.0"))),
     "compute-inline": Case(stencil, lambda s: s.compute_inline("double")),
+    "update-in-place": Case(stencil, _in_place),
     "compute-early": Case(mirrored, lambda s: s.compute_early("keep")),
     "decompose-reduction": Case(product, _decompose),
     "rfactor": Case(product, _split_then(4, lambda s: s.rfactor("sum", "k.0"), "k")),

@@ -137,7 +137,7 @@ def _run_python(block: Block, place: str, space: dict[str, Any]) -> str:
     out = io.StringIO()
     try:
         # Lines count as on the page, so that a traceback leads there.
-        code = compile("\n" * block.line + block.text, place.split(",")[0], "exec")
+        code = compile("\n" * block.line + block.text, place.split(",")[0], "exec", dont_inherit=True)
         with contextlib.redirect_stdout(out):
             exec(code, space)
     except Exception as error:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vdla.hw.compute.lane import CYCLES, lane_controls
-from vdla.isa.alu import ALU_OPERATIONS, AluOpcode, alu_opcodes
+from vdla.isa.alu import ALU_CODES, ALU_OPERATIONS, AluOpcode, alu_codes
 from vdla.isa.assembler import assemble, disassemble
 from vdla.isa.check import check
 from vdla.isa.config import load_config
@@ -33,9 +33,10 @@ def test_the_simulators_handler_is_the_references_operation(opcode: AluOpcode):
     values = np.array([*EDGES, *rng.integers(-(2**31), 2**31, 40)], np.int64)
     left, right = (grid.reshape(-1) for grid in np.meshgrid(values, values))
     expected = ALU_OPERATIONS[opcode].compute(left, right) & 0xFFFFFFFF
-    handler = getattr(operate, "py_func", operate)
+    handler, none = getattr(operate, "py_func", operate), np.zeros(ALU_CODES, np.int64)
     with np.errstate(over="ignore"):
-        got = [int(handler(int(opcode), a, b)) & 0xFFFFFFFF for a, b in zip(left, right, strict=True)]
+        results = [handler(int(opcode), a, b, none) for a, b in zip(left, right, strict=True)]
+    got = [int(result) & 0xFFFFFFFF for result in results]
     assert got == expected.tolist()
 
 
@@ -50,13 +51,15 @@ def test_documents_list_the_operations_of_the_machine():
     for config in (TINY, EVERYTHING):
         header, page = c_header(config), markdown(config)
         for opcode in AluOpcode:
-            there = opcode in alu_opcodes(config)
+            there = opcode in [code.value for code in alu_codes(config)]
             assert (f"#define VDLA_ALU_{opcode.name} {int(opcode)}" in header) == there
             assert (f"{opcode.name} {int(opcode)}" in page.partition("`alu_opcode`")[2][:200]) == there
 
 
 @pytest.mark.parametrize(
-    "opcode", [code for code in AluOpcode if code not in alu_opcodes(TINY)], ids=lambda opcode: opcode.name
+    "opcode",
+    [code for code in AluOpcode if code not in [item.value for item in alu_codes(TINY)]],
+    ids=lambda opcode: opcode.name,
 )
 def test_operations_of_an_extension_are_refused_without_it(opcode: AluOpcode):
     lines = f"ALU uop_end=1 iter_out=1 iter_in=1 alu_opcode={opcode.name} use_imm=1 imm=3\nFINISH\n"

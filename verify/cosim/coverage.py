@@ -272,6 +272,9 @@ def _flights(
 def _alu_operations(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     for opcode, operand in product(AluOpcode, ("immediate", "accumulator")):
         yield "operations", f"ALU {opcode.name} {operand}", _lacking(machines, alu_extension(opcode))
+    custom = dict.fromkeys(item.name for config in machines for item in config.instructions)
+    for name, operand in product(custom, ("immediate", "accumulator")):
+        yield "operations", f"ALU {name} {operand}", None
 
 
 def _operations(

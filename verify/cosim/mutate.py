@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.access import loaded_elements
-from vdla.isa.alu import alu_opcodes
+from vdla.isa.alu import alu_codes
 from vdla.isa.check import check
 from vdla.isa.config import Config
 from vdla.isa.decoding import decode_one
@@ -259,7 +259,7 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
             else:
                 values["overwrite" if rng.random() < 0.5 else "reset"] ^= 1
         case "ALU":
-            values["alu_opcode"] = int(rng.choice(alu_opcodes(config)))
+            values["alu_opcode"] = int(rng.choice([code.value for code in alu_codes(config)]))
             values["use_imm"] ^= int(rng.integers(2))
         case "STORE.POST":
             values["combine"] = int(rng.integers(2))

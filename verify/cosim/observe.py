@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdla.isa.access import Access, Resource, accesses, advance, start_trace
-from vdla.isa.alu import AluOpcode
+from vdla.isa.alu import alu_code
 from vdla.isa.array_modes import mode_of
 from vdla.isa.config import Config
 from vdla.isa.decoding import decode_one, decode_uops
@@ -107,7 +107,7 @@ def observe(
         bins.add(("format x tokens", f"{name} {token_pattern(values)}"))
         bins.add(("format x extensions", f"{name} with {extension_set(config)}"))
         bins.add(("format x encoding", f"{name} of {encoding(config)}"))
-        bins.update(_operation(name, values))
+        bins.update(_operation(config, name, values))
     bins.update(_waits(decoded, result))
     bins.update(_queues(config, decoded, result))
     bins.update(_overlaps(decoded, result))
@@ -119,12 +119,14 @@ def observe(
 # --- one instruction alone ------------------------------------------------------------------------------
 
 
-def _operation(name: str, values: Values) -> Iterator[Bin]:
+def _operation(config: Config, name: str, values: Values) -> Iterator[Bin]:
     group = "operations"
     match name:
         case "ALU":
             operand = "immediate" if values["use_imm"] else "accumulator"
-            yield group, f"ALU {AluOpcode(values['alu_opcode']).name} {operand}"
+            code = alu_code(config, values["alu_opcode"])
+            assert code is not None, "a program that ran has operations of the machine only"
+            yield group, f"ALU {code.name} {operand}"
         case _ if name in MATRIX:
             yield group, f"{name} {matrix_mode(values)}"
         case "STORE.POST":

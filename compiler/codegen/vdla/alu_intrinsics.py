@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vdla.isa.alu import AluOpcode, alu_opcodes
+from vdla.isa.alu import IMMEDIATE_LIMITS, AluOpcode, alu_codes, custom_codes
 from vdla.isa.config import Config
+from vdla.isa.errors import ConfigError
 
 from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ...ir.stmt import Assign, IntrinsicDeclaration, nest
@@ -31,6 +32,20 @@ VECTORS = {
 """The ALU operation of each element-wise intrinsic, by the intrinsic's name."""
 
 
+def vector_opcode(config: Config, name: str) -> int | None:
+    """The ALU opcode of the element-wise intrinsic `name`, also of a custom instruction; None if there is no such
+    intrinsic.
+    """
+    if name in VECTORS:
+        return int(VECTORS[name])
+    return next((code for code, item in custom_codes(config).items() if vector_name(item.name) == name), None)
+
+
+def vector_name(operation: str) -> str:
+    """The name of the element-wise intrinsic of an ALU operation, such as "vector_max" for MAX."""
+    return f"vector_{operation.lower()}"
+
+
 def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
     """A function of two int32 expressions that returns the loop IR expression of the ALU operation `opcode` on them;
     `opcode` is one of VECTORS.
@@ -38,34 +53,48 @@ def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
     return _OPERATORS[opcode]
 
 
-def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> IntrinsicDeclaration:
-    """An ALU operation on one accumulator vector: acc int32[B, co] = operation(acc, right), with B = batch and co =
-    block_out. `right` is src int32[B, co], or the int16 `immediate`.
+def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
+    """For each ALU operation of the machine that the loop IR can express, by name, the function of two int32
+    expressions that returns its result; custom instructions that have an `expression` included.
+    """
+    built_in = {
+        code.name: _OPERATORS[AluOpcode(code.value)] for code in alu_codes(config) if code.value in _OPERATORS
+    }
+    return built_in | {
+        item.name: item.expression for item in config.instructions if item.expression is not None
+    }
 
-    Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine or the loop IR
+
+def vector(config: Config, operation: str, immediate: int | None = None) -> IntrinsicDeclaration:
+    """The ALU operation named `operation` on one accumulator vector: acc int32[B, co] = operation(acc, right), with B =
+    batch and co = block_out. `right` is src int32[B, co], or the int16 `immediate`.
+
+    Use it with `vector_attributes(immediate)`. Raises ConfigError for an operation that the machine or the loop IR
     lacks.
     """
-    if opcode not in _OPERATORS or opcode not in alu_opcodes(config):
-        raise ValueError(
-            f"configuration {config.name!r} has no intrinsic for the ALU operation {opcode.name}"
+    operators = vector_operators(config)
+    if operation not in operators:
+        raise ConfigError(
+            f"configuration {config.name!r} has no intrinsic for the ALU operation {operation!r}; it has "
+            f"{', '.join(operators)}"
         )
     lanes = (config.batch, config.block_out)
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
     src = Buffer(name="src", shape=lanes, dtype=DType.INT32, scope="acc")
     b, j = Var("b"), Var("j")
     right = src[b, j] if immediate is None else Const(immediate, DType.INT32)
-    name = f"vector_{opcode.name.lower()}"
-    result = Assign(name=name, buffer=acc, indices=(b, j), value=_OPERATORS[opcode](acc[b, j], right))
+    name = vector_name(operation)
+    result = Assign(name=name, buffer=acc, indices=(b, j), value=operators[operation](acc[b, j], right))
     body = nest([(b, lanes[0]), (j, lanes[1])], result)
     return IntrinsicDeclaration(name=name, parameters=(acc, src) if immediate is None else (acc,), body=body)
 
 
 def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ...]:
-    """The attributes of a `vector` intrinsic, for emission. Raises ValueError for an immediate of more than 16 bits."""
+    """The attributes of a `vector` intrinsic, for emission. Raises ConfigError if the immediate has over 16 bits."""
     if immediate is None:
         return ()
-    if not -(1 << 15) <= immediate < 1 << 15:
-        raise ValueError(f"the immediate {immediate} does not fit the 16 bits of an ALU instruction")
+    if not IMMEDIATE_LIMITS[0] <= immediate <= IMMEDIATE_LIMITS[1]:
+        raise ConfigError(f"the immediate {immediate} does not fit the 16 bits of an ALU instruction")
     return (("immediate", immediate),)
 
 

@@ -22,8 +22,9 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
-from .alu_intrinsics import VECTORS
+from .alu_intrinsics import vector_opcode
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
+from .errors import EmissionError
 from .folds import FoldedWeights
 from .machine import DRAM, Batch, Span
 from .pads_ahead import Padded, padded_outputs
@@ -38,10 +39,6 @@ from .placement import (
     StoreTables,
 )
 from .program_order import Draft, Drafts, EmissionCache, put_in_order
-
-
-class EmissionError(Exception):
-    """A scheduled program that the instruction set cannot express, because of a bug of its schedule."""
 
 
 @dataclass(slots=True)
@@ -354,7 +351,7 @@ class LayerEmitter:
                 emit_rows.emit_rows(self, chain, leaf, around)
             case "patch":
                 emit_loads.emit_patch(self, chain, leaf, around)
-            case name if name in VECTORS:
+            case name if vector_opcode(self.config, name) is not None:
                 emit_vectors.emit_vector(self, chain, leaf, around)
             case name:
                 raise EmissionError(

@@ -9,7 +9,7 @@ import numpy as np
 import vdla.isa.layout as layout
 
 from ...ir.stmt import Intrinsic
-from .alu_intrinsics import VECTORS
+from .alu_intrinsics import vector_opcode
 from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
 from .machine import Span
 
@@ -53,9 +53,10 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
             fields[f"{operand}_factor_{loop}"] = factor
             last = last + factor * (count - 1)
         spans.append(Span("acc", start, last + 1))
-    immediate = attributes.get("immediate")
+    immediate, opcode = attributes.get("immediate"), vector_opcode(emitter.config, leaf.declaration.name)
+    assert opcode is not None, "the emitter asked before"
     fields |= {
-        "alu_opcode": int(VECTORS[leaf.declaration.name]),
+        "alu_opcode": opcode,
         "use_imm": int(immediate is not None),
         "imm": immediate or 0,
     }

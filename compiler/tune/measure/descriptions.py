@@ -1,6 +1,7 @@
 """Tasks as JSON, so that candidates can be measured in other processes and on other machines.
 
-    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
+    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}, and "imports", the modules of the
+        machine's custom instructions, if it has any
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
     {"kind": "cuda", "target": the fields of a GpuTarget, "workload": CudaWorkload.to_dict()}
 
@@ -14,8 +15,9 @@ of the folder on the GPU of number "device".
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -49,8 +51,40 @@ class TaskError(UserError):
 
 def describe(target: Target, workload: Workload) -> dict[str, Any]:
     """The JSON description of a tuning task: measure candidates of a workload on a target."""
-    machine = {"config": target.to_dict()} if isinstance(target, Config) else {"target": asdict(target)}
+    machine: dict[str, Any] = {"target": asdict(target)} if not isinstance(target, Config) else {}
+    if isinstance(target, Config):
+        machine = {"config": target.to_dict()}
+        if target.instructions:
+            machine["imports"] = modules_of([target])
     return {"kind": target.described["kind"], **machine, "workload": workload.to_dict()}
+
+
+def modules_of(machines: Iterable[Config]) -> list[str]:
+    """Names of the modules that define the custom instructions of `machines`, for a description's "imports". Raises
+    TaskError for an instruction that is defined in the script that runs, which other processes cannot import.
+    """
+    instructions = [item for machine in machines for item in machine.instructions]
+    for item in instructions:
+        if item.rtl.__module__ == "__main__":
+            raise TaskError(
+                f"instruction {item.name} is defined in the script that runs, and worker processes cannot import it; "
+                "put it into a module of its own, and import that"
+            )
+    return sorted({item.rtl.__module__ for item in instructions})
+
+
+def import_described(description: Description) -> None:
+    """Imports the modules of custom instructions that a description names: the process that wrote the description had
+    imported them. Raises TaskError for a module that this process does not find.
+    """
+    for module in description.get("imports", ()):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise TaskError(
+                f"the machine's custom instructions are in {module}: {error}; install it, or put its folder into "
+                "PYTHONPATH, so that worker processes find it"
+            ) from None
 
 
 def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:
@@ -74,6 +108,9 @@ def load(description: Description) -> Measure:
     Raises UserError for an invalid description: TaskError, or the error of its configuration or workload.
     """
     match description:
+        case {"kind": "vdla", "imports": list(), **rest}:
+            import_described(description)
+            return load({"kind": "vdla", **rest})
         case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:

@@ -12,7 +12,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 
 from ... import VIRTUAL_THREADS
-from ...codegen.vdla.emit import EmissionError
+from ...codegen.vdla.errors import EmissionError
 from ...codegen.vdla.link_alone import ACTIVATIONS, Alone, link_alone
 from ...codegen.vdla.placement import PlacementError
 from ...ir.stmt import Program

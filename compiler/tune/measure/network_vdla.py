@@ -15,7 +15,7 @@ from typing import Any
 from vdla.isa.program import Program
 from vdla.sim import SimulationError, SimulationResult, simulate
 
-from ...codegen.vdla.emit import EmissionError
+from ...codegen.vdla.errors import EmissionError
 from ...codegen.vdla.link import LoweredLayer
 from ...codegen.vdla.placement import PlacementError
 from ...graph.traffic import roofline_cycles

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from vdla.compiler.codegen.vdla import alu_intrinsics, intrinsics
+from vdla.compiler.codegen.vdla.errors import EmissionError
 from vdla.compiler.codegen.vdla.link_alone import link_alone
 from vdla.compiler.graph.layout import pack_parameters
 from vdla.compiler.ir.expr import Const, Var
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.replace_buffers import replace_buffers
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, nest, region, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify_declaration
@@ -26,6 +28,7 @@ from vdla.isa.alu import ALU_OPERATIONS, AluOpcode
 from vdla.isa.assembler import instruction_text
 from vdla.isa.check import require_clean
 from vdla.isa.config import Config, load_config
+from vdla.isa.errors import ConfigError
 from vdla.isa.extensions import EXTENSIONS
 from vdla.sim import simulate
 
@@ -89,7 +92,9 @@ def schedule(
         s.set_scope("src", "acc")
     s.cache_read("P", "tile", "par")
     s.tensorize(
-        "v.b", alu_intrinsics.vector(config, opcode, immediate), alu_intrinsics.vector_attributes(immediate)
+        "v.b",
+        alu_intrinsics.vector(config, opcode.name, immediate),
+        alu_intrinsics.vector_attributes(immediate),
     )
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
     return s
@@ -140,7 +145,7 @@ def test_the_emitted_program_computes_what_the_tensor_expression_says(
 @pytest.mark.parametrize("config", MACHINES, ids=lambda config: config.name)
 @pytest.mark.parametrize("opcode", sorted(alu_intrinsics.VECTORS.values()), ids=lambda opcode: opcode.name)
 def test_bodies_are_the_operations_of_the_instruction_set(config: Config, opcode: AluOpcode) -> None:
-    declaration = alu_intrinsics.vector(config, opcode)
+    declaration = alu_intrinsics.vector(config, opcode.name)
     verify_declaration(declaration)
     rng = np.random.default_rng(4)
     shape = (config.batch, config.block_out)
@@ -152,6 +157,19 @@ def test_bodies_are_the_operations_of_the_instruction_set(config: Config, opcode
     np.testing.assert_array_equal(got, (expected & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
 
 
+def test_accumulators_of_other_types_are_not_loaded() -> None:
+    post = Post(zero_point=0)
+    program = rows_combined(TINY, AluOpcode.ADD, -7, post)
+    wide = {"X": dataclasses.replace(program.parameters[0], dtype=DType.INT16)}
+    kernel = run_pipeline(
+        schedule(TINY, replace_buffers(program, wide), AluOpcode.ADD, -7, post).program, pipeline(TINY, 2)
+    )
+    with pytest.raises(
+        EmissionError, match="load copies X, int16, to acc; the accelerator loads int8 or int32 there"
+    ):
+        link_alone(TINY, kernel, {"X", "Y"})
+
+
 def test_another_operation_does_not_match() -> None:
     post = Post(zero_point=0)
     program = rows_combined(TINY, AluOpcode.ADD, None, post)
@@ -160,7 +178,9 @@ def test_another_operation_does_not_match() -> None:
 
 
 def test_an_operation_without_an_operator_is_refused() -> None:
-    with pytest.raises(ValueError, match="no intrinsic for the ALU operation SHR"):
-        alu_intrinsics.vector(TINY, AluOpcode.SHR)
-    with pytest.raises(ValueError, match="40000 does not fit the 16 bits"):
+    with pytest.raises(
+        ConfigError, match="no intrinsic for the ALU operation 'SHR'; it has MIN, MAX, ADD, MUL"
+    ):
+        alu_intrinsics.vector(TINY, "SHR")
+    with pytest.raises(ConfigError, match="40000 does not fit the 16 bits"):
         alu_intrinsics.vector_attributes(40000)

@@ -159,7 +159,69 @@ def narrow(s):
     s.tensorize("j.1", DOT)
 
 
+def cached(shape=(10, 8), scope="acc", before=False, after=False, mirrored=False, read_again=False):
+    """A program of L = A in `scope`, T = 2 L and D = T. `before`: another statement reads T first; `after`: D adds L;
+    `mirrored`: T reads L at other elements; `read_again`: T = 2 L + 3 T.
+    """
+    held = Buffer(name="L", shape=shape, dtype=I32, scope=scope)
+    made = Buffer(name="T", shape=(10, 8), dtype=I32, scope="acc")
+    load = Copy(name="load", destination=whole(held), source=region(A, *((0, n) for n in shape)))
+    value = held[9 - P, Q] * 2 if mirrored else held[P, Q] * 2
+    double = Assign(
+        name="double", buffer=made, indices=(P, Q), value=value + made[P, Q] * 3 if read_again else value
+    )
+    add = made[ROW, J] + (held[ROW, J] if after else 0)
+    use = nest([(ROW, 8), (J, 8)], Assign(name="use", buffer=D, indices=(ROW, J), value=add))
+    early = nest([(P, 8), (Q, 8)], Assign(name="early", buffer=D, indices=(P, Q), value=made[P, Q]))
+    parts = ([early] if before else []) + [load, nest([(P, 10), (Q, 8)], double), use]
+    body = Alloc(buffer=made, body=Alloc(buffer=held, body=seq(*parts)))
+    return Program(name="cached", parameters=(A, D), body=body)
+
+
+def looped():
+    """The program of `cached` with a loop around the allocation of T only."""
+    held = Buffer(name="L", shape=(8,), dtype=I32)
+    made = Buffer(name="T", shape=(8,), dtype=I32)
+    load = nest([(J, 8)], Assign(name="load", buffer=held, indices=(J,), value=A[0, J]))
+    double = nest([(Q, 8)], Assign(name="double", buffer=made, indices=(Q,), value=held[Q] * 2))
+    use = nest([(P, 8)], Assign(name="use", buffer=D, indices=(ROW, P), value=made[P]))
+    again = nest([(ROW, 8)], Alloc(buffer=made, body=seq(double, use)))
+    return Program(name="looped", parameters=(A, D), body=Alloc(buffer=held, body=seq(load, again)))
+
+
+def repeated():
+    """A program of T = 2 L, computed twice."""
+    held, made = (Buffer(name=name, shape=(8,), dtype=I32) for name in "LT")
+    load = nest([(J, 8)], Assign(name="load", buffer=held, indices=(J,), value=A[0, J]))
+    double = nest([(ROW, 2), (Q, 8)], Assign(name="double", buffer=made, indices=(Q,), value=held[Q] * 2))
+    use = nest([(P, 8)], Assign(name="use", buffer=D, indices=(Const(0), P), value=made[P]))
+    return Program(
+        name="repeated",
+        parameters=(A, D),
+        body=Alloc(buffer=held, body=Alloc(buffer=made, body=seq(load, double, use))),
+    )
+
+
+def in_place(s):
+    """Lets `double` overwrite L."""
+    s.update_in_place("double", "L")
+
+
 ERRORS = [
+    (
+        sums,
+        lambda s: s.update_in_place("sum", "A"),
+        "cannot update A in place by sum: sum is not an assignment",
+    ),
+    (stencil, lambda s: s.update_in_place("double", "A"), "A is not allocated in the program"),
+    (lambda: cached(scope="local"), in_place, "the memory of T is acc, that of L local"),
+    (lambda: cached(shape=(10, 9)), in_place, "the shape of T is (10, 8), that of L (10, 9)"),
+    (lambda: cached(before=True), in_place, "early uses T before it"),
+    (lambda: cached(after=True), in_place, "use uses L after it"),
+    (lambda: cached(mirrored=True), in_place, "it reads an element of L that is not the one that it writes"),
+    (lambda: cached(read_again=True), in_place, "it reads T, which it writes"),
+    (looped, in_place, "a loop is around one of the allocations of T and L only"),
+    (repeated, in_place, "its indices are not the variables of its loops, each once"),
     (sums, lambda s: s.split("i", 0), "cannot split i into pieces of 0"),
     (sums, lambda s: s.split("sum", 2), "'sum' is a statement, not a loop"),
     (sums, lambda s: s.split("q", 2), "no loop or statement named 'q'; there are: i, j, sum"),

@@ -1,0 +1,25 @@
+"""Machines with custom instructions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vdla.isa.config import Config, load_config
+from vdla.isa.custom import AluInstruction
+from vdla.verify.custom import check_instruction
+
+
+def extend(base: Config | str | Path, *instructions: AluInstruction, name: str | None = None) -> Config:
+    """The machine `base` (a preset's name, a TOML file, or a `Config`) with custom instructions added to those that it
+    has. `name`: the new machine's name, by default the base's name and those of the instructions.
+
+    Each instruction is checked first: its semantics, its function for the simulator, its RTL and its expression must
+    give equal results on some hundred operands. Raises ConfigError for the first difference, for a part with a wrong
+    interface, and for more instructions than opcodes are free.
+    """
+    start = base if isinstance(base, Config) else load_config(base)
+    for item in instructions:
+        check_instruction(item)
+    together = "-".join((start.name, *(item.name.lower() for item in instructions)))
+    return replace(start, name=name or together, instructions=(*start.instructions, *instructions))

@@ -1,0 +1,44 @@
+"""Option --import: imports a user's module and checks the custom instructions in it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from vdla.isa.custom import AluInstruction
+from vdla.util.errors import UserError
+from vdla.verify.custom import check_instruction
+
+
+def import_module_of_user(name: str) -> None:
+    """Imports the module `name` (dotted, from the current folder or installed) or the Python file `name` (ends with
+    .py), and checks each custom instruction that the module has. Processes that this one starts find the module, too.
+
+    Raises UserError if there is no such module, if its code raises an exception, and for an instruction whose parts
+    disagree.
+    """
+    path = Path(name)
+    folder, module = (path.parent, path.stem) if path.suffix == ".py" else (Path(), name)
+    if path.suffix == ".py" and not path.is_file():
+        raise UserError(f"--import {name}: there is no such file")
+    place = str(folder.resolve())
+    sys.path.insert(0, place)
+    # Worker processes of tuning, exploration and co-simulation import the module by its name.
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = place if not known else os.pathsep.join((place, known))
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise UserError(f"--import {name}: it imports {error.name!r}, which is not installed") from None
+        raise UserError(
+            f"--import {name}: there is no module {module!r} in the current folder or installed; for a file elsewhere "
+            "give its path, which ends with .py"
+        ) from None
+    except Exception as error:
+        raise UserError(f"--import {name}: {type(error).__name__}: {error}") from error
+    for item in vars(found).values():
+        if isinstance(item, AluInstruction):
+            check_instruction(item)

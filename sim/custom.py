@@ -1,0 +1,69 @@
+"""Custom instructions of a machine in the simulator: machine code of their functions, and calls of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import cfunc, types
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from vdla.isa.alu import ALU_CODES, custom_codes
+from vdla.isa.config import Config
+from vdla.isa.custom import AluInstruction
+from vdla.isa.errors import ConfigError
+
+
+@intrinsic
+def call_at(typing_context: Any, address: Any, left: Any, right: Any) -> Any:
+    """The result (int64) of the function at `address` (int64), called with the int64 values `left` and `right`.
+
+    The simulator's code reaches custom instructions by address, so that it is compiled and cached once for all of them.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        kind = ir.FunctionType(word, [word, word])
+        return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), list(arguments[1:]))
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@functools.cache
+def _machine_code(simulate: Callable[[int, int], int]) -> Any:
+    """The machine code of `simulate`; kept until the process ends, since the simulator has its address."""
+    return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(simulate)
+
+
+def function_of(instruction: AluInstruction) -> Any:
+    """The machine code of an instruction's function `simulate`: a C function (ctypes) of two int64 numbers that returns
+    one, with the attribute `address`. Raises ConfigError if numba cannot compile the function.
+    """
+    try:
+        return _machine_code(instruction.simulate)
+    except NumbaError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ConfigError(
+            f"instruction {instruction.name}: numba cannot compile its `simulate`: {' '.join(lines[:3])}; use "
+            "arithmetic on integers"
+        ) from None
+
+
+def call_of(instruction: AluInstruction) -> Callable[[int, int], int]:
+    """The machine code of `simulate` as a Python function. Raises ConfigError as `function_of` does."""
+    return function_of(instruction).ctypes
+
+
+def custom_addresses(config: Config) -> NDArray[np.int64]:
+    """For each ALU opcode, int64 (ALU_CODES,), the address of the function of the custom instruction that has it; 0 for
+    all other opcodes. Raises ConfigError as `function_of` does.
+    """
+    found = np.zeros(ALU_CODES, np.int64)
+    for opcode, item in custom_codes(config).items():
+        found[opcode] = function_of(item).address
+    return found
