@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +52,16 @@ def check_instruction(instruction: AluInstruction) -> None:
 
 def _operands(instruction: AluInstruction) -> tuple[Lanes, Lanes]:
     rng = np.random.default_rng(7)
-    edges = np.array(_EDGES)
     low, high = instruction.immediates
-    any_left, any_right = rng.integers(-(2**31), 2**31, (2, RANDOM_PAIRS))
-    any_right[::2] = rng.integers(low, high, len(any_right[::2]), endpoint=True)
+    left = rng.integers(-(2**31), 2**31, RANDOM_PAIRS)
+    right = rng.integers(-(2**31), 2**31, RANDOM_PAIRS)
     # Operands of all sizes: a shift leaves from 1 to 32 bits.
-    any_left >>= rng.integers(0, 32, RANDOM_PAIRS)
-    any_right[1::2] >>= rng.integers(0, 32, len(any_right[1::2]))
-    left = np.concatenate([np.repeat(edges, edges.size), any_left])
-    return left, np.concatenate([np.tile(edges, edges.size), any_right])
+    left >>= rng.integers(0, 32, RANDOM_PAIRS)
+    right >>= rng.integers(0, 32, RANDOM_PAIRS)
+    right[::2] = rng.integers(low, high + 1, (RANDOM_PAIRS + 1) // 2)
+    pairs = list(product(_EDGES, repeat=2)) + list(zip(left.tolist(), right.tolist(), strict=True))
+    both = np.array(pairs, np.int64).T
+    return both[0], both[1]
 
 
 def _computed(instruction: AluInstruction, left: Lanes, right: Lanes) -> Lanes:
