@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 import numpy as np
 
+from vdla.compiler.backends.kernels import KernelNetwork
 from vdla.compiler.frontends.pytorch.dynamo import Run, TracedGraph
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable
 from vdla.util.errors import UserError
@@ -23,6 +25,8 @@ from .simulation import Report, simulate
 
 OPTIONS = ("target", "config", "device", "records", "virtual_threads", "cache")
 """The arguments of `vdla.compile` that `options` of torch.compile may have; `target` is "llvm" by default."""
+
+PROCESSOR = "llvm"
 
 _LAST: ContextVar[Report] = ContextVar("report of the last simulated run")
 
@@ -38,10 +42,14 @@ def backend(graph: Any, examples: Sequence[Any], options: Mapping[str, Any] | No
         raise UserError(
             f'torch.compile(backend="vdla"): no option is called {unknown[0]!r}; there are {", ".join(OPTIONS)}'
         )
-    target = given.pop("target", "llvm")
+    target = given.pop("target", PROCESSOR)
 
     def compiled(model: bytes) -> Run:
         executable = compile(model, target, **given)
+        if target == PROCESSOR:
+            # As many threads as PyTorch's own operators would take.
+            run_kernels = cast(KernelNetwork, executable).run
+            return lambda inputs: run_kernels(inputs, threads=import_module("torch").get_num_threads())
         if not isinstance(executable, AcceleratorExecutable):
             return executable.run
 

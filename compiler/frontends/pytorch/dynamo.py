@@ -79,7 +79,7 @@ class TracedGraph:
             outputs=tuple(zip(outputs, [info.name for info in model.graph.output], strict=True)),
             results=tuple([None if isinstance(value, torch.Tensor) else value for value in results]),
             single=single,
-            constants=tuple(args),
+            constants=tuple([value for value in args if not _is_input(torch, value)]),
         )
 
 
@@ -88,7 +88,8 @@ class _Program:
     """A compiled graph. `inputs`, `outputs`: (position among the graph's arguments or results, name in the model).
 
     `results`: the graph's results, with None for each tensor. `single`: the graph returns one result instead of a
-    tuple. `constants`: the arguments of the first call, kept alive because their identities are part of the key.
+    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers), kept alive because their identities are
+    part of the key.
     """
 
     run: Run
