@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vdla.codesign.api.exploration import Comparison, Explored, compare, explore
     from vdla.codesign.api.extension import extend
     from vdla.codesign.api.hardware import verilog
-    from vdla.codesign.api.intrinsics import accelerator
+    from vdla.codesign.api.intrinsics import accelerator, intrinsic
     from vdla.codesign.api.quantization import QuantizedNetwork, quantize
     from vdla.codesign.api.simulation import Report, simulate
     from vdla.codesign.api.torch_compile import last_report
@@ -57,7 +57,7 @@ _HOMES = {
     "vdla.codesign.api.exploration": ("Comparison", "Explored", "compare", "explore"),
     "vdla.codesign.api.extension": ("extend",),
     "vdla.codesign.api.hardware": ("verilog",),
-    "vdla.codesign.api.intrinsics": ("accelerator",),
+    "vdla.codesign.api.intrinsics": ("accelerator", "intrinsic"),
     "vdla.codesign.api.quantization": ("QuantizedNetwork", "quantize"),
     "vdla.codesign.api.simulation": ("Report", "simulate"),
     "vdla.codesign.api.torch_compile": ("last_report",),
@@ -118,6 +118,7 @@ __all__ = [
     "extend",
     "format_node",
     "interpret",
+    "intrinsic",
     "last_report",
     "load",
     "load_program",

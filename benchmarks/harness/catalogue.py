@@ -93,7 +93,7 @@ BENCHMARKS = (
     Benchmark("sketches", "programs without templates against templates", needs=QUIET),
     Benchmark("sram_table", "the table of memory macros, by CACTI", needs="CACTI"),
     Benchmark("tflite_models", "TFLite operators and networks beside LiteRT", "tflite_models"),
-    Benchmark("torch_compile", "torch.compile with our backend and with inductor", "torch_compile", f"{TORCH}, {QUIET}"),
+    Benchmark("torch_compile", "torch.compile: our backend beside inductor", "torch_compile", f"{TORCH}, {QUIET}"),
     Benchmark("transformers", "transformers beside ONNX Runtime", "transformers", QUIET),
     Benchmark("trial", "CPU time of one trial of the tuner", "trial", QUIET, BENCH),
     Benchmark("tuning", "the tuner's search on the accelerator beside baselines", "tuning_vdla", HOURS),

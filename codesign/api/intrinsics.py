@@ -1,14 +1,22 @@
-"""The accelerator's intrinsics, for `Schedule.tensorize`."""
+"""Intrinsics for `Schedule.tensorize`: the accelerator's, and those of a user's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vdla.compiler.codegen.vdla import alu_intrinsics
 from vdla.compiler.codegen.vdla import intrinsics as declared
 from vdla.compiler.ir.stmt import IntrinsicDeclaration
+from vdla.compiler.te.compute import Tensor
+from vdla.compiler.te.intrinsic import declare_intrinsic
 from vdla.compiler.te.post import Post
 from vdla.isa.config import Config, load_config
+from vdla.util.errors import UserError
+from vdla.verify.intrinsic import check_intrinsic
+
+LANGUAGES = ("llvm", "cuda", "opencl")
+"""Languages in which a declared intrinsic may have code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,47 @@ class Intrinsics:
         """
         constants = Post() if post is None else post
         return declared.post(self.config, constants), declared.post_attributes(constants)
+
+
+def intrinsic(
+    name: str,
+    semantics: Tensor,
+    code: Mapping[str, str],
+    *,
+    scopes: Mapping[str, str] | None = None,
+    adds: bool = False,
+) -> IntrinsicDeclaration:
+    """A hardware operation of your own for `Schedule.tensorize`: its semantics, and the code that targets emit.
+
+    Parameters
+    ----------
+    name : str
+        Its name in programs.
+    semantics : Tensor
+        The result as a tensor expression of placeholders. `tensorize` matches loops with it, and the interpreter runs
+        it.
+    code : mapping
+        Source text by language. "llvm": the body of a function, LLVM IR with the pointer %NAME for each tensor; lines
+        that begin with "declare" declare functions. "cuda" and "opencl": statements of one thread, with a pointer NAME
+        for each tensor. Elements of an operand follow one another in memory.
+    scopes : mapping, optional
+        The memory of a tensor by its name, such as {"out": "register"}; "dram" for tensors without an entry.
+    adds : bool
+        The sum of `semantics` is added to the elements that the operand has, as instructions of dot products do. Clear
+        the operand first (`decompose_reduction`).
+
+    LLVM code is run on random operands and compared with the semantics. Raises UserError for semantics that are no
+    operation on placeholders, code that LLVM rejects, and for the first difference.
+    """
+    if unknown := sorted(set(code) - set(LANGUAGES)):
+        raise UserError(
+            f"intrinsic {name}: there is no language {unknown[0]!r}; there are {', '.join(LANGUAGES)}"
+        )
+    if not code:
+        raise UserError(f"intrinsic {name}: give code for one of {', '.join(LANGUAGES)}")
+    declaration = declare_intrinsic(name, semantics, code, scopes or {}, adds)
+    check_intrinsic(declaration)
+    return declaration
 
 
 def accelerator(config: Config | str = "vta") -> Intrinsics:

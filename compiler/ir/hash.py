@@ -129,6 +129,7 @@ def _serialize(node: Node, alpha: bool) -> list[object]:
                 if declarations.get(declaration.name) is not declaration:
                     declarations[declaration.name] = declaration
                     out.append(_serialize(_as_program(declaration), alpha))
+                    out.extend(declaration.code)
                 for r in operands:
                     region(r)
                 optional(first)

@@ -140,12 +140,14 @@ class Copy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntrinsicDeclaration:
     """A hardware operation, defined by the loop IR `body` over formal `parameters`; a Reduce in the body may use FIRST
-    (whether the call overwrites its target).
+    (whether the call overwrites its target). `code`: source text by language, for an operation that a user declares
+    (`te.intrinsic`); back ends emit their own operations by name.
     """
 
     name: str
     parameters: tuple[Buffer, ...]
     body: Stmt
+    code: tuple[tuple[str, str], ...] = ()
 
 
 @quick_init

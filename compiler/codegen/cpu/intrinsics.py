@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Emission = Callable[["ExpressionEmitter", Intrinsic], None]
 
+LANGUAGE = "llvm"
+"""Name of this target's code in an intrinsic that a user declares."""
+
 DOT_LANES, DOT_DEPTH = 16, 4
 
 
@@ -54,11 +57,34 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
     """The function that emits code for uses of the hardware instruction `declaration`. Raises LoweringError for
     instructions of other targets.
     """
+    if declaration.code:
+        return _emit_code
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
     if declaration.name.startswith(PREFIX):
         return _emit_prefetch
     raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+
+
+def _emit_code(values: ExpressionEmitter, use: Intrinsic) -> None:
+    """Emits a call of a function whose body is the user's LLVM IR; LLVM inlines it. The parameters of the function are
+    the pointers %NAME to the operands. Lines that begin with "declare" declare functions that the body calls.
+    """
+    declaration, block = use.declaration, values.block
+    text = dict(declaration.code).get(LANGUAGE)
+    if text is None:
+        raise LoweringError(
+            f"`{summarize(use)}`: the intrinsic has code for {' and '.join(dict(declaration.code))}, not for {LANGUAGE}"
+        )
+    pointers = [_contiguous(values, use, position) for position in range(len(use.operands))]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    block.declarations.update(line for line in lines if line.startswith("declare "))
+    function = f'@"vdla.own.{declaration.name}"'
+    parameters = ", ".join(f"ptr %{parameter.name}" for parameter in declaration.parameters)
+    body = [f"  {line}" for line in lines if not line.startswith("declare ")]
+    head = f"define internal void {function}({parameters}) alwaysinline nounwind {{"
+    block.declarations.add("\n".join([head, *body, "  ret void", "}"]))
+    block.do(f"call void {function}({', '.join(f'ptr {pointer}' for pointer in pointers)})")
 
 
 def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:

@@ -88,8 +88,8 @@ class _Program:
     """A compiled graph. `inputs`, `outputs`: (position among the graph's arguments or results, name in the model).
 
     `results`: the graph's results, with None for each tensor. `single`: the graph returns one result instead of a
-    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers), kept alive because their identities are
-    part of the key.
+    tuple. `constants`: the arguments that are no inputs (parameters, buffers, numbers), kept alive because their
+    identities are part of the key.
     """
 
     run: Run

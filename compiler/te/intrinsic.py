@@ -1,0 +1,60 @@
+"""Intrinsics of a user's own: a declaration from a tensor expression and source text for targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..ir.expr import Buffer
+from ..ir.replace_buffers import replace_buffers
+from ..ir.stmt import For, IntrinsicDeclaration, Reduce, Stmt
+from ..ir.verify import VerifyError, verify_declaration
+from .compute import ExpressionError, Tensor, program_of
+
+
+def declare_intrinsic(
+    name: str, result: Tensor, code: Mapping[str, str], scopes: Mapping[str, str], adds: bool
+) -> IntrinsicDeclaration:
+    """The declaration of the intrinsic `name`, which computes `result` from placeholders.
+
+    `code`: source text by language, for emission. `scopes`: memory of operands by tensor name ("dram" unless given).
+    `adds`: the sum of `result` is added to the elements that the operand has. The operands are `result` and then the
+    placeholders in the order of their first use. Raises ExpressionError for an expression of several computed tensors,
+    an unknown name in `scopes`, and `adds` without a sum.
+    """
+    if computed := [source.name for source in result.sources if source.body is not None]:
+        raise ExpressionError(
+            f"intrinsic {name}: {computed[0]} is computed; compute {result.name} from placeholders"
+        )
+    program = program_of(result, name=name)
+    *inputs, output = program.parameters
+    there = [buffer.name for buffer in (output, *inputs)]
+    if unknown := sorted(set(scopes) - set(there)):
+        raise ExpressionError(
+            f"intrinsic {name}: there is no operand {unknown[0]!r}; there are {', '.join(there)}"
+        )
+    body = _adding(name, program.body) if adds else program.body
+    placed: dict[str, Buffer] = {
+        buffer.name: replace(buffer, scope=scopes.get(buffer.name, "dram")) for buffer in (output, *inputs)
+    }
+    declaration = IntrinsicDeclaration(
+        name=name,
+        parameters=tuple(placed.values()),
+        body=replace_buffers(body, placed),
+        code=tuple(sorted(code.items())),
+    )
+    try:
+        verify_declaration(declaration)
+    except VerifyError as error:
+        raise ExpressionError(str(error)) from None
+    return declaration
+
+
+def _adding(name: str, statement: Stmt) -> Stmt:
+    """The loops of a sum, which never starts anew."""
+    match statement:
+        case For(var=var, extent=extent, body=body, kind=kind):
+            return For(var=var, extent=extent, body=_adding(name, body), kind=kind)
+        case Reduce():
+            return replace(statement, first=None)
+    raise ExpressionError(f"intrinsic {name}: adds needs a reduce_sum or reduce_max as the whole expression")

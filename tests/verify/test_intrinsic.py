@@ -1,0 +1,129 @@
+"""Intrinsics that a user declares: tensorized, emitted on processors, checked against their semantics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import vdla
+from vdla.compiler.codegen.cpu.errors import LoweringError
+from vdla.compiler.te.compute import ExpressionError
+
+SCALED = """
+    declare <8 x float> @llvm.maxnum.v8f32(<8 x float>, <8 x float>)
+    %x = load <8 x float>, ptr %a, align 4
+    %y = load <8 x float>, ptr %b, align 4
+    %product = fmul <8 x float> %x, %y
+    %positive = call <8 x float> @llvm.maxnum.v8f32(<8 x float> %product, <8 x float> zeroinitializer)
+    store <8 x float> %positive, ptr %out, align 4
+"""
+DOT = """
+    declare i32 @llvm.vector.reduce.add.v4i32(<4 x i32>)
+    %bytes = load <4 x i8>, ptr %x, align 1
+    %weights = load <4 x i8>, ptr %w, align 1
+    %left = zext <4 x i8> %bytes to <4 x i32>
+    %right = sext <4 x i8> %weights to <4 x i32>
+    %products = mul <4 x i32> %left, %right
+    %sum = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %products)
+    %before = load i32, ptr %total, align 4
+    %after = add i32 %sum, %before
+    store i32 %after, ptr %total, align 4
+"""
+
+
+def scaled(lanes: int = 8):
+    a, b = (vdla.placeholder(name, (lanes,)) for name in "ab")
+    return vdla.compute("out", (lanes,), lambda i: vdla.maximum(a[i] * b[i], 0.0))
+
+
+def dot():
+    x, w, k = (
+        vdla.placeholder("x", (4,), "uint8"),
+        vdla.placeholder("w", (4,), "int8"),
+        vdla.reduce_axis("k", 4),
+    )
+    factors = vdla.cast(x[k], "int32") * vdla.cast(w[k], "int32")
+    return vdla.compute("total", (1,), lambda i: vdla.reduce_sum(factors, k))
+
+
+def test_an_element_wise_operation():
+    a, b = vdla.placeholder("A", (5, 64)), vdla.placeholder("B", (5, 64))
+    y = vdla.compute("Y", (5, 64), lambda i, j: vdla.maximum(a[i, j] * b[i, j], 0.0))
+    s = vdla.Schedule(vdla.program_of(y))
+    _, lanes = s.split("Y.j", 8)
+    s.tensorize(lanes, vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}))
+    arrays = {name: np.random.default_rng(0).standard_normal((5, 64), np.float32) for name in "AB"}
+    kernel = vdla.build(s, "llvm")
+    np.testing.assert_array_equal(kernel.run(arrays)["Y"], vdla.interpret(s.program, arrays)["Y"])
+    assert "call <8 x float> @llvm.maxnum.v8f32" in kernel.source("llvm")
+    assert kernel.source("llvm").count('define internal void @"vdla.own.scaled"') == 1
+
+
+def test_a_sum_that_adds():
+    x, w = vdla.placeholder("X", (6, 32), "uint8"), vdla.placeholder("W", (32,), "int8")
+    k = vdla.reduce_axis("k", 32)
+    y = vdla.compute(
+        "Y", (6, 1), lambda i, one: vdla.reduce_sum(vdla.cast(x[i, k], "int32") * vdla.cast(w[k], "int32"), k)
+    )
+    s = vdla.Schedule(vdla.program_of(y))
+    s.split("Y.k", 4)
+    s.reorder("Y.k.0", "Y.one", "Y.k.1")
+    s.decompose_reduction("Y", "Y.k.0")
+    s.tensorize("Y.one", vdla.intrinsic("dot4", dot(), {"llvm": DOT}, adds=True))
+    rng = np.random.default_rng(1)
+    arrays = {"X": rng.integers(0, 256, (6, 32), np.uint8), "W": rng.integers(-128, 128, 32, np.int8)}
+    result = vdla.build(s, "llvm").run(arrays)["Y"]
+    np.testing.assert_array_equal(result[:, 0], arrays["X"].astype(np.int32) @ arrays["W"].astype(np.int32))
+
+
+def test_a_result_in_registers():
+    """The memory of an operand is a part of the match."""
+    add = vdla.intrinsic("dot4", dot(), {"llvm": DOT}, adds=True, scopes={"total": "register"})
+    assert [buffer.scope for buffer in add.parameters] == ["register", "dram", "dram"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (SCALED.replace("fmul", "fadd"), r"on random operands its code gives .* at \[\d\], its semantics"),
+        (SCALED.replace("fmul", "fmull"), "LLVM rejects its code: .*expected instruction opcode"),
+        (SCALED.replace("%b", "%c"), "LLVM rejects its code: .*use of undefined value '%c'"),
+    ],
+)
+def test_wrong_code_is_refused_in_one_line(code: str, message: str):
+    with pytest.raises(vdla.UserError, match=f"^intrinsic scaled: {message}") as raised:
+        vdla.intrinsic("scaled", scaled(), {"llvm": code})
+    assert "\n" not in str(raised.value)
+
+
+def test_code_that_overwrites_instead_of_adding_is_refused():
+    overwrites = DOT.replace("%after = add i32 %sum, %before", "%after = add i32 %sum, 0")
+    with pytest.raises(vdla.UserError, match="intrinsic dot4: on random operands"):
+        vdla.intrinsic("dot4", dot(), {"llvm": overwrites}, adds=True)
+    assert vdla.intrinsic("dot4", dot(), {"llvm": overwrites}).name == "dot4"
+
+
+def test_wrong_declarations_are_refused():
+    with pytest.raises(vdla.UserError, match="there is no language 'metal'; there are llvm, cuda, opencl"):
+        vdla.intrinsic("scaled", scaled(), {"metal": ""})
+    with pytest.raises(vdla.UserError, match="give code for one of llvm"):
+        vdla.intrinsic("scaled", scaled(), {})
+    with pytest.raises(ExpressionError, match="there is no operand 'c'; there are out, a, b"):
+        vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, scopes={"c": "register"})
+    with pytest.raises(ExpressionError, match="adds needs a reduce_sum or reduce_max"):
+        vdla.intrinsic("scaled", scaled(), {"llvm": SCALED}, adds=True)
+    middle = scaled()
+    twice = vdla.compute("twice", (8,), lambda i: middle[i] * 2.0)
+    with pytest.raises(
+        ExpressionError, match="intrinsic scaled: out is computed; compute twice from placeholders"
+    ):
+        vdla.intrinsic("scaled", twice, {"llvm": SCALED})
+
+
+def test_targets_without_code_are_named():
+    a, b = vdla.placeholder("A", (8,)), vdla.placeholder("B", (8,))
+    y = vdla.compute("Y", (8,), lambda i: vdla.maximum(a[i] * b[i], 0.0))
+    s = vdla.Schedule(vdla.program_of(y))
+    s.tensorize("Y.i", vdla.intrinsic("scaled", scaled(), {"cuda": "out[0] = 0;"}))
+    with pytest.raises(LoweringError, match="the intrinsic has code for cuda, not for llvm"):
+        vdla.build(s, "llvm")
