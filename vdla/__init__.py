@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from vdla.codesign.api.tuning import Tuned, tune
     from vdla.compiler.frontends import nn
     from vdla.compiler.ir.expr import maximum, minimum, select
-    from vdla.compiler.ir.interp import interpret
     from vdla.compiler.ir.printer import format_node
     from vdla.compiler.runtime.executable import Executable
     from vdla.compiler.schedule import LegalityError, Schedule
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         reduce_max,
         reduce_sum,
     )
+    from vdla.compiler.te.interpret import interpret
     from vdla.compiler.te.post import post_value
     from vdla.isa.config import PRESETS, Config, Memory
     from vdla.isa.custom import AluInstruction, Cost
@@ -63,7 +63,6 @@ _HOMES = {
     "vdla.codesign.api.torch_compile": ("last_report",),
     "vdla.codesign.api.tuning": ("Tuned", "tune"),
     "vdla.compiler.ir.expr": ("maximum", "minimum", "select"),
-    "vdla.compiler.ir.interp": ("interpret",),
     "vdla.compiler.ir.printer": ("format_node",),
     "vdla.compiler.runtime.executable": ("Executable",),
     "vdla.compiler.schedule": ("LegalityError", "Schedule"),
@@ -76,6 +75,7 @@ _HOMES = {
         "reduce_max",
         "reduce_sum",
     ),
+    "vdla.compiler.te.interpret": ("interpret",),
     "vdla.compiler.te.post": ("post_value",),
     "vdla.isa.config": ("PRESETS", "Config", "Memory"),
     "vdla.isa.custom": ("AluInstruction", "Cost"),
