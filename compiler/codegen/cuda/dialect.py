@@ -19,6 +19,7 @@ import numpy as np
 
 from ...ir.expr import Buffer
 from ...ir.types import DType
+from .architectures import GRID_LIMITS
 from .errors import LoweringError
 from .text import CONDITIONAL, PRIMARY, UNARY, Text, operation
 
@@ -32,13 +33,15 @@ _AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A parameter of a kernel that is an array in device memory: its name in the text, and its element type.
+    """A parameter of a kernel that is an array in device memory: its name in the text, the type and number of its
+    elements.
 
     `changed`: the kernel writes to it. `restricted`: the array overlaps no other array while the kernel runs.
     """
 
     name: str
     dtype: DType
+    elements: int
     changed: bool
     restricted: bool
 
@@ -65,15 +68,18 @@ class Dialect:
     """The text fragments of one language. Most are templates; names in braces are their placeholders.
 
     `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: an unsigned
-    integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `float_of_bits`,
+    integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `long_integers`: whether
+    the language has integers of 64 bits; else kernels compute int64 in 32 bits. `float_of_bits`,
     `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: names of the scalar
     functions of the IR. `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit
     words {a} and {b}; "" if the language lacks it.
 
     `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: a
-    coordinate along an {axis} ("x") with its {number}. `kernel`: beginning of a kernel's declaration, with {function},
+    coordinate along an {axis} ("x") with its {number}. `blocks_along_x`: the greatest number of blocks of a
+    launch along x. `kernel`: beginning of a kernel's declaration, with {function},
     {threads} and the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each
-    other. `unroll`: the line before a loop that is to be unrolled, "" if the language has none.
+    other, and shared memory consistent; `device_barrier` makes device memory consistent as well ("": so does
+    `barrier`). `unroll`: the line before a loop that is to be unrolled, "" if the language has none.
 
     `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements; ""
     if memory is accessed by single elements only. `vector_definition`: the definition of this type, or "" if
@@ -93,6 +99,7 @@ class Dialect:
     unsigned: str
     unsigned_wide: str
     wide_suffix: str
+    long_integers: bool = True
     float_of_bits: str
     float_of_int: str
     math: Mapping[str, str]
@@ -103,8 +110,10 @@ class Dialect:
     aligned: str
     thread: str
     block: str
+    blocks_along_x: int = GRID_LIMITS["x"]
     kernel: str
     barrier: str
+    device_barrier: str = ""
     unroll: str = "#pragma unroll"
     vector: str
     vector_definition: str

@@ -15,7 +15,7 @@ from ...ir.bounds import form_interval, interval
 from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Operator, Select, Var, dtype_of
 from ...ir.expression_printer import format_expr
 from ...ir.types import DType
-from ...ir.visit import free_vars
+from ...ir.visit import free_vars, loads_in
 from .dialect import Dialect
 from .errors import LoweringError
 from .text import BIT_AND, PRODUCT, RELATION, SHIFT, SUM, UNARY, Text, call
@@ -46,6 +46,11 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     parts = [None if s is None else abs(form.terms[a]) * s for a, s in sizes.items()]
     total = None if None in parts else abs(form.constant) + sum(p or 0 for p in parts)
     wide = total is None or total >= _LIMIT
+    if wide and total is not None and not values.dialect.long_integers and not any(map(loads_in, form.terms)):
+        raise LoweringError(
+            f"{values.dialect.name} has no integers of 64 bits, which an index up to {total:,} needs; take a smaller "
+            "batch"
+        )
     alone = not form.constant and list(form.terms.values()) == [1]
     if form.terms and not alone and (total is None or total >= _LIMIT_64):
         return Index(_wrapping(values, form), True)

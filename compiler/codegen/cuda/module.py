@@ -179,7 +179,7 @@ class _Outline:
                 raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds a launch of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
+        """Adds the launches of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
         written = self._written.get(id(statement))
         if written is None:
             written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
@@ -187,16 +187,19 @@ class _Outline:
         for buffer, tensor in written.tensor_maps:
             arguments.append(TensorMapArgument(array=self.array(buffer), tensor=tensor))
         arguments += [IntegerArgument(value=iteration[name]) for name in written.iteration]
-        self.launches.append(
-            KernelLaunch(
-                function=written.function,
-                grid=written.shape.grid,
-                block=written.shape.block,
-                shared_bytes=written.shared.dynamic_bytes,
-                arguments=tuple(arguments),
-                overlaps=self.overlaps(written.shape),
+        (x, y, z), most = written.shape.grid, self.dialect.blocks_along_x
+        for first in range(0, x, most):
+            several = [IntegerArgument(value=first)] if x > most else []
+            self.launches.append(
+                KernelLaunch(
+                    function=written.function,
+                    grid=(min(most, x - first), y, z),
+                    block=written.shape.block,
+                    shared_bytes=written.shared.dynamic_bytes,
+                    arguments=(*arguments, *several),
+                    overlaps=self.overlaps(written.shape),
+                )
             )
-        )
 
     def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> Parameter:
         """The kernel parameter for an array.
@@ -207,7 +210,9 @@ class _Outline:
         pointers of `changed` arrays still tell the compiler that these overlap no other array.
         """
         restricted = changed or not self.overlaps(shape)
-        return Parameter(name=name, dtype=buffer.dtype, changed=changed, restricted=restricted)
+        return Parameter(
+            name=name, dtype=buffer.dtype, elements=prod(buffer.shape), changed=changed, restricted=restricted
+        )
 
     def overlaps(self, shape: Shape) -> bool:
         """Whether launching a kernel while the preceding kernel ends is expected to be faster."""
@@ -236,7 +241,7 @@ class _Outline:
         arrays: list[Parameter] = []
         storages = {}
         for buffer in buffers:
-            held = in_device_memory(buffer, names.make(buffer.name))
+            held = in_device_memory(buffer, names.make(buffer.name), changed=buffer.name in changed)
             storages[buffer.name] = held
             if buffer.name not in by_address:
                 continue
@@ -276,7 +281,10 @@ class _Outline:
             block=shape.block,
             arrays=arrays,
             others=[f"const __grid_constant__ TensorMap {map_name}" for map_name in maps.values()],
-            numbers=[variables[n] for n in iteration],
+            numbers=[
+                *(variables[n] for n in iteration),
+                *([emitter.first_block] if emitter.first_block else []),
+            ],
             shared=shared.declarations(self.dialect),
             head=head,
             body=source.lines,

@@ -77,6 +77,9 @@ class KernelEmitter:
         self.source = source
         self.values = ExpressionEmitter(target.dialect)
         # Copies that threads issue and wait for later; without this capability they are executed at once.
+        dialect = target.dialect
+        shares = {b for b in shape.reads & shape.writes if b.scope == "dram"}
+        self._barrier = (dialect.device_barrier if shares else "") or dialect.barrier
         self.asynchronous = target.has("asynchronous copies")
         self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
         self.threads_used: set[str] = set()
@@ -96,6 +99,8 @@ class KernelEmitter:
         # tensor maps.
         self.swizzled = swizzled_buffers(kernel.body)
         self.groups = names.make("groups") if shared.groups else ""
+        # The parameter with a launch's first block along x, of a kernel that needs several launches; "" for others.
+        self.first_block = names.make("first_block") if shape.grid[0] > dialect.blocks_along_x else ""
         self.tensor_maps: dict[tuple[str, TensorMap], str] = {}
         self._thread_copies = self.asynchronous and (has_thread_copies(kernel.body) or not shared.groups)
 
@@ -134,6 +139,8 @@ class KernelEmitter:
                 name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
                 comment = f"  // {_printable(loop.name)}" if long else ""
                 at = values.dialect.coordinate(values.dialect.block, axis)
+                if axis == "x" and self.first_block:
+                    at = f"{at} + {self.first_block}"
                 lines.append(values.dialect.defined(DType.INT32, name, at) + comment)
             conditions += below(self, loop.name, extent, grid[axis])
         emit_where(self, conditions, self.kernel.body, self.block_level)
@@ -185,7 +192,7 @@ class KernelEmitter:
                     self.values.used.add("show_to_products")
                     self.source.line("show_to_products();")
                 self._hidden = False
-                self.source.line(self.values.dialect.barrier)
+                self.source.line(self._barrier)
             case Commit():
                 if self._thread_copies:
                     self.values.used.add("commit_async")
