@@ -43,6 +43,8 @@ ORDINAL = "wgsl:"
 """Prefix of a device's number in names of devices."""
 BACKENDS = ("Vulkan", "Metal", "DX12")
 """Drivers that wgpu uses. Others, such as OpenGL, lack some of the limits."""
+FLAGS = ("Default", "AutomaticTimestampNormalization")
+"""Flags of wgpu: times are in nanoseconds, not in units of the device's clock."""
 _ADDRESSES = 2**40
 """Numbers between the addresses of two allocations."""
 _PLACE = 256
@@ -105,7 +107,7 @@ def _use_backends() -> None:
         os.environ.setdefault("NODEVICE_SELECT", "1")
     extras = importlib.import_module("wgpu.backends.wgpu_native.extras")
     with contextlib.suppress(RuntimeError):
-        extras.set_instance_extras(backends=list(BACKENDS))
+        extras.set_instance_extras(backends=list(BACKENDS), flags=FLAGS)
 
 
 class WgslDevice(Closing):
