@@ -192,6 +192,8 @@ class WgslDevice(Closing):
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
         """Copies in queue order; the source may change at once."""
+        if not size:
+            return
         with self._lock, self._calling("copying"):
             buffer, offset = self._at(address)
             # Copies are of whole words. Arrays begin at multiples of a word, so that no other array is overwritten.
@@ -200,6 +202,8 @@ class WgslDevice(Closing):
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
         """Copies after all work in the queue, and waits."""
+        if not size:
+            return
         with self._lock, self._calling("copying"):
             buffer, offset = self._at(address)
             data = self._queue.read_buffer(buffer, offset, -(-size // 4) * 4)

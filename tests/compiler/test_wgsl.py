@@ -216,6 +216,20 @@ def test_numbers_that_are_none():
 
 
 @ADAPTER
+def test_signs_of_zero():
+    """Compilers of WGSL may drop a sum with 0."""
+    x, y = buffer("X", 2), buffer("Y", 2, 3)
+    t = Var("t")
+    zero = Const(0.0, F32)
+    values = (x[t] + zero, zero + x[t], zero - x[t])
+    stores = [Assign(name=f"s{n}", buffer=y, indices=(t, Const(n)), value=v) for n, v in enumerate(values)]
+    inner = threads("t", 2, lambda _: seq(*stores))
+    program = Program(name="zeros", parameters=(x, y), body=blocks("b", 1, lambda _: inner))
+    got = ran(program, {"X": np.array([0.0, -0.0], np.float32)})["Y"]
+    np.testing.assert_array_equal(np.signbit(got), np.zeros((2, 3), bool))
+
+
+@ADAPTER
 @pytest.mark.parametrize("scope", ["shared", "register"])
 def test_products_of_int8(scope: str):
     """Eight products of int8 for each thread, by dot4I8Packed."""
@@ -328,6 +342,22 @@ def test_a_layer_is_tuned(vdla, tmp_path: Path):
     run = vdla("run", tmp_path / "net.onnx", *target, "--records", tmp_path / "r.jsonl", "--json")
     assert "1 kernels took recorded knobs" in run.err
     assert run.document()["check"]["max_relative_error"] < 1e-5
+
+
+@ADAPTER
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_bytes_that_depend_on_themselves(op: str):
+    """A store of a byte clears it first; the stored value must be read before."""
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.BOOL, [5, 3])], [value("y", TensorProto.BOOL, [5])]
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=0)
+    graph = helper.make_graph([node], "fold", *ends, [axes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    x = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], bool)
+    with vdla.compile(model, "wgsl") as network:
+        got = network.run({"x": x})["y"]
+    np.testing.assert_array_equal(got, x.any(1) if op == "ReduceMax" else x.all(1))
 
 
 def gathered() -> bytes:

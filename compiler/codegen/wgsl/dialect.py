@@ -32,6 +32,7 @@ MOST_ARRAY_BYTES = 2**27 - 256
 maxStorageBufferBindingSize 128 MiB, minStorageBufferOffsetAlignment 256).
 """
 _BYTES = (DType.INT8, DType.UINT8, DType.BOOL)
+_ZERO = "0.0f"
 _PLAIN = re.compile(r"[\w .*+/%-]+")
 """An index that is a sum of products, without parentheses."""
 
@@ -67,9 +68,15 @@ class WgslDialect(Dialect):
         return value
 
     def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
-        """The text `a op b`. Comparisons take no comparisons, && no ||, and || no && without parentheses."""
+        """The text `a op b`. Without parentheses comparisons take no comparisons, && takes no ||, and || no &&."""
         if precedence in (RELATION, EQUALITY):
             return Text(f"{a.within(SUM)} {op} {b.within(SUM)}", precedence)
+        if _ZERO in (a.text, b.text) and op in ("+", "-"):
+            # Compilers may take x + 0 for x and 0 - x for -x, which differ in the sign of zero.
+            if a.text == _ZERO:
+                return call("positive_zero", b if op == "+" else Text(f"-({b.text})"))
+            if op == "+":
+                return call("positive_zero", a)
         if precedence == OR:
             left = a.text if a.precedence == OR else a.within(AND + 1)
             return Text(f"{left} {op} {b.within(AND + 1)}", precedence)
@@ -136,8 +143,9 @@ class WgslDialect(Dialect):
         number = self.converted(DType.INT32, value).text if storage.buffer.dtype is DType.BOOL else value.text
         if storage.space == "register":
             return f"{place} = with_byte({place}, {at}, {number});"
-        cleared = f"atomicAnd(&{place}, other_bytes({at}));"
-        return f"{cleared} atomicOr(&{place}, as_byte({at}, {number}));"
+        # The value may read the byte, so it comes first.
+        value_first = f"let byte = as_byte({at}, {number});"
+        return f"{{ {value_first} atomicAnd(&{place}, other_bytes({at})); atomicOr(&{place}, byte); }}"
 
     def word(self, storage: Storage, at: str) -> str:
         """The word of 32 bits with the element with index `at` of a buffer of 8-bit elements."""
@@ -269,7 +277,7 @@ _RESERVED = """
     inverseSqrt ldexp length log log2 max min mix modf normalize pow quantizeToF16 radians reflect refract reverseBits
     round saturate sign sin sinh smoothstep sqrt step tan tanh transpose trunc atomicLoad atomicStore atomicAdd
     atomicAnd atomicOr atomicXor atomicMax atomicMin workgroupBarrier storageBarrier workgroupUniformLoad
-    thread block tx ty tz arc_sine_upward
+    thread block byte tx ty tz arc_sine_upward
 """
 WGSL = WgslDialect(
     name="WGSL",

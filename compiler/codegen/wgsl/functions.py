@@ -11,6 +11,7 @@ from __future__ import annotations
 _IS_NAN = "fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"
 # A constant expression must not be infinite or NaN; the result of a function is no constant expression.
 _FLOAT_OF_BITS = "fn float_of_bits(bits: u32) -> f32 { return bitcast<f32>(bits); }\n"
+_POSITIVE_ZERO = "fn positive_zero(x: f32) -> f32 { return select(x, 0.0f, x == 0.0f); }\n"
 _EXTREMUM = """\
 fn {name}(a: f32, b: f32) -> f32 {{ return select(select(b, a, a {op} b), a, is_nan(a)); }}
 """
@@ -226,6 +227,7 @@ MATH = {
 FUNCTIONS = {
     "is_nan": _IS_NAN,
     "float_of_bits": _FLOAT_OF_BITS,
+    "positive_zero": _POSITIVE_ZERO,
     "maximum": _EXTREMUM.format(name="maximum", op=">"),
     "minimum": _EXTREMUM.format(name="minimum", op="<"),
     "floor_divide": _FLOOR_DIVIDE,
