@@ -12,6 +12,7 @@ missing_packages() {
     while read -r commands package kinds; do
         [[ -z $commands || $commands == \#* ]] && continue
         for command in ${commands//,/ }; do
+            if [[ $command == /* && -e $command ]]; then continue; fi # The loop has replaced the pattern of a file.
             if ! command -v "$command" >/dev/null; then
                 echo "$package"
                 break

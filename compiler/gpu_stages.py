@@ -135,6 +135,12 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                 )
 
             def link(network: LoweredNetwork, launches: tuple[Launch[str], ...]) -> CudaNetworkCode:
+                for launch in launches:
+                    for array in launch.constants.values():
+                        if (reason := target.unsuitable(array)) is not None:
+                            raise ModelError(
+                                f"{network.graph.name}: a constant of node '{launch.name}' {reason}"
+                            )
                 done = [
                     CompiledModule(name=kernel.name, module=kernel.module, cubin=kernel.cubin.result())
                     for kernel in modules.values()

@@ -107,5 +107,6 @@ def test_set_up_says_what_will_not_run_where_it_may_not_install(tmp_path: Path) 
         "as root: apt-get install gcc g++ perl iverilog qemu-user chromium-headless-shell opensta"
     )
     rows = read_tools(TABLE.read_text(encoding="utf-8"))
-    assert all(line.count(row.kinds) == (row.command != "make") for row in rows)
+    commands = [row for row in rows if not row.command.startswith("/")]
+    assert all(line.count(row.kinds) == (row.command != "make") for row in commands)
     assert "(g++, perl)" in line

@@ -54,15 +54,16 @@ def run(
         str | None,
         typer.Option(
             metavar="DEVICE",
-            help="vdla, cpu, cuda:0 (a GPU by its number), cuda:emulated (its kernels on this processor) or opencl:0 "
-            "(an OpenCL device by its number). Default: the device of the target or of FILE.tar, otherwise vdla.",
+            help="vdla, cpu, cuda:0 (a GPU by its number), cuda:emulated (its kernels on this processor), opencl:0 or "
+            "wgsl:0 (an OpenCL or WGSL device by its number). Default: the device of the target or of FILE.tar, "
+            "otherwise vdla.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="The target to compile for: vdla; llvm, cuda or opencl with the options of `vdla compile`; or "
+            help="The target to compile for: vdla; llvm, cuda, opencl or wgsl with the options of `vdla compile`; or "
             "vdla,llvm: this processor runs the nodes that the accelerator does not support.",
         ),
     ] = None,

@@ -74,14 +74,14 @@ def tune(
     target: Annotated[
         str,
         typer.Option(
-            metavar="TARGET", help="vdla, or llvm, cuda or opencl with the options of `vdla compile`."
+            metavar="TARGET", help="vdla, or llvm, cuda, opencl or wgsl with the options of `vdla compile`."
         ),
     ] = "vdla",
     device: Annotated[
         str | None,
         typer.Option(
             metavar="DEVICE",
-            help="The GPU to measure on, with --target cuda or opencl; default: cuda:0 or opencl:0.",
+            help="The GPU to measure on, with --target cuda, opencl or wgsl; default: its number 0, as in cuda:0.",
         ),
     ] = None,
     config: ConfigOption = "vta",

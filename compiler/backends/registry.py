@@ -19,6 +19,7 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "llvm": "vdla.compiler.backends.llvm",
         "cuda": "vdla.compiler.backends.cuda",
         "opencl": "vdla.compiler.backends.opencl",
+        "wgsl": "vdla.compiler.backends.wgsl",
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )

@@ -1,1 +1,1 @@
-"""Code generators for the accelerator, processors, CUDA and OpenCL; each has its own memories and intrinsics."""
+"""Code generators for the accelerator, processors, CUDA, OpenCL and WGSL; each has its own memories and intrinsics."""

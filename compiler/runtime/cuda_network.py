@@ -99,7 +99,7 @@ class CudaNetwork(GraphNetwork):
         Inputs are arrays in the model's shapes and types, with any strides. Raises KernelArgumentError for other
         inputs, DeviceError if the device fails.
         """
-        check_inputs(self.name, self.inputs, inputs)
+        self._check(inputs)
         with self._lock:
             self._store(inputs)
             if self._graph is not None:
@@ -135,7 +135,7 @@ class CudaNetwork(GraphNetwork):
         Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read other data at the same
         addresses. The timer must be closed before the network.
         """
-        check_inputs(self.name, self.inputs, inputs)
+        self._check(inputs)
         with self._lock:
             self._store(inputs)
             # The next run overwrites the page-locked memory that the copies read.
@@ -163,7 +163,7 @@ class CudaNetwork(GraphNetwork):
             self._finalizer()
 
     def texts(self) -> Texts:
-        """The text of the kernels in the language of the target: "cuda" or "opencl"."""
+        """The text of the kernels in the language of the target: "cuda", "opencl" or "wgsl"."""
         kind = self.target.described["kind"]
         return {kind: lambda: self.text_of(kind, [(m.name, m.module.source) for m in self.code.modules])}
 
@@ -184,6 +184,12 @@ class CudaNetwork(GraphNetwork):
             gflops=launch.operations * per_second / 1e9,
             gigabytes_per_second=size * per_second / 1e9,
         )
+
+    def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
+        check_inputs(self.name, self.inputs, inputs)
+        for name, array in inputs.items():
+            if (reason := self.target.unsuitable(array)) is not None:
+                raise KernelArgumentError(f"input {name!r} {reason}")
 
     def _check_repeat(self, repeat: int) -> None:
         if repeat < 1:

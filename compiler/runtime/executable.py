@@ -57,7 +57,7 @@ class Executable(Protocol):
 
     def source(self, kind: str) -> str:
         """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
-        (C++) or "opencl" (C) of a GPU. Raises UserError, which names the available kinds, for any other.
+        (C++), "opencl" (C) or "wgsl" of a GPU. Raises UserError, which names the available kinds, for any other.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Registry of the kinds of GPUs (CUDA, OpenCL) by name. Drivers, the tuner and commands use a kind through its
+"""Registry of the kinds of GPUs (CUDA, OpenCL, WGSL) by name. Drivers, the tuner and commands use a kind through its
 `GpuKind`.
 """
 
@@ -37,6 +37,12 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
             member="kernels.cl",
             emulated=False,
             module="vdla.compiler.runtime.opencl_kind",
+        ),
+        "wgsl": Gpu(
+            device="a device for WGSL",
+            member="kernels.wgsl",
+            emulated=False,
+            module="vdla.compiler.runtime.wgsl_device",
         ),
     }
 )

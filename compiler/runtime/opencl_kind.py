@@ -4,7 +4,7 @@ compiles.
 
 from __future__ import annotations
 
-from ..codegen.opencl.machine import NAME, OpenClTarget, of_device, parse_target
+from ..codegen.opencl.machine import NAME, Limits, OpenClTarget, of_device, parse_target
 from .cuda_archive import ArchiveKind, read_target
 from .cuda_device import DeviceProperties
 from .gpus import GpuKind
@@ -23,12 +23,10 @@ TEXTS = ArchiveKind(
 def device_target(text: str, properties: DeviceProperties) -> OpenClTarget:
     """The target `text` ("opencl ..."), with the device's own limits if `text` gives none."""
     return of_device(
-        parse_target(text),
         text=text,
         name=properties.name,
         units=properties.multiprocessors,
-        threads=properties.threads_per_block,
-        local_bytes=properties.shared_bytes_per_block,
+        own=Limits(threads=properties.threads_per_block, local_bytes=properties.shared_bytes_per_block),
         clock=float(properties.clock_hz),
     )
 

@@ -29,7 +29,7 @@ class Readable(Closing):
 
     def source(self, kind: str) -> str:
         """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
-        (C++) or "opencl" (C) of a GPU. Raises UserError, which names the available kinds, for any other.
+        (C++), "opencl" (C) or "wgsl" of a GPU. Raises UserError, which names the available kinds, for any other.
         """
         texts = self.texts()
         if kind not in texts:
@@ -97,7 +97,7 @@ class CompiledKernels(Readable):
         )
 
 
-_COMMENTS = {"llvm": ";", "asm": "#", "instructions": "#", "cuda": "//", "opencl": "//"}
+_COMMENTS = {"llvm": ";", "asm": "#", "instructions": "#", "cuda": "//", "opencl": "//", "wgsl": "//"}
 
 
 def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:

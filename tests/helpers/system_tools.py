@@ -7,6 +7,7 @@ and failed. Under CI=true it stays a failure.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from collections.abc import Mapping
@@ -36,9 +37,14 @@ def read_tools(text: str) -> tuple[Tool, ...]:
 
 
 def missing_tools() -> dict[str, Tool]:
-    """The tools of .ci/system_tools that are not on the path, by command."""
+    """The tools of .ci/system_tools that are not installed, by command."""
     tools = read_tools(TABLE.read_text(encoding="utf-8"))
-    return {tool.command: tool for tool in tools if shutil.which(tool.command) is None}
+    return {tool.command: tool for tool in tools if not _installed(tool.command)}
+
+
+def _installed(command: str) -> bool:
+    """Whether a command is on the path; whether there is a file, for the pattern of a file."""
+    return bool(glob.glob(command)) if command.startswith("/") else shutil.which(command) is not None
 
 
 def in_ci(environment: Mapping[str, str]) -> bool:

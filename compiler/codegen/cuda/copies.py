@@ -20,18 +20,7 @@ from ...ir.verify import wide
 from .errors import LoweringError
 from .indices import index, positive
 from .storage import power_of_two
-from .text import (
-    AND,
-    CONDITIONAL,
-    PRODUCT,
-    SUM,
-    Text,
-    call,
-    conversion,
-    integer,
-    literal,
-    operation,
-)
+from .text import AND, PRODUCT, SUM, Text, call, conjunction
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter
@@ -141,8 +130,8 @@ class _Move:
         self.values.variables[var.name] = name
         offsets = {**offsets, id(dimension): var * step}
         if unrolled:
-            self.kernel.source.line("#pragma unroll")
-        with self.kernel.source.block(f"for (int {name} = 0; {name} < {end}; ++{name})"):
+            self.kernel.unroll()
+        with self.kernel.source.block(self.values.dialect.counted(DType.INT32, name, end)):
             self.nest(loops, depth + 1, unrolled, offsets, lanes)
 
     def contiguous(self, run: _Dimension) -> bool:
@@ -160,7 +149,7 @@ class _Move:
             for d in self.dimensions[:-1]:
                 stride = storage.strides[d.to if storage is self.to else d.of]
                 most = power_of_two(gcd(stride, most), most, self.element_bytes)
-        if self.of.space == "register" and self.to.space == "register":
+        if not self.values.dialect.vector or (self.of.space == "register" and self.to.space == "register"):
             return 1
         while most > 1 and not self.whole(run, most):
             most //= 2
@@ -208,17 +197,17 @@ class _Move:
             return
         destination, origin = copy.destination.buffer, copy.source.buffer
         if lanes == 1:
-            value = Text(self.values.element(origin, tuple(of)).text)
-            pad = None if copy.pad is None else literal(values.dialect, copy.pad.value, origin.dtype)
+            value = values.element(origin, tuple(of))
+            pad = None if copy.pad is None else values.dialect.literal(copy.pad.value, origin.dtype)
             if pad is not None and origin.dtype in (DType.FLOAT16, DType.BFLOAT16):
                 pad = values.narrowed(
-                    literal(values.dialect, copy.pad.value if copy.pad is not None else 0, DType.FLOAT32),
+                    values.dialect.literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32),
                     origin.dtype,
                 )
-            value = _guarded(inside, value, pad)
+            value = self.guarded(inside, value, pad)
             if destination.dtype is not origin.dtype:
-                value = conversion(values.type_of(destination.dtype), value)
-            self.kernel.source.line(f"{values.element(destination, tuple(to)).text} = {value.text};")
+                value = values.dialect.converted(destination.dtype, value)
+            self.kernel.source.line(values.dialect.stored(self.to, values.offset_text(target), value))
             return
         vector, dialect = values.vector(origin.dtype, lanes), values.dialect
         for storage in (self.to, self.of):
@@ -232,7 +221,7 @@ class _Move:
             one = values.emit(copy.pad).text
             braces = dialect.zeros if copy.pad.value == 0 else f"{{{{{', '.join([one] * lanes)}}}}}"
             pad = Text(dialect.compound.format(vector) + braces)
-        value = _guarded(inside, value, pad)
+        value = self.guarded(inside, value, pad)
         place = f"({dialect.pointer(vector, self.to.space)}){values.pointer(destination, target)}"
         self.kernel.source.line(f"*{place} = {value.text};")
 
@@ -244,13 +233,13 @@ class _Move:
         (`left` None: all are read).
         """
         values, size = self.values, lanes * self.element_bytes
-        count = integer(values.dialect, size)
+        count = values.dialect.integer(size)
         if left is not None:
-            rest = operation("*", PRODUCT, left, integer(values.dialect, self.element_bytes))
-            count = call("min", integer(values.dialect, size), rest)
+            rest = values.dialect.operated("*", PRODUCT, left, values.dialect.integer(self.element_bytes))
+            count = call("min", values.dialect.integer(size), rest)
             # A move that begins after the end copies nothing.
-            count = call("max", integer(values.dialect, 0), count)
-        count = _guarded(inside, count, integer(values.dialect, 0))
+            count = call("max", values.dialect.integer(0), count)
+        count = self.guarded(inside, count, values.dialect.integer(0))
         name = f"copy_async_{size}"
         values.used.add(name)
         to = values.pointer(self.copy.destination.buffer, target)
@@ -281,16 +270,15 @@ class _Move:
                 conditions += positive(self.values, beyond)
             else:
                 rest = index(self.values, beyond)
-                left = conversion("int", rest.text) if rest.wide else rest.text
+                left = self.values.dialect.converted(DType.INT32, rest.text) if rest.wide else rest.text
         return conditions, left
 
-
-def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
-    """The text of `value` if all conditions are true, else of `otherwise`."""
-    if not conditions or otherwise is None:
-        return value
-    test = " && ".join(c.within(AND) for c in conditions)
-    return Text(f"{test} ? {value.within(CONDITIONAL)} : {otherwise.within(CONDITIONAL)}", CONDITIONAL)
+    def guarded(self, conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
+        """The text of `value` if all conditions are true, else of `otherwise`."""
+        if not conditions or otherwise is None:
+            return value
+        test = conditions[0] if len(conditions) == 1 else Text(conjunction(conditions), AND)
+        return self.values.dialect.chosen(test, value, otherwise)
 
 
 def _positions(region: Region) -> list[int]:

@@ -1,42 +1,94 @@
-"""Dialects of C for GPUs: the differences between GPU languages in types, qualifiers, names and kernel declarations.
+"""Dialects of GPU languages: their types, qualifiers and names, and functions that print declarations, conversions,
+choices, memory accesses and kernels.
 
-All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). `functions.CUDA`
-is CUDA C++; other targets return their dialect from `GpuTarget.dialect`.
+All dialects share the printers of loops and expressions (`statements`, `expressions`, `module`, ...). The functions of
+`Dialect` print C, as CUDA C++ (`functions.CUDA`) and OpenCL C have it; languages that are not C override the functions.
+Targets other than CUDA return their dialect from `GpuTarget.dialect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from ...ir.expr import Buffer
 from ...ir.types import DType
+from .architectures import GRID_LIMITS
 from .errors import LoweringError
+from .text import CONDITIONAL, PRIMARY, UNARY, Text, operation
+
+if TYPE_CHECKING:
+    from .storage import Storage
 
 Space = Literal["global", "shared", "register"]
 """A kind of memory: "global" (of the device), "shared" (of a block) or "register" (of a thread)."""
+_AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of a kernel that is an array in device memory: its name in the text, the type and number of its
+    elements.
+
+    `changed`: the kernel writes to it. `restricted`: the array overlaps no other array while the kernel runs.
+    """
+
+    name: str
+    dtype: DType
+    elements: int
+    changed: bool
+    restricted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelParts:
+    """The parts of a kernel's text. `block`: threads along x, y and z. `shared`: declarations of shared memory.
+    `arrays`, `others`, `numbers`: parameters, in this order: arrays, declarations in the language's own words, and
+    names of 32-bit integers. `head`, `body`: lines, the ones of `head` without indentation.
+    """
+
+    function: str
+    block: tuple[int, int, int]
+    arrays: Sequence[Parameter]
+    others: Sequence[str]
+    numbers: Sequence[str]
+    shared: Sequence[str]
+    head: Sequence[str]
+    body: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
     """The text fragments of one language. Most are templates; names in braces are their placeholders.
 
-    `types`: names of the element types in memory; kernels cannot use a type without an entry. `wide`: a signed integer
-    of 64 bits, whose literals end with `wide_suffix`. `float_of_bits`, `float_of_int`: functions that make a float from
-    its bits, given as unsigned or as int. `math`: names of the scalar functions of the IR. `fused`: a fused
-    multiply-add.
+    `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: an unsigned
+    integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `long_integers`: whether
+    the language has integers of 64 bits; else kernels compute int64 in 32 bits. `float_of_bits`,
+    `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: names of the scalar
+    functions of the IR. `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit
+    words {a} and {b}; "" if the language lacks it.
 
     `spaces`, `restrict`: qualifiers of pointers. `aligned`: declares 16 bytes of alignment. `thread`, `block`: a
-    coordinate along an {axis} ("x") with its {number}. `kernel`: beginning of a kernel's declaration, with {function},
+    coordinate along an {axis} ("x") with its {number}. `blocks_along_x`: the greatest number of blocks of a
+    launch along x. `kernel`: beginning of a kernel's declaration, with {function},
     {threads} and the threads along each axis, {x}, {y} and {z}. `barrier`: makes all threads of a block wait for each
-    other.
+    other, and shared memory consistent; `device_barrier` makes device memory consistent as well ("": so does
+    `barrier`). `unroll`: the line before a loop that is to be unrolled, "" if the language has none.
 
-    `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements.
-    `vector_definition`: the definition of this type, or "" if `functions` contains one definition for all, named
-    "Vector". `compound`: text before the braces of a vector value. `zeros`: these braces for a vector of zeros.
+    `vector`: the type of {count} adjacent elements of a {type}, a struct whose member `at` is the array of elements; ""
+    if memory is accessed by single elements only. `vector_definition`: the definition of this type, or "" if
+    `functions` contains one definition for all, named "Vector". `compound`: text before the braces of a vector value.
+    `zeros`: these braces for a vector of zeros.
 
     `shared_block`: declares shared memory of {bytes} bytes; `shared_dynamic` does so if launches give the size.
-    `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}).
+    `shared_array`: declares a single buffer in shared memory ({type}, {name}, {elements}). `overlays`: whether buffers
+    of shared memory with disjoint lifetimes may use the same bytes.
 
     `functions`: definitions by name, which the printers use on demand. `names`: reserved identifiers. `prelude`:
     beginning of every source.
@@ -44,20 +96,25 @@ class Dialect:
 
     name: str
     types: Mapping[DType, str]
-    wide: str
+    unsigned: str
     unsigned_wide: str
     wide_suffix: str
+    long_integers: bool = True
     float_of_bits: str
     float_of_int: str
     math: Mapping[str, str]
     fused: str
+    dot: str = ""
     spaces: Mapping[Space, str]
     restrict: str
     aligned: str
     thread: str
     block: str
+    blocks_along_x: int = GRID_LIMITS["x"]
     kernel: str
     barrier: str
+    device_barrier: str = ""
+    unroll: str = "#pragma unroll"
     vector: str
     vector_definition: str
     compound: str
@@ -65,9 +122,12 @@ class Dialect:
     shared_array: str
     shared_block: str
     shared_dynamic: str
+    overlays: bool = True
     functions: Mapping[str, str]
     names: frozenset[str]
     prelude: str = ""
+
+    # Types
 
     def type_of(self, dtype: DType) -> str:
         """The name of an element type in this language. Raises LoweringError if the language has no such type."""
@@ -78,3 +138,132 @@ class Dialect:
     def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:
         """The type of a pointer to `type_text` in a memory space."""
         return f"{self.spaces[space]}{'const ' if const else ''}{type_text}*"
+
+    # Expressions
+
+    def literal(self, value: int | float | bool, dtype: DType) -> Text:
+        """A literal; floats are written so that reading the text gives the same bits."""
+        if dtype is DType.BOOL:
+            return Text("true" if value else "false")
+        if not dtype.is_float:
+            # The least value of a type has no literal of its own.
+            if dtype is DType.INT32 and value == -(2**31):
+                return Text("(-2147483647 - 1)")
+            return self.integer(int(value), wide=dtype is DType.INT64)
+        number = float(np.float32(value))
+        if not math.isfinite(number):
+            bits = np.float32(number).view(np.uint32)
+            return Text(f"{self.float_of_bits}(0x{bits:08x}u)")
+        digits = str(np.float32(number))
+        if not any(c in digits for c in ".e"):
+            digits += ".0"
+        return Text(f"{digits}f", UNARY if digits.startswith("-") else PRIMARY)
+
+    def integer(self, value: int, *, wide: bool = False) -> Text:
+        """An integer literal; of 64 bits if `wide` or if the value does not fit 32."""
+        if value == -(2**63):
+            return Text(f"(-9223372036854775807{self.wide_suffix} - 1)")
+        suffix = self.wide_suffix if wide or not -(2**31) < value < 2**31 else ""
+        return Text(f"{value}{suffix}", UNARY if value < 0 else PRIMARY)
+
+    def converted(self, dtype: DType, value: Text) -> Text:
+        """A number or truth value, converted to an element type."""
+        return _conversion(self.type_of(dtype), value)
+
+    def as_unsigned(self, value: Text, *, wide: bool) -> Text:
+        """An integer as an unsigned one of 32 or 64 (`wide`) bits, whose sums and products wrap."""
+        return _conversion(self.unsigned_wide if wide else self.unsigned, value)
+
+    def operated(self, op: str, precedence: int, a: Text, b: Text) -> Text:
+        """The text `a op b` for a left-associative operator."""
+        return operation(op, precedence, a, b)
+
+    def compared(self, op: str, precedence: int, a: Text, b: Text, dtype: DType) -> Text:
+        """The comparison of two values of an element type; it is false if one of them is NaN (`!=`: true)."""
+        return operation(op, precedence, a, b)
+
+    def chosen(self, condition: Text, then: Text, otherwise: Text) -> Text:
+        """The value `then` where a condition holds, else `otherwise`. One side may be invalid to read where it is not
+        chosen.
+        """
+        head = f"{condition.within(CONDITIONAL + 1)} ? {then.within(CONDITIONAL)}"
+        return Text(f"{head} : {otherwise.within(CONDITIONAL)}", CONDITIONAL)
+
+    # Declarations and loops
+
+    def declared(self, dtype: DType, name: str, elements: int | None = None) -> str:
+        """The declaration of a thread's variable, or of its array of `elements`."""
+        size = "" if elements is None else f"[{elements}]"
+        return f"{self.type_of(dtype)} {name}{size};"
+
+    def defined(self, dtype: DType, name: str, value: str) -> str:
+        """The declaration of a value that never changes."""
+        return f"const {self.type_of(dtype)} {name} = {value};"
+
+    def counted(self, dtype: DType, name: str, end: str) -> str:
+        """The head of a loop whose counter goes from 0 to below `end`."""
+        return f"for ({self.type_of(dtype)} {name} = 0; {name} < {end}; ++{name})"
+
+    # Memory
+
+    def element(self, storage: Storage, at: str) -> Text:
+        """The element with index `at` of a buffer, to read it."""
+        return Text(storage.name if storage.scalar else f"{storage.name}[{at}]")
+
+    def stored(self, storage: Storage, at: str, value: Text) -> str:
+        """The statement that writes the element with index `at` of a buffer."""
+        return f"{self.element(storage, at).text} = {value.text};"
+
+    def address(self, storage: Storage, at: str) -> str:
+        """The address of the element with index `at` of a buffer."""
+        return f"&{self.element(storage, at).text}"
+
+    def word(self, storage: Storage, at: str) -> str:
+        """The word of 32 bits that begins at the element with index `at` of a buffer of int8."""
+        return f"*(const {self.type_of(DType.INT32)}*){self.address(storage, at)}"
+
+    def shared_arrays(self, buffers: Iterable[tuple[Buffer, str]], alignment: int) -> list[str]:
+        """The declarations of buffers in shared memory, each with its name, that are arrays of their own."""
+        return [
+            self.shared_array.format(
+                alignment=alignment,
+                type=self.type_of(buffer.dtype),
+                name=name,
+                elements=prod(buffer.shape),
+            )
+            for buffer, name in buffers
+        ]
+
+    # Kernels and sources
+
+    def coordinate(self, text: str, axis: str) -> str:
+        """A thread's or block's coordinate along an axis, by the template `text` (`thread` or `block`)."""
+        return text.format(axis=axis, number=_AXES.index(axis))
+
+    def kernel_text(self, parts: KernelParts) -> str:
+        """The text of a kernel."""
+        x, y, z = parts.block
+        signature = self.kernel.format(function=parts.function, threads=x * y * z, x=x, y=y, z=z)
+        int_text = self.type_of(DType.INT32)
+        parameters = [*map(self._parameter, parts.arrays), *parts.others]
+        parameters += [f"{int_text} {name}" for name in parts.numbers]
+        head = [f"    {line}" for line in (*parts.shared, *parts.head)]
+        return "\n".join([signature, f"    {', '.join(parameters)}) {{", *head, *parts.body, "}", ""])
+
+    def own_names(self, parts: KernelParts) -> frozenset[str]:
+        """The names in a kernel's text that other kernels of the same source must not use."""
+        return frozenset()
+
+    def definitions(self, used: AbstractSet[str], texts: Sequence[str]) -> str:
+        """The definitions of the functions `used` by kernels with these `texts`. Raises KeyError for unknown names."""
+        if unknown := used - self.functions.keys():
+            raise KeyError(sorted(unknown)[0])
+        return "\n".join(text for name, text in self.functions.items() if name in used)
+
+    def _parameter(self, array: Parameter) -> str:
+        pointer = self.pointer(self.type_of(array.dtype), "global", const=not array.changed)
+        return f"{pointer} {f'{self.restrict} ' if array.restricted else ''}{array.name}"
+
+
+def _conversion(type_text: str, value: Text) -> Text:
+    return Text(f"({type_text}){value.within(UNARY)}", UNARY)

@@ -1,4 +1,4 @@
-"""Values of IR expressions as expressions of C.
+"""Values of IR expressions as text, in the words of a `Dialect`.
 
 Arithmetic keeps the IR's rounding: only the addition of a Reduce is contracted (`fmaf`), and 16-bit floats are rounded
 after every operation.
@@ -19,20 +19,7 @@ from .errors import LoweringError
 from .functions import call_function
 from .indices import Index, comparison, index
 from .storage import Storage
-from .text import (
-    AND,
-    CONDITIONAL,
-    EQUALITY,
-    OR,
-    PRODUCT,
-    RELATION,
-    SUM,
-    Text,
-    call,
-    conversion,
-    literal,
-    operation,
-)
+from .text import AND, EQUALITY, OR, PRODUCT, RELATION, SUM, Text, call
 
 _PRECEDENCE = {
     "+": SUM,
@@ -43,7 +30,6 @@ _PRECEDENCE = {
     "==": EQUALITY,
     "!=": EQUALITY,
 }
-_UNSIGNED = "unsigned"
 
 
 class ExpressionEmitter:
@@ -76,10 +62,10 @@ class ExpressionEmitter:
         dtype = dtype_of(expr)
         match expr:
             case Const(value=value) if dtype in (DType.FLOAT16, DType.BFLOAT16):
-                return self.narrowed(literal(self.dialect, value, DType.FLOAT32), dtype)
+                return self.narrowed(self.dialect.literal(value, DType.FLOAT32), dtype)
             case Const(value=value):
                 return (
-                    literal(self.dialect, value, dtype)
+                    self.dialect.literal(value, dtype)
                     if dtype is not DType.INT64
                     else index(self, linear_form(expr)).text
                 )
@@ -94,7 +80,7 @@ class ExpressionEmitter:
         match expr:
             case Binary(op="and" | "or" as op, a=a, b=b):
                 own = AND if op == "and" else OR
-                return operation("&&" if op == "and" else "||", own, self.emit(a), self.emit(b))
+                return self.dialect.operated("&&" if op == "and" else "||", own, self.emit(a), self.emit(b))
             case Binary(op=op, a=a, b=b) if op in COMPARISONS:
                 return self.compare(op, a, b)
             case Binary():
@@ -102,18 +88,15 @@ class ExpressionEmitter:
             case Cast(value=value):
                 return self.cast(value, dtype)
             case Select(condition=condition, then=then, otherwise=otherwise):
-                head = (
-                    f"{self.emit(condition).within(CONDITIONAL + 1)} ? {self.emit(then).within(CONDITIONAL)}"
-                )
-                return Text(f"{head} : {self.emit(otherwise).within(CONDITIONAL)}", CONDITIONAL)
+                return self.dialect.chosen(self.emit(condition), self.emit(then), self.emit(otherwise))
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def compare(self, op: str, a: Expr, b: Expr) -> Text:
-        """The C text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
+        """The text of a comparison of two values; it is false if one side is NaN (`!=`: true)."""
         own = _PRECEDENCE[op]
         if dtype_of(a) is DType.INT64:
             return comparison(self, op, own, linear_form(a), linear_form(b))
-        return operation(op, own, self.as_float(a), self.as_float(b))
+        return self.dialect.compared(op, own, self.as_float(a), self.as_float(b), dtype_of(a))
 
     def arithmetic(self, expr: Binary, dtype: DType) -> Text:
         """The C text of a binary operation on numbers that are no indices."""
@@ -126,30 +109,30 @@ class ExpressionEmitter:
                 return self.narrowed(call(name, a, b), dtype)
             if op not in _PRECEDENCE:
                 raise LoweringError(f"no code for {format_expr(expr)}: {op} is for integers")
-            return self.narrowed(operation(op, _PRECEDENCE[op], a, b), dtype)
+            return self.narrowed(self.dialect.operated(op, _PRECEDENCE[op], a, b), dtype)
         narrow = dtype is not DType.INT32
         if op in ("min", "max"):
             # Arguments have one type, for overloads.
-            x, y = (conversion("int", t) if narrow else t for t in (a, b))
+            x, y = (self.dialect.converted(DType.INT32, t) if narrow else t for t in (a, b))
             result = call(op, x, y)
         elif op in ("//", "%"):
             result = self.divide(expr, a, b)
         elif narrow or _fits(interval(expr, self.ranges)):
-            result = operation(op, _PRECEDENCE[op], a, b)
+            result = self.dialect.operated(op, _PRECEDENCE[op], a, b)
         else:
             # Sums wrap; in C only unsigned sums do.
-            x, y = conversion(_UNSIGNED, a), conversion(_UNSIGNED, b)
-            result = conversion("int", operation(op, _PRECEDENCE[op], x, y))
-        return conversion(self.type_of(dtype), result) if narrow else result
+            x, y = (self.dialect.as_unsigned(t, wide=False) for t in (a, b))
+            result = self.dialect.converted(DType.INT32, self.dialect.operated(op, _PRECEDENCE[op], x, y))
+        return self.dialect.converted(dtype, result) if narrow else result
 
     def divide(self, expr: Binary, a: Text, b: Text) -> Text:
         """The C text of `a // b` or `a % b`, for integers of at most 32 bits."""
         x, y = interval(expr.a, self.ranges), interval(expr.b, self.ranges)
         if x.low is not None and x.low >= 0 and y.low is not None and y.low > 0:
-            return operation("/" if expr.op == "//" else "%", PRODUCT, a, b)
+            return self.dialect.operated("/" if expr.op == "//" else "%", PRODUCT, a, b)
         name = "floor_divide" if expr.op == "//" else "floor_modulo"
         self.used.add(name)
-        return call(name, conversion("int", a), conversion("int", b))
+        return call(name, *(self.dialect.converted(DType.INT32, t) for t in (a, b)))
 
     def as_float(self, expr: Expr) -> Text:
         """The C text of a value as arithmetic needs it: 16-bit floats are converted to float, others are unchanged."""
@@ -157,7 +140,7 @@ class ExpressionEmitter:
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)
         if isinstance(expr, Const):
-            return literal(self.dialect, expr.value, DType.FLOAT32)
+            return self.dialect.literal(expr.value, DType.FLOAT32)
         self.used.add(dtype.value)
         return call("to_float", self.emit(expr))
 
@@ -181,13 +164,15 @@ class ExpressionEmitter:
         else:
             text = self.as_float(value)
         if dtype is DType.BOOL:
-            zero = literal(self.dialect, 0, DType.FLOAT32 if source.is_float else DType.INT32)
-            return operation("!=", EQUALITY, text, zero)
+            kind = DType.FLOAT32 if source.is_float else DType.INT32
+            return self.dialect.compared("!=", EQUALITY, text, self.dialect.literal(0, kind), kind)
         if dtype.is_float:
-            return self.narrowed(text if source.is_float else conversion("float", text), dtype)
+            return self.narrowed(
+                text if source.is_float else self.dialect.converted(DType.FLOAT32, text), dtype
+            )
         if source.is_float and dtype is not DType.INT32:
-            text = conversion("int", text)
-        return conversion(self.type_of(dtype), text)
+            text = self.dialect.converted(DType.INT32, text)
+        return self.dialect.converted(dtype, text)
 
     # Types
 
@@ -208,11 +193,8 @@ class ExpressionEmitter:
     # Memory
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The text of one element of a buffer, to read or to write."""
-        storage = self.storages[buffer.name]
-        if storage.scalar:
-            return Text(storage.name)
-        return Text(f"{storage.name}[{self.offset_text(self.offset(buffer, indices))}]")
+        """The text of one element of a buffer, to read it."""
+        return self.dialect.element(self.storages[buffer.name], self.at(buffer, indices))
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
         """The offset of an element from the first element of the buffer, in elements of its storage."""
@@ -231,9 +213,12 @@ class ExpressionEmitter:
     def pointer(self, buffer: Buffer, form: LinearForm) -> str:
         """The text of the address of an element at the offset `form`."""
         storage = self.storages[buffer.name]
-        if storage.scalar:
-            return f"&{storage.name}"
-        return f"&{storage.name}[{self.offset_text(form)}]"
+        return self.dialect.address(storage, "" if storage.scalar else self.offset_text(form))
+
+    def at(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """The text of an element's offset from the first element of its buffer; "" for a buffer without indices."""
+        scalar = self.storages[buffer.name].scalar
+        return "" if scalar else self.offset_text(self.offset(buffer, indices))
 
 
 def _sum(form: LinearForm) -> Expr:

@@ -7,7 +7,7 @@ errors are given in the CUDA C++ Programming Guide's table "Single-Precision Mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.types import DType
@@ -15,7 +15,7 @@ from ...te.scalars import DOUBLES
 from . import bulk_copies, mma_functions, wgmma_emit
 from .dialect import Dialect
 from .errors import LoweringError
-from .text import PRODUCT, Text, call, operation
+from .text import PRODUCT, Text, call
 
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
@@ -144,13 +144,14 @@ CUDA = Dialect(
         DType.FLOAT32: "float",
         DType.BOOL: "bool",
     },
-    wide="long long",
+    unsigned="unsigned",
     unsigned_wide="unsigned long long",
     wide_suffix="LL",
     float_of_bits="__uint_as_float",
     float_of_int="__int_as_float",
     math=_MATH,
     fused="fmaf",
+    dot="__dp4a({a}, {b}, {total})",
     spaces={"global": "", "shared": "", "register": ""},
     restrict="__restrict__",
     aligned="alignas(16)",
@@ -172,20 +173,12 @@ CUDA = Dialect(
 """The dialect CUDA C++; its types float16 and bfloat16 are defined in `FUNCTIONS`."""
 
 
-def definitions(dialect: Dialect, names: Iterable[str]) -> str:
-    """The text of the functions `names`; raises KeyError for an unknown name."""
-    wanted = set(names)
-    if unknown := wanted - dialect.functions.keys():
-        raise KeyError(sorted(unknown)[0])
-    return "\n".join(text for name, text in dialect.functions.items() if name in wanted)
-
-
 def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text], dtype: DType) -> Text:
     """The text of a call of a scalar function of the IR (`Call`). Raises LoweringError for functions without code on
     this target.
     """
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
-        return operation("/", PRODUCT, *arguments)
+        return values.dialect.operated("/", PRODUCT, *arguments)
     if name == "float32_from_bits" and len(arguments) == 1:
         return call(values.dialect.float_of_int, *arguments)
     math = values.dialect.math

@@ -1,7 +1,7 @@
-"""Index arithmetic as C++: in 32 bits wherever every partial sum provably fits, otherwise in 64.
+"""Index arithmetic: in 32 bits wherever every partial sum provably fits, otherwise in 64.
 
-Quotients `a // b` and remainders `a % b` round down in the IR and toward zero in C++; for operands that are provably
-not negative both are equal.
+Quotients `a // b` and remainders `a % b` round down in the IR and toward zero in GPU languages; for operands that are
+provably not negative both are equal.
 """
 
 from __future__ import annotations
@@ -15,23 +15,10 @@ from ...ir.bounds import form_interval, interval
 from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Operator, Select, Var, dtype_of
 from ...ir.expression_printer import format_expr
 from ...ir.types import DType
-from ...ir.visit import free_vars
+from ...ir.visit import free_vars, loads_in
 from .dialect import Dialect
 from .errors import LoweringError
-from .text import (
-    BIT_AND,
-    CONDITIONAL,
-    PRODUCT,
-    RELATION,
-    SHIFT,
-    SUM,
-    UNARY,
-    Text,
-    call,
-    conversion,
-    integer,
-    operation,
-)
+from .text import BIT_AND, PRODUCT, RELATION, SHIFT, SUM, UNARY, Text, call
 
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
@@ -48,7 +35,7 @@ class Index:
 
     def as_wide(self, dialect: Dialect) -> Text:
         """The text, converted to 64 bits if necessary."""
-        return self.text if self.wide else conversion(dialect.wide, self.text)
+        return self.text if self.wide else dialect.converted(DType.INT64, self.text)
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
@@ -59,6 +46,11 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     parts = [None if s is None else abs(form.terms[a]) * s for a, s in sizes.items()]
     total = None if None in parts else abs(form.constant) + sum(p or 0 for p in parts)
     wide = total is None or total >= _LIMIT
+    if wide and total is not None and not values.dialect.long_integers and not any(map(loads_in, form.terms)):
+        raise LoweringError(
+            f"{values.dialect.name} has no integers of 64 bits, which an index up to {total:,} needs; take a smaller "
+            "batch"
+        )
     alone = not form.constant and list(form.terms.values()) == [1]
     if form.terms and not alone and (total is None or total >= _LIMIT_64):
         return Index(_wrapping(values, form), True)
@@ -68,7 +60,7 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     constant = form.constant
     if order and order[0][1] < 0 and constant > 0:
         # A leading constant is better than a factor of -1.
-        result, constant = integer(values.dialect, constant, wide=wide), 0
+        result, constant = values.dialect.integer(constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
         most, size = sizes[atom], abs(coefficient)
@@ -79,15 +71,19 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
             result = (
                 text
                 if coefficient == 1
-                else operation("*", PRODUCT, text, integer(values.dialect, coefficient))
+                else values.dialect.operated("*", PRODUCT, text, values.dialect.integer(coefficient))
             )
             continue
-        term = text if size == 1 else operation("*", PRODUCT, text, integer(values.dialect, size))
-        result = operation("+" if coefficient > 0 else "-", SUM, result, term)
+        term = (
+            text if size == 1 else values.dialect.operated("*", PRODUCT, text, values.dialect.integer(size))
+        )
+        result = values.dialect.operated("+" if coefficient > 0 else "-", SUM, result, term)
     if result is None:
-        return Index(integer(values.dialect, form.constant), not -_LIMIT < form.constant < _LIMIT)
+        return Index(values.dialect.integer(form.constant), not -_LIMIT < form.constant < _LIMIT)
     if constant:
-        result = operation("+" if constant > 0 else "-", SUM, result, integer(values.dialect, abs(constant)))
+        result = values.dialect.operated(
+            "+" if constant > 0 else "-", SUM, result, values.dialect.integer(abs(constant))
+        )
     return Index(result, wide)
 
 
@@ -97,19 +93,18 @@ def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
     for atom, coefficient in form.terms.items():
         term = _unsigned(values, _atom(values, atom))
         if coefficient != 1:
-            factor = conversion(values.dialect.unsigned_wide, integer(values.dialect, coefficient))
-            term = operation("*", PRODUCT, term, factor)
-        result = term if result is None else operation("+", SUM, result, term)
+            factor = values.dialect.as_unsigned(values.dialect.integer(coefficient), wide=True)
+            term = values.dialect.operated("*", PRODUCT, term, factor)
+        result = term if result is None else values.dialect.operated("+", SUM, result, term)
     assert result is not None
     if form.constant:
-        result = operation(
-            "+", SUM, result, conversion(values.dialect.unsigned_wide, integer(values.dialect, form.constant))
-        )
-    return conversion(values.dialect.wide, result)
+        constant = values.dialect.as_unsigned(values.dialect.integer(form.constant), wide=True)
+        result = values.dialect.operated("+", SUM, result, constant)
+    return values.dialect.converted(DType.INT64, result)
 
 
 def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
-    return conversion(values.dialect.unsigned_wide, held.as_wide(values.dialect))
+    return values.dialect.as_unsigned(held.as_wide(values.dialect), wide=True)
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
@@ -117,7 +112,7 @@ def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearFor
     that of the operator `op`.
     """
     left, right = index(values, a), index(values, b)
-    return operation(op, precedence, left.text, right.text)
+    return values.dialect.operated(op, precedence, left.text, right.text)
 
 
 def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
@@ -168,23 +163,25 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             x, y = index(values, linear_form(a)), index(values, linear_form(b))
             size = _most(values, atom)
             if size is None or size >= _LIMIT_64:
-                product = operation("*", PRODUCT, _unsigned(values, x), _unsigned(values, y))
-                return Index(conversion(values.dialect.wide, product), True)
+                product = values.dialect.operated("*", PRODUCT, _unsigned(values, x), _unsigned(values, y))
+                return Index(values.dialect.converted(DType.INT64, product), True)
             wide = x.wide or y.wide or size >= _LIMIT
-            return Index(operation("*", PRODUCT, x.as_wide(values.dialect) if wide else x.text, y.text), wide)
+            return Index(
+                values.dialect.operated("*", PRODUCT, x.as_wide(values.dialect) if wide else x.text, y.text),
+                wide,
+            )
         case Select(condition=condition, then=then, otherwise=otherwise):
             x, y = index(values, linear_form(then)), index(values, linear_form(otherwise))
             wide = x.wide or y.wide
-            sides = [(s.as_wide(values.dialect) if wide else s.text).within(CONDITIONAL) for s in (x, y)]
-            chosen = f"{values.emit(condition).within(CONDITIONAL + 1)} ? {sides[0]} : {sides[1]}"
-            return Index(Text(chosen, CONDITIONAL), wide)
+            sides = [s.as_wide(values.dialect) if wide else s.text for s in (x, y)]
+            return Index(values.dialect.chosen(values.emit(condition), *sides), wide)
         case Cast(value=value) if dtype_of(value).is_integer or dtype_of(value) is DType.BOOL:
             text = values.emit(value)
             if dtype_of(value) is DType.BOOL:
-                text = conversion("int", text)
+                text = values.dialect.converted(DType.INT32, text)
             return Index(text, False)
         case Cast(value=value):
-            return Index(conversion(values.dialect.wide, values.as_float(value)), True)
+            return Index(values.dialect.converted(DType.INT64, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
     raise LoweringError(f"no code for the index {format_expr(atom)}")
@@ -208,7 +205,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
         return Index(Text(f"{x.text.within(UNARY)} & {divisor - 1}", BIT_AND), x.wide)
     least = interval(b, values.ranges).low
     if low is not None and low >= 0 and least is not None and least > 0:
-        return Index(operation("/" if op == "//" else "%", PRODUCT, x.text, y.text), wide)
+        return Index(values.dialect.operated("/" if op == "//" else "%", PRODUCT, x.text, y.text), wide)
     name = "floor_divide" if op == "//" else "floor_modulo"
     values.used.add(name)
     if wide:

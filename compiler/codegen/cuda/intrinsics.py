@@ -17,6 +17,7 @@ from ...ir.types import DType
 from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
 from .architectures import Capability
 from .errors import LoweringError
+from .text import Text
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter
@@ -74,14 +75,17 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
 
 def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
     total, a, b = use.operands
-    words = [f"*(const int*){_operand(kernel, use, region, align=DOT_DEPTH)}" for region in (a, b)]
-    target = kernel.values.element(total.buffer, total.starts).text
-    kernel.source.line(f"{target} = __dp4a({words[0]}, {words[1]}, {target});")
+    words = [_word(kernel, use, region, align=DOT_DEPTH) for region in (a, b)]
+    values = kernel.values
+    storage, at = values.storages[total.buffer.name], values.at(total.buffer, total.starts)
+    held = values.dialect.element(storage, at).text
+    added = values.dialect.dot.format(a=words[0], b=words[1], total=held)
+    kernel.source.line(values.dialect.stored(storage, at, Text(added)))
 
 
-def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
-    """The address of operand `region` of instruction `use`, as text. Raises LoweringError unless it is a multiple of
-    `align`.
+def _word(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
+    """Operand `region` of instruction `use` as a word of 32 bits. Raises LoweringError unless its address is a multiple
+    of `align`.
     """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]
@@ -92,7 +96,7 @@ def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: in
         )
     if storage.space == "register":
         kernel.aligned.add(region.buffer.name)
-    return kernel.values.pointer(region.buffer, form)
+    return kernel.values.dialect.word(storage, kernel.values.offset_text(form))
 
 
 _EMISSIONS: Mapping[str, Emission] = {

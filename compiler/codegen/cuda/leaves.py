@@ -1,4 +1,4 @@
-"""Leaf statements (assignments and sums) of one thread, as C."""
+"""Leaf statements (assignments and sums) of one thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .accumulate import neutral
 from .copies import emit_copy
 from .indices import Index, index
 from .intrinsics import emission_of
-from .text import CONDITIONAL, SUM, UNARY, Text, call, operation
+from .text import SUM, UNARY, Text, call
 
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
@@ -44,7 +44,8 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
     for division in repeated:
         held = index(values, linear_form(division))
         name = kernel.names.make("quotient" if division.op == "//" else "rest")
-        source.line(f"const {values.dialect.wide if held.wide else 'int'} {name} = {held.text.text};")
+        kind = DType.INT64 if held.wide else DType.INT32
+        source.line(values.dialect.defined(kind, name, held.text.text))
         values.named[division] = Index(Text(name), held.wide)
     _emit(kernel, statement)
     values.named.clear()
@@ -74,8 +75,8 @@ def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
     """Emits a statement, without variables for its divisions."""
     match statement:
         case Assign(buffer=buffer, indices=indices, value=value):
-            target = kernel.values.element(buffer, indices).text
-            _assign(kernel, buffer, target, kernel.values.value(value))
+            at = kernel.values.at(buffer, indices)
+            _assign(kernel, buffer, at, kernel.values.value(value))
         case Reduce():
             _reduce(kernel, statement)
         case Copy():
@@ -84,31 +85,34 @@ def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
             emission_of(statement.declaration)(kernel, statement)
 
 
-def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> None:
-    """Assigns an element's new value; a scalar declared on the previous line is initialized with it."""
-    lines = kernel.source.lines
-    if lines and lines[-1].strip() == f"{kernel.values.type_of(buffer.dtype)} {target};":
+def _assign(kernel: KernelEmitter, buffer: Buffer, at: str, value: Text) -> None:
+    """Assigns a new value to the element at the offset `at`; a scalar declared on the previous line is initialized with
+    the value.
+    """
+    lines, values = kernel.source.lines, kernel.values
+    storage = values.storages[buffer.name]
+    if storage.scalar and lines and lines[-1].strip() == values.dialect.declared(buffer.dtype, storage.name):
         lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
     else:
-        kernel.source.line(f"{target} = {value.text};")
+        kernel.source.line(values.dialect.stored(storage, at, value))
 
 
 def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
     """Emits the update of a sum or maximum by one more value, or its initialization."""
     values, ranges = kernel.values, kernel.values.ranges
-    target = values.element(reduce.buffer, reduce.indices).text
+    storage, at = values.storages[reduce.buffer.name], values.at(reduce.buffer, reduce.indices)
+    held = values.dialect.element(storage, at)
     value = simplify(reduce.value, ranges)
     first = None if reduce.first is None else simplify(reduce.first, ranges)
     if isinstance(first, Const) and first.value:
-        _assign(kernel, reduce.buffer, target, values.emit(value))
+        _assign(kernel, reduce.buffer, at, values.emit(value))
         return
-    held = Text(target)
     if first is not None and not isinstance(first, Const):
         # At the beginning of a sum there is no value to read.
         start = values.emit(neutral(reduce.op, reduce.buffer.dtype))
-        begins = values.emit(first).within(CONDITIONAL + 1)
-        held = Text(f"{begins} ? {start.text} : {target}", CONDITIONAL)
-    kernel.source.line(f"{target} = {_combined(values, reduce, held, value).text};")
+        held = values.dialect.chosen(values.emit(first), start, held)
+    combined = _combined(values, reduce, held, value)
+    kernel.source.line(values.dialect.stored(storage, at, combined))
 
 
 def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr) -> Text:
@@ -118,7 +122,7 @@ def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr
         match value:
             case Binary(op="*", a=a, b=b):
                 return call(values.dialect.fused, values.emit(a), values.emit(b), held)
-        return operation("+", SUM, held, values.emit(value))
+        return values.dialect.operated("+", SUM, held, values.emit(value))
     # A variable replaces the accumulator's element.
     total = Var("total'", dtype)
     values.variables[total.name] = held.within(UNARY)

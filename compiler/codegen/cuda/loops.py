@@ -1,4 +1,4 @@
-"""Emits loops as C++: loops of one thread, or loops that all threads run together, with counters, unrolled iterations
+"""Emits loops: loops of one thread, or loops that all threads run together, with counters, unrolled iterations
 and guards.
 """
 
@@ -14,6 +14,7 @@ from ...ir.grid import owners
 from ...ir.printer import summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import Assign, Copy, For, Intrinsic, Node, Reduce, Stmt
+from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
 from .errors import LoweringError
 from .indices import index, positive
@@ -50,7 +51,7 @@ def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
 
 
 def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-    """Emits `loop` as a C++ loop with a counter, not unrolled. `extent`: number of iterations, at most `bound` (None:
+    """Emits `loop` as a loop with a counter, not unrolled. `extent`: number of iterations, at most `bound` (None:
     unknown); `inside`: emitter of its body.
     """
     values = kernel.values
@@ -61,15 +62,15 @@ def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None,
     if bound is not None and bound <= most:
         values.variables[loop.name] = name
         conditions = below(kernel, loop.name, extent, bound)
-        kernel.source.line("#pragma unroll")
-        with kernel.source.block(f"for (int {name} = 0; {name} < {bound}; ++{name})"):
+        kernel.unroll()
+        with kernel.source.block(values.dialect.counted(DType.INT32, name, str(bound))):
             emit_where(kernel, conditions, loop.body, inside)
         return
     end = index(values, linear_form(extent))
-    counter = values.dialect.wide if end.wide else "int"
+    counter = DType.INT64 if end.wide else DType.INT32
     values.variables[loop.name] = name
     values.ranges[loop.name] = loop_range(extent)
-    with kernel.source.block(f"for ({counter} {name} = 0; {name} < {end.text.within(SUM)}; ++{name})"):
+    with kernel.source.block(values.dialect.counted(counter, name, end.text.within(SUM))):
         inside(loop.body)
 
 

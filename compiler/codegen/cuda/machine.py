@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from .architectures import ARCHITECTURES, THREADS_PER_BLOCK, Architecture, Capability
 from .errors import CudaTargetError
 
@@ -81,6 +83,10 @@ class GpuTarget:
             f"is a {name} of compute capability {major}.{minor}, and code for {self.arch} does not run on it; compile "
             f"with -arch={architecture_for(capability).name}"
         )
+
+    def unsuitable(self, array: np.ndarray) -> str | None:
+        """The reason why kernels cannot read the values of an input or constant; None if they can."""
+        return None
 
     @property
     def threads_per_block(self) -> int:

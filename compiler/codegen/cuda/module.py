@@ -14,14 +14,15 @@ from ...ir.printer import summarize
 from ...ir.regions import write_buffers
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, For, Program, Seq, Stmt
+from ...ir.types import DType
 from ...ir.visit import free_vars
 from .bulk_copies import TensorMap, bulk_copies
+from .dialect import KernelParts, Parameter
 from .errors import LoweringError
-from .functions import definitions
 from .launch_shape import AXES, Shape, shape_of
 from .machine import GpuTarget
 from .shared_memory import SharedPlan, plan_shared
-from .statements import THREAD, KernelEmitter, coordinate
+from .statements import THREAD, KernelEmitter
 from .storage import ALIGNMENT, buffer_bytes, in_device_memory
 from .text import Names, Source
 
@@ -129,7 +130,10 @@ class _Outline:
         self.target, self.dialect = target, target.dialect
         self.name = Names(self.dialect.names).make(name)
         self.parameters = {p.name for p in program.parameters}
-        self.many = len(kernels(program)) > 1
+        count = len(kernels(program))
+        self.functions = [f"{self.name}_{i}" for i in range(count)] if count > 1 else [self.name]
+        # Names of the kernels written so far that later ones must not use.
+        self.owned: frozenset[str] = frozenset()
         self.texts: list[str] = []
         self.used: set[str] = set()
         self.defined: dict[str, str] = {}
@@ -142,7 +146,7 @@ class _Outline:
 
     def source(self) -> str:
         """The text of all kernels, after the functions that they call."""
-        functions = definitions(self.dialect, self.used)
+        functions = self.dialect.definitions(self.used, self.texts)
         return "\n".join(
             [text for text in (self.dialect.prelude, functions, *self.defined.values(), *self.texts) if text]
         )
@@ -175,7 +179,7 @@ class _Outline:
                 raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
 
     def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
-        """Adds a launch of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
+        """Adds the launches of the kernel with outermost loop `statement`; `iteration`: values of the host's loops."""
         written = self._written.get(id(statement))
         if written is None:
             written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
@@ -183,28 +187,32 @@ class _Outline:
         for buffer, tensor in written.tensor_maps:
             arguments.append(TensorMapArgument(array=self.array(buffer), tensor=tensor))
         arguments += [IntegerArgument(value=iteration[name]) for name in written.iteration]
-        self.launches.append(
-            KernelLaunch(
-                function=written.function,
-                grid=written.shape.grid,
-                block=written.shape.block,
-                shared_bytes=written.shared.dynamic_bytes,
-                arguments=tuple(arguments),
-                overlaps=self.overlaps(written.shape),
+        (x, y, z), most = written.shape.grid, self.dialect.blocks_along_x
+        for first in range(0, x, most):
+            several = [IntegerArgument(value=first)] if x > most else []
+            self.launches.append(
+                KernelLaunch(
+                    function=written.function,
+                    grid=(min(most, x - first), y, z),
+                    block=written.shape.block,
+                    shared_bytes=written.shared.dynamic_bytes,
+                    arguments=(*arguments, *several),
+                    overlaps=self.overlaps(written.shape),
+                )
             )
-        )
 
-    def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> str:
-        """The declaration of a kernel parameter that points to an array.
+    def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> Parameter:
+        """The kernel parameter for an array.
 
         An array that is only read may go through a cache that is not coherent, if its pointer is declared restricted.
         But such an array must not change while the kernel runs (PTX ISA, "ld.global.nc"), and an overlapping kernel
         runs while the preceding kernel still writes, so its read-only pointers are not restricted. The restricted
         pointers of `changed` arrays still tell the compiler that these overlap no other array.
         """
-        restrict = f"{self.dialect.restrict} " if changed or not self.overlaps(shape) else ""
-        pointer = self.dialect.pointer(self.dialect.type_of(buffer.dtype), "global", const=not changed)
-        return f"{pointer} {restrict}{name}"
+        restricted = changed or not self.overlaps(shape)
+        return Parameter(
+            name=name, dtype=buffer.dtype, elements=prod(buffer.shape), changed=changed, restricted=restricted
+        )
 
     def overlaps(self, shape: Shape) -> bool:
         """Whether launching a kernel while the preceding kernel ends is expected to be faster."""
@@ -222,24 +230,24 @@ class _Outline:
         """Generates the text of a kernel."""
         shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
         number = len(self.texts)
-        function = f"{self.name}_{number}" if self.many else self.name
-        names = Names(frozenset({function, *self.dialect.names}))
+        function = self.functions[number]
+        names = Names(frozenset({*self.functions, *self.owned, *self.dialect.names}))
         changed = {b.name for b in shape.writes}
         touched = {b.name: b for b in (*shape.writes, *shape.reads) if b.scope == "dram"}
         by_address = _by_address(kernel)
         buffers = sorted(touched.values(), key=lambda b: (b.name in changed, b.name))
         source = Source(1)
         iteration = [n for n in ranges if n in free_vars(kernel.blocks[0])]
-        parameters: list[str] = []
+        arrays: list[Parameter] = []
         storages = {}
         for buffer in buffers:
-            held = in_device_memory(buffer, names.make(buffer.name))
+            held = in_device_memory(buffer, names.make(buffer.name), changed=buffer.name in changed)
             storages[buffer.name] = held
             if buffer.name not in by_address:
                 continue
-            parameters.append(self.parameter(buffer, held.name, shape, changed=buffer.name in changed))
+            arrays.append(self.parameter(buffer, held.name, shape, changed=buffer.name in changed))
         variables = {n: names.make(n) for n in iteration}
-        shared = plan_shared(kernel, names)
+        shared = plan_shared(kernel, names, overlays=self.dialect.overlays)
         emitter = KernelEmitter(self.target, kernel, shape, shared, names, source)
         values = emitter.values
         values.storages |= storages
@@ -254,11 +262,13 @@ class _Outline:
         blocks, opening = emitter.blocks(), emitter.opening()
         emitter.finish()
         maps = emitter.tensor_maps
-        parameters += [f"const __grid_constant__ TensorMap {map_name}" for map_name in maps.values()]
-        parameters += [f"int {variables[n]}" for n in iteration]
-        head = [*shared.declarations(self.dialect), *blocks]
+        head = [*blocks]
         head += [
-            f"const int {THREAD[f'thread.{axis}']} = {coordinate(self.dialect.thread, axis)};"
+            self.dialect.defined(
+                DType.INT32,
+                THREAD[f"thread.{axis}"],
+                self.dialect.coordinate(self.dialect.thread, axis),
+            )
             for axis in AXES
             if axis in emitter.threads_used
         ]
@@ -266,10 +276,21 @@ class _Outline:
         if self.overlaps(shape):
             values.used.add("wait_for_kernels")
             head.append("wait_for_kernels();")
-        sizes = dict(zip(AXES, shape.block, strict=True))
-        signature = self.dialect.kernel.format(function=function, threads=shape.threads, **sizes)
-        lines = [signature, f"    {', '.join(parameters)}) {{", *(f"    {line}" for line in head)]
-        self.texts.append("\n".join([*lines, *source.lines, "}", ""]))
+        parts = KernelParts(
+            function=function,
+            block=shape.block,
+            arrays=arrays,
+            others=[f"const __grid_constant__ TensorMap {map_name}" for map_name in maps.values()],
+            numbers=[
+                *(variables[n] for n in iteration),
+                *([emitter.first_block] if emitter.first_block else []),
+            ],
+            shared=shared.declarations(self.dialect),
+            head=head,
+            body=source.lines,
+        )
+        self.texts.append(self.dialect.kernel_text(parts))
+        self.owned |= self.dialect.own_names(parts)
         self.used |= values.used
         self.defined |= values.defined
         return _Written(

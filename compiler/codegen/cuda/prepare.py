@@ -77,7 +77,7 @@ def check_limits(program: Program, target: GpuTarget) -> None:
     for kernel in kernels(program):
         _check_grid(kernel)
         _check_block(kernel, target)
-        held = shared_bytes(kernel)
+        held = shared_bytes(kernel, target)
         if held > target.shared_bytes_per_block:
             raise LoweringError(
                 f"{kernel.name}: {held / KIB:.1f} KiB of shared memory, but a block of {target.arch} has at most "
@@ -114,9 +114,9 @@ def _check_block(kernel: Kernel, target: GpuTarget) -> None:
         )
 
 
-def shared_bytes(kernel: Kernel) -> int:
+def shared_bytes(kernel: Kernel, target: GpuTarget) -> int:
     """Bytes of shared memory of a kernel."""
-    return plan_shared(kernel, Names()).bytes
+    return plan_shared(kernel, Names(), overlays=target.dialect.overlays).bytes
 
 
 def check_copies(program: Program, target: GpuTarget) -> None:

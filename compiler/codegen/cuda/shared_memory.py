@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from ...ir.expr import Buffer
 from ...ir.kernels import Kernel
@@ -57,15 +56,8 @@ class SharedPlan:
             return []
         own = not any(place.reused for place in self.places.values())
         if own and not self.dynamic_bytes:
-            lines = [
-                dialect.shared_array.format(
-                    alignment=self.alignment,
-                    type=dialect.type_of(p.buffer.dtype),
-                    name=p.name,
-                    elements=prod(p.buffer.shape),
-                )
-                for p in self.places.values()
-            ]
+            arrays = [(place.buffer, place.name) for place in self.places.values()]
+            lines = dialect.shared_arrays(arrays, self.alignment)
             if self.groups:
                 lines.append(f"__shared__ alignas({MBARRIER}) {_WORD} {self.arrived}[{self.groups}];")
             return lines
@@ -80,8 +72,9 @@ class SharedPlan:
         return lines
 
 
-def plan_shared(kernel: Kernel, names: Names) -> SharedPlan:
-    """Places for all buffers of scope "shared" in a kernel. Buffers whose lifetimes do not overlap may share bytes.
+def plan_shared(kernel: Kernel, names: Names, *, overlays: bool) -> SharedPlan:
+    """Places for all buffers of scope "shared" in a kernel. `overlays`: buffers whose lifetimes do not overlap may use
+    the same bytes (`Dialect.overlays`).
 
     A buffer lives for the body of its allocation, so the lifetimes of buffers allocated in sequence do not overlap.
     """
@@ -95,6 +88,8 @@ def plan_shared(kernel: Kernel, names: Names) -> SharedPlan:
             if buffer.name in swizzled:
                 alignment = max(alignment, 8 * buffer.shape[-1] * buffer.dtype.bits // 8)
                 alignments.add(alignment)
+            if not overlays:
+                used = max((end for _, _, end in found), default=0)
             used = -(-used // alignment) * alignment
             end = used + -(-buffer_bytes(buffer) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
             found.append((statement, used, end))

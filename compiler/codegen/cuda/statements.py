@@ -1,4 +1,4 @@
-"""The body of a kernel as C: block-level statements in order, and inside of phases (code that each thread runs by
+"""The body of a kernel as text: block-level statements in order, and inside of phases (code that each thread runs by
 itself) the statements of each thread.
 
 At block level all threads run the same loops; barriers, commits and waits are at this level. A phase begins with a loop
@@ -58,13 +58,6 @@ longer names the variable is called "bx", "by" or "bz".
 """
 
 
-def coordinate(text: str, axis: str) -> str:
-    """The C text for the thread's or block's coordinate along `axis`, made from the template `text` (`Dialect.thread`
-    or `Dialect.block`).
-    """
-    return text.format(axis=axis, number=AXES.index(axis))
-
-
 class KernelEmitter:
     """Emits the body of one kernel into `source`."""
 
@@ -84,6 +77,9 @@ class KernelEmitter:
         self.source = source
         self.values = ExpressionEmitter(target.dialect)
         # Copies that threads issue and wait for later; without this capability they are executed at once.
+        dialect = target.dialect
+        shares = {b for b in shape.reads & shape.writes if b.scope == "dram"}
+        self._barrier = (dialect.device_barrier if shares else "") or dialect.barrier
         self.asynchronous = target.has("asynchronous copies")
         self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
         self.threads_used: set[str] = set()
@@ -103,6 +99,8 @@ class KernelEmitter:
         # tensor maps.
         self.swizzled = swizzled_buffers(kernel.body)
         self.groups = names.make("groups") if shared.groups else ""
+        # The parameter with a launch's first block along x, of a kernel that needs several launches; "" for others.
+        self.first_block = names.make("first_block") if shape.grid[0] > dialect.blocks_along_x else ""
         self.tensor_maps: dict[tuple[str, TensorMap], str] = {}
         self._thread_copies = self.asynchronous and (has_thread_copies(kernel.body) or not shared.groups)
 
@@ -113,6 +111,11 @@ class KernelEmitter:
                 text = self.source.lines[line]
                 indent = len(text) - len(text.lstrip())
                 self.source.lines[line] = f"{text[:indent]}{self.values.dialect.aligned} {text[indent:]}"
+
+    def unroll(self) -> None:
+        """Marks the loop that comes next as one to unroll."""
+        if self.values.dialect.unroll:
+            self.source.line(self.values.dialect.unroll)
 
     def fresh(self, name: str) -> str:
         """A buffer name, based on `name`, that no buffer of the program has."""
@@ -135,7 +138,10 @@ class KernelEmitter:
                 long = len(loop.name) > LONG_NAME
                 name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
                 comment = f"  // {_printable(loop.name)}" if long else ""
-                lines.append(f"const int {name} = {coordinate(values.dialect.block, axis)};{comment}")
+                at = values.dialect.coordinate(values.dialect.block, axis)
+                if axis == "x" and self.first_block:
+                    at = f"{at} + {self.first_block}"
+                lines.append(values.dialect.defined(DType.INT32, name, at) + comment)
             conditions += below(self, loop.name, extent, grid[axis])
         emit_where(self, conditions, self.kernel.body, self.block_level)
         return lines
@@ -186,7 +192,7 @@ class KernelEmitter:
                     self.values.used.add("show_to_products")
                     self.source.line("show_to_products();")
                 self._hidden = False
-                self.source.line(self.values.dialect.barrier)
+                self.source.line(self._barrier)
             case Commit():
                 if self._thread_copies:
                     self.values.used.add("commit_async")
@@ -313,9 +319,9 @@ class KernelEmitter:
             )
         if storage.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16):
             self.values.used.add(storage.buffer.dtype.value)
-        size = "" if storage.scalar else f"[{storage.elements}]"
         self._declared.append((len(self.source.lines), storage.buffer.name))
-        self.source.line(f"{self.values.type_of(storage.buffer.dtype)} {storage.name}{size};")
+        elements = None if storage.scalar else storage.elements
+        self.source.line(self.values.dialect.declared(storage.buffer.dtype, storage.name, elements))
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ class Storage:
     threads).
 
     `elements`: number of elements that are stored. `scalar`: accesses need no index. `alignment`: of the first element,
-    in bytes.
+    in bytes. `changed`: whether the kernel writes to the buffer.
     """
 
     buffer: Buffer
@@ -36,6 +36,7 @@ class Storage:
     space: Space
     alignment: int
     scalar: bool = False
+    changed: bool = True
 
     def vector_elements(self, form: LinearForm, most: int) -> int:
         """Number of elements that one access may take, starting at the flat index `form`: the greatest power of two
@@ -66,7 +67,7 @@ def buffer_bytes(buffer: Buffer) -> int:
     return prod(buffer.shape) * buffer.dtype.bits // 8
 
 
-def in_device_memory(buffer: Buffer, name: str) -> Storage:
+def in_device_memory(buffer: Buffer, name: str, *, changed: bool) -> Storage:
     """The storage of a kernel parameter: an array in the device's memory."""
     return Storage(
         buffer=buffer,
@@ -75,6 +76,7 @@ def in_device_memory(buffer: Buffer, name: str) -> Storage:
         elements=prod(buffer.shape),
         space="global",
         alignment=ALIGNMENT,
+        changed=changed,
     )
 
 

@@ -1,17 +1,11 @@
-"""C as text: literals, expressions with their precedence, names, indented lines."""
+"""Code as text: expressions with their precedence, names, indented lines."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import numpy as np
-
-from ...ir.types import DType
-from .dialect import Dialect
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, AND, OR, CONDITIONAL = range(16, 5, -1)
 """Precedence of operators; operators that bind tighter have higher numbers."""
@@ -39,41 +33,9 @@ def call(function: str, *arguments: Text) -> Text:
     return Text(f"{function}({', '.join(a.text for a in arguments)})")
 
 
-def conversion(type_text: str, value: Text) -> Text:
-    """The text `(type)value`."""
-    return Text(f"({type_text}){value.within(UNARY)}", UNARY)
-
-
 def conjunction(conditions: Sequence[Text]) -> str:
     """The text `a && b && ...` of conditions."""
     return " && ".join(condition.within(AND) for condition in conditions)
-
-
-def literal(dialect: Dialect, value: int | float | bool, dtype: DType) -> Text:
-    """A literal; floats are written so that reading the text gives the same bits."""
-    if dtype is DType.BOOL:
-        return Text("true" if value else "false")
-    if not dtype.is_float:
-        # The least value of a type has no literal of its own.
-        if dtype is DType.INT32 and value == -(2**31):
-            return Text("(-2147483647 - 1)")
-        return integer(dialect, int(value), wide=dtype is DType.INT64)
-    number = float(np.float32(value))
-    if not math.isfinite(number):
-        bits = np.float32(number).view(np.uint32)
-        return Text(f"{dialect.float_of_bits}(0x{bits:08x}u)")
-    digits = str(np.float32(number))
-    if not any(c in digits for c in ".e"):
-        digits += ".0"
-    return Text(f"{digits}f", UNARY if digits.startswith("-") else PRIMARY)
-
-
-def integer(dialect: Dialect, value: int, *, wide: bool = False) -> Text:
-    """An integer literal; of 64 bits if `wide` or if the value does not fit 32."""
-    if value == -(2**63):
-        return Text(f"(-9223372036854775807{dialect.wide_suffix} - 1)")
-    suffix = dialect.wide_suffix if wide or not -(2**31) < value < 2**31 else ""
-    return Text(f"{value}{suffix}", UNARY if value < 0 else PRIMARY)
 
 
 _KEYWORDS = """

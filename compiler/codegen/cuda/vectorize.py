@@ -113,6 +113,8 @@ class _Vectors:
         # Buffers of the body itself belong to the thread.
         if storage is None or storage.space == "register" or buffer.dtype is DType.BOOL:
             return False
+        if not self.values.dialect.vector:
+            return False
         form = self.values.offset(buffer, indices)
         if form.terms.get(self.var) != 1:
             return False

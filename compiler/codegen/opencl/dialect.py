@@ -70,7 +70,7 @@ OPENCL = Dialect(
         # Kernels take no pointers to bool, whose size depends on the compiler.
         DType.BOOL: "uchar",
     },
-    wide="long",
+    unsigned="unsigned",
     unsigned_wide="ulong",
     wide_suffix="L",
     float_of_bits="as_float",

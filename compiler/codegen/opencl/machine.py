@@ -17,14 +17,24 @@ from ..cuda.machine import GpuTarget
 
 NAME = "opencl"
 THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
-_THREADS, _LOCAL_BYTES = 256, 32 * KIB
-"""Default limits, which every useful device has: 32 KiB is the least of the full profile (OpenCL 1.2 specification,
-table 4.3, CL_DEVICE_LOCAL_MEM_SIZE); GPUs of all vendors allow 256 work-items, and templates schedule for these."""
 _MOST_THREADS = 1 << 16
 
 
 class OpenClTargetError(UserError):
     """Invalid options of a target; the message lists the legal ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a work-group: its number of work-items, and its bytes of local memory."""
+
+    threads: int
+    local_bytes: int
+
+
+LEAST = Limits(threads=256, local_bytes=32 * KIB)
+"""Default limits, which every useful device has: 32 KiB is the least of the full profile (OpenCL 1.2 specification,
+table 4.3, CL_DEVICE_LOCAL_MEM_SIZE); GPUs of all vendors allow 256 work-items, and templates schedule for these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +69,8 @@ class OpenClTarget(GpuTarget):
         """The reason why a device does not run this target's code; None if it does. `threads`, `shared_bytes`: the
         device's largest number of threads and of shared memory bytes of a block.
         """
-        if threads < _THREADS:
-            return (
-                f"{name} has {threads} work-items a group, and kernels need {_THREADS}; take another device"
-            )
+        if threads < LEAST.threads:
+            return f"{name} has {threads} work-items a group, and kernels need {LEAST.threads}; take another device"
         if threads < self.work_items:
             return (
                 f"{name} has {threads} work-items a group, fewer than {self.work_items}; compile with "
@@ -89,36 +97,33 @@ class OpenClTarget(GpuTarget):
         }
 
 
-def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -> OpenClTarget:
+def opencl_target(limits: Limits = LEAST) -> OpenClTarget:
     """A device with these limits; all other properties are those of a small GPU, for estimates only."""
     return OpenClTarget(
         arch=NAME,
         multiprocessors=16,
-        threads_per_multiprocessor=4 * work_items,
+        threads_per_multiprocessor=4 * limits.threads,
         blocks_per_multiprocessor=16,
-        shared_bytes_per_block=local_bytes,
-        shared_bytes_per_multiprocessor=2 * local_bytes,
+        shared_bytes_per_block=limits.local_bytes,
+        shared_bytes_per_multiprocessor=2 * limits.local_bytes,
         registers_per_multiprocessor=64 * KIB,
         card="any",
         clock=1e9,
         memory_bandwidth=1e11,
         cache_bytes=KIB**2,
-        work_items=work_items,
+        work_items=limits.threads,
     )
 
 
-def of_device(
-    target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
-) -> OpenClTarget:
-    """The target for a device with the given properties. `target` is the parsed form of the user's `text`. Limits that
-    `text` does not set are the device's own, but at most 1,024 work-items and 48 KiB.
+def of_device(*, text: str, name: str, units: int, own: Limits, clock: float) -> OpenClTarget:
+    """The target `text` for a device with the given properties. Limits that `text` does not set are the device's `own`,
+    but at most 1,024 work-items and 48 KiB.
     """
-    given = {word.partition("=")[0] for word in text.split()}
-    work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))
-    local = target.shared_bytes_per_block if LOCAL_BYTES in given else min(local_bytes, 48 * KIB)
-    return replace(
-        opencl_target(work_items, local), card=name, multiprocessors=units, clock=clock or target.clock
+    most = Limits(
+        threads=max(LEAST.threads, min(own.threads, 1024)), local_bytes=min(own.local_bytes, 48 * KIB)
     )
+    target = opencl_target(parse_limits(text, NAME, most))
+    return replace(target, card=name, multiprocessors=units, clock=clock or target.clock)
 
 
 def parse_target(text: str) -> OpenClTarget:
@@ -126,9 +131,17 @@ def parse_target(text: str) -> OpenClTarget:
 
     Raises OpenClTargetError, which names the wrong part and the legal ones.
     """
+    return opencl_target(parse_limits(text, NAME, LEAST))
+
+
+def parse_limits(text: str, kind: str, default: Limits) -> Limits:
+    """The limits in `text`, which begins with `kind`; `default` where `text` gives none.
+
+    Raises OpenClTargetError, which names the wrong part and the legal ones.
+    """
     words = text.split()
-    if not words or words[0] != NAME:
-        raise OpenClTargetError(f'target "{text}" does not begin with "{NAME}"')
+    if not words or words[0] != kind:
+        raise OpenClTargetError(f'target "{text}" does not begin with "{kind}"')
     given: dict[str, int] = {}
     for word in words[1:]:
         option, _, value = word.partition("=")
@@ -139,15 +152,17 @@ def parse_target(text: str) -> OpenClTarget:
         if option in given:
             raise OpenClTargetError(f"target option {option} is given twice")
         if not value.isdecimal() or not value.isascii() or len(value) > 9:
-            raise OpenClTargetError(f"target option {option} needs a number: {option}={_THREADS}")
+            raise OpenClTargetError(f"target option {option} needs a number: {option}={LEAST.threads}")
         given[option] = int(value)
-    threads, local_bytes = given.get(THREADS, _THREADS), given.get(LOCAL_BYTES, _LOCAL_BYTES)
-    if not _THREADS <= threads <= _MOST_THREADS:
+    limits = Limits(
+        threads=given.get(THREADS, default.threads), local_bytes=given.get(LOCAL_BYTES, default.local_bytes)
+    )
+    if not LEAST.threads <= limits.threads <= _MOST_THREADS:
         raise OpenClTargetError(
-            f"{THREADS}={threads}: kernels need {_THREADS} to {_MOST_THREADS} work-items a group"
+            f"{THREADS}={limits.threads}: kernels need {LEAST.threads} to {_MOST_THREADS} work-items a group"
         )
-    if local_bytes < KIB:
+    if limits.local_bytes < KIB:
         raise OpenClTargetError(
-            f"{LOCAL_BYTES}={local_bytes}: kernels need {KIB} bytes of local memory at least"
+            f"{LOCAL_BYTES}={limits.local_bytes}: kernels need {KIB} bytes of local memory at least"
         )
-    return opencl_target(threads, local_bytes)
+    return limits

@@ -77,7 +77,7 @@ def test_shared_memory():
     refused(shared(most // 2, most // 2 + 32), "KiB of shared memory")
     # One after the other they may have the same bytes.
     prepare(shared(most // 2, most // 2 + 32, nested=False), TARGET)
-    assert shared_bytes(kernels(shared(32, 33))[0]) == 128 + 256
+    assert shared_bytes(kernels(shared(32, 33))[0], TARGET) == 128 + 256
     refused(shared(20 * 1024), "at most 64.0 KiB", target=replace(TARGET, shared_bytes_per_block=64 * 1024))
 
 
