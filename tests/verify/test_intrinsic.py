@@ -7,6 +7,11 @@ import pytest
 
 import vdla
 from vdla.compiler.codegen.cpu.errors import LoweringError
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.opencl.machine import parse_target as parse_opencl
 from vdla.compiler.te.compute import ExpressionError
 
 SCALED = """
@@ -127,3 +132,29 @@ def test_targets_without_code_are_named():
     s.tensorize("Y.i", vdla.intrinsic("scaled", scaled(), {"cuda": "out[0] = 0;"}))
     with pytest.raises(LoweringError, match="the intrinsic has code for cuda, not for llvm"):
         vdla.build(s, "llvm")
+
+
+STATEMENTS = """
+    for (int i = 0; i < 8; i++)
+        out[i] = fmaxf(a[i] * b[i], 0.0f);
+"""
+
+
+def test_gpus_emit_statements_with_a_pointer_for_each_operand():
+    a, b = vdla.placeholder("a", (64, 8)), vdla.placeholder("b", (64, 8))
+    y = vdla.compute("out", (64, 8), lambda i, j: vdla.maximum(a[i, j] * b[i, j], 0.0))
+    s = vdla.Schedule(vdla.program_of(y))
+    block, thread = s.split("out.i", 32)
+    s.bind(block, "block.x")
+    s.bind(thread, "thread.x")
+    code = {"cuda": STATEMENTS, "opencl": STATEMENTS.replace("fmaxf", "fmax")}
+    s.tensorize("out.j", vdla.intrinsic("scaled", scaled(), code))
+    text = lower(prepare(s.program, cuda_target("sm_80")), cuda_target("sm_80")).source
+    assert "// scaled" in text and "fmaxf(a[i] * b[i], 0.0f)" in text
+    assert compile_cubin(text, "sm_80")
+    opencl = parse_opencl("opencl")
+    text = lower(prepare(s.program, opencl), opencl).source
+    assert "global const float* a = a_operand;" in text and "fmax(a[i]" in text
+    arrays = {name: np.random.default_rng(0).standard_normal((64, 8), np.float32) for name in "ab"}
+    expected = np.maximum(arrays["a"] * arrays["b"], 0)
+    np.testing.assert_array_equal(vdla.interpret(s.program, arrays)["out"], expected)

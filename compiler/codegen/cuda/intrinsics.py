@@ -7,11 +7,13 @@ it: the threads along x execute it together.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
 from ...ir.printer import format_region, summarize
+from ...ir.regions import operand_access
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, Region, nest
 from ...ir.types import DType
 from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 Emission = Callable[["KernelEmitter", Intrinsic], None]
+
+LANGUAGES = {"CUDA C++": "cuda", "OpenCL C": "opencl"}
+"""For each dialect in which a user may declare intrinsics, the name of its code in a declaration."""
 
 DOT_DEPTH = 4
 
@@ -52,14 +57,18 @@ def intrinsics() -> dict[str, IntrinsicDeclaration]:
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
     """The emitter of a declaration. Raises LoweringError for declarations of other targets."""
+    if declaration.code:
+        return _emit_code
     for prefix, emission in _EMISSIONS.items():
         if declaration.name.startswith(prefix):
             return emission
     raise LoweringError(f"the instruction {declaration.name} is not one of this target")
 
 
-def capability_of(declaration: IntrinsicDeclaration) -> Capability:
-    """The capability that an instruction requires of a GPU."""
+def capability_of(declaration: IntrinsicDeclaration) -> Capability | None:
+    """The capability that an instruction requires of a GPU; None for an operation that a user declares."""
+    if declaration.code:
+        return None
     if lanes_of(declaration) == 1:
         return "int8 dot products"
     return "wgmma" if lanes_of(declaration) == mma_fragments.WARPGROUP else "mma"
@@ -67,10 +76,53 @@ def capability_of(declaration: IntrinsicDeclaration) -> Capability:
 
 def lanes_of(declaration: IntrinsicDeclaration) -> int:
     """The number of threads along x that execute an instruction together."""
-    if declaration.name.startswith("dot_s8_"):
+    if declaration.name.startswith("dot_s8_") or declaration.code:
         return 1
     group = any(parameter.scope == mma_fragments.MATRIX_D for parameter in declaration.parameters)
     return mma_fragments.WARPGROUP if group else mma_fragments.WARP
+
+
+def _emit_code(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """Emits a user's statements in a block, in which a pointer with the name of each operand is declared."""
+    values, declaration = kernel.values, use.declaration
+    code, language = dict(declaration.code), LANGUAGES.get(values.dialect.name)
+    if language not in code:
+        raise LoweringError(
+            f"`{summarize(use)}`: the intrinsic has code for {' and '.join(code)}, not for {values.dialect.name}"
+        )
+    pointers: list[str] = []
+    kernel.source.line(f"// {declaration.name}")
+    with kernel.source.block():
+        for formal, region, (_, writes) in zip(
+            declaration.parameters, use.operands, operand_access(declaration), strict=True
+        ):
+            _check_contiguous(kernel, use, formal, region)
+            storage = values.storages[region.buffer.name]
+            if storage.space == "register":
+                kernel.aligned.add(region.buffer.name)
+            address = values.pointer(region.buffer, values.offset(region.buffer, region.starts))
+            kind = values.dialect.pointer(
+                values.dialect.type_of(formal.dtype), storage.space, const=not writes
+            )
+            held = kernel.names.make(f"{formal.name}_operand")
+            kernel.source.line(f"{kind} {held} = {address};")
+            pointers.append(f"{kind} {formal.name} = {held};")
+        # In a block of its own, since an operand may be called as an array of the kernel is.
+        with kernel.source.block():
+            for line in [*pointers, *textwrap.dedent(code[language]).strip().splitlines()]:
+                kernel.source.line(line)
+
+
+def _check_contiguous(kernel: KernelEmitter, use: Intrinsic, formal: Buffer, region: Region) -> None:
+    """Raises LoweringError unless the elements of an operand follow one another in memory."""
+    expected, strides = 1, kernel.values.storages[region.buffer.name].strides
+    for extent, stride in zip(reversed(region.extents), reversed(strides), strict=True):
+        size = int(extent.value) if isinstance(extent, Const) else 0
+        if size != 1 and stride != expected:
+            raise LoweringError(
+                f"`{summarize(use)}`: the elements of {formal.name} do not follow one another"
+            )
+        expected *= size
 
 
 def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:

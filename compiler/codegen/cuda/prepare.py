@@ -152,7 +152,10 @@ def check_instructions(program: Program, target: GpuTarget) -> None:
                 f"generate code with -arch={wgmma.ARCHITECTURE}, or multiply with mma"
             )
         for node in walk(kernel.body):
-            if isinstance(node, Intrinsic) and not target.has(needed := capability_of(node.declaration)):
+            if not isinstance(node, Intrinsic):
+                continue
+            needed = capability_of(node.declaration)
+            if needed is not None and not target.has(needed):
                 raise LoweringError(
                     f"`{summarize(node)}` needs {needed}, which {target.arch} lacks; leave its loops without "
                     "the intrinsic"
