@@ -20,7 +20,8 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...te.blocks import Window
 from ..columns import Columns
-from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Taps, part_blocks, reduction_loops, taps_of
+from .conv2d_knobs import COPY_BYTES_CYCLE, Taps, part_blocks, reduction_loops, taps_of
+from .partial_sums import REMOTE_BYTES_CYCLE
 from .register_tile import VECTOR_COST, tile_cycles
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")

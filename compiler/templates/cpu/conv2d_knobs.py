@@ -13,8 +13,6 @@ from ...ir.stmt import Program
 from ...te.blocks import Window
 from .loops import part_size
 
-REMOTE_BYTES_CYCLE = 8.0
-"""Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
 

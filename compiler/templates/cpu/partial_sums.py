@@ -12,8 +12,10 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import For
 from ...ir.visit import loops, walk
 from ...schedule import Schedule
-from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .loops import has_loop
+
+REMOTE_BYTES_CYCLE = 8.0
+"""Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 
 
 def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:

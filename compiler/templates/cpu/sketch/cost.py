@@ -22,13 +22,15 @@ from .sketch import (
     TILE_ROWS,
     Sketches,
     candidates,
+    middle,
     order_of_terms,
     part_of,
     permuted,
     term_orders,
     unrolled_loops,
 )
-from .stages import Read, Sum
+from .stages import Sum
+from .traffic import box_bytes
 
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 """Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle."""
@@ -139,11 +141,12 @@ def _effective(sketches: Sketches, summed: Sum, columns: Columns, terms: _Terms)
     for name, loops in (("order", repeats), ("outer", cut)):
         if name in found:
             found[name] = _same_order([loops[a] for a in permuted(summed)], found[name])
-    around = len(summed.axles) + sum((c.astype(np.int64) for c in cut.values()), zero)
+    blocks, count = sum((c.astype(np.int64) for c in cut.values()), zero), len(summed.axles)
     if "producer" in found:
         producer = found["producer"]
-        producer = np.where((producer == INNERMOST) & (around == 1), OUTERMOST, producer)
-        found["producer"] = np.where((producer == MIDDLE) & (around <= 2), OUTERMOST, producer)
+        producer = np.where((producer == INNERMOST) & (blocks + count == 1), OUTERMOST, producer)
+        first = np.where(blocks > 0, blocks == 1, middle(0, count) == 0)
+        found["producer"] = np.where((producer == MIDDLE) & first, OUTERMOST, producer)
     return found
 
 
@@ -244,16 +247,8 @@ def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.nda
     length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
     total = np.zeros(count)
     for read in summed.reads:
-        total = total + _box(read, length, count)
+        total = total + box_bytes(read, length)
     return np.maximum(total, 1.0)
-
-
-def _box(read: Read, length: Mapping[str, np.ndarray], count: int) -> np.ndarray:
-    total = np.full(count, read.bits / 8)
-    for steps, size in zip(read.steps, read.shape, strict=True):
-        span = sum((abs(c) * (length[name] - 1) for name, c in steps), np.zeros(count)) + 1.0
-        total = total * np.minimum(span, size)
-    return total
 
 
 def _product(columns: Iterable[np.ndarray], count: int) -> np.ndarray:

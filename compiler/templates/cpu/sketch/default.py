@@ -7,14 +7,13 @@ from __future__ import annotations
 from itertools import permutations
 from math import prod
 
-from ....ir.expr import Const
-from ....ir.stmt import Copy
-from ....ir.visit import walk
 from ..loops import VECTORS, part_size
 from ..partial_sums import most_steps, written_steps
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
+from .convolution import convolution_values, roles_of
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
+from .taps import padded_read, taps_of
 
 COPIED_ROWS = 32
 """Least number of rows of a matrix product at which it pays to copy an operand into panels (contiguous pieces, each
@@ -55,7 +54,11 @@ def default_values(sketches: Sketches) -> dict[str, int]:
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
     wanted = {lane.name: sketches.lanes(summed.bits) * LATENCY_SUMS}
     blocks: dict[str, int] = {}
-    if positions := _positions(summed):
+    positions = _positions(summed)
+    if lane not in positions and (roles := roles_of(sketches, summed, lane, positions)) is not None:
+        values |= convolution_values(sketches, summed, roles)
+        return {name: value for name, value in values.items() if name in axes}
+    if positions:
         moved = {axle.inner for axle in positions}
         if lane in positions or all(read.loops() & moved for read in summed.reads):
             wanted = _window_tile(sketches, summed, positions)
@@ -132,10 +135,11 @@ def _weighted_taps(
     """
     (unroll,) = [axis.values[-1] for axis in sketches.axes if axis.name == "unroll"] or [1]
     values = {"unroll": unroll, "producer": INLINE}
-    copies = [s for s in walk(sketches.program) if isinstance(s, Copy) and s.name in summed.producers]
-    read = next((r for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name), None)
-    if read is None or all(_in_ends(copies[0], read, summed, axle, tile[axle.name]) for axle in positions):
+    padded = padded_read(sketches.program, summed)
+    taps = taps_of(sketches.program, summed)
+    if padded is None or all(along.in_ends(tile[along.axle]) for along in taps):
         return {}, values
+    read = padded[0]
     outer = [axle.name for axle in summed.axles if axle.name not in tile]
     height = next(d for d, steps in enumerate(read.steps) if positions[0].inner in dict(steps))
     line = prod(read.shape[height + 1 :]) * read.bits // 8
@@ -147,20 +151,6 @@ def _weighted_taps(
     if len(outer) < 2:
         return {}, values | {"producer": OUTERMOST if outer else WHOLE}
     return dict.fromkeys(outer, 1), values | {"producer": MIDDLE}
-
-
-def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool:
-    """Whether, along the dimension of the loop `axle`, only the first and the last tile (of `tile` output positions
-    each) have windows that read pads of the copied input.
-    """
-    d = next(d for d, steps in enumerate(read.steps) if axle.inner in dict(steps))
-    start, steps = copy.source.starts[d], dict(read.steps[d])
-    assert isinstance(start, Const)
-    before, stride = -int(start.value), steps[axle.inner]
-    reach = sum(steps.get(term.name, 0) * (term.size - 1) for term in summed.terms) - before
-    first_beyond = max(0, -((reach - copy.source.buffer.shape[d]) // stride))
-    last = axle.size - (axle.size % tile or tile)
-    return -(-before // stride) <= tile and first_beyond >= last
 
 
 def _product_tile(

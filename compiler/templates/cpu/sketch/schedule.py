@@ -12,7 +12,7 @@ from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import prefetch, sum_in_parts, waits_for_weights
+from ..partial_sums import prefetch, sum_in_parts
 from .cost import effective_values
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
@@ -22,6 +22,7 @@ from .sketch import (
     WHOLE,
     Sketches,
     candidates,
+    middle,
     order_of_terms,
     ordered,
     packable,
@@ -31,6 +32,8 @@ from .sketch import (
     with_consumers,
 )
 from .stages import Axle, Read, Sum
+from .taps import skip_dead_taps, taps_of
+from .traffic import waits
 
 PARALLEL_WORK = 16384
 """Least number of terms of a sum for which a loop is made parallel."""
@@ -59,6 +62,8 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.around)
+        if tiles.knobs.get("producer") != INLINE:
+            skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
     schedule_around(s, sketches.stages.around, sketches.stages.chains if sketches.parallel else ())
     return s
@@ -140,7 +145,7 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     s.compute_at(summed.name, around[-1])
     s.set_scope(summed.buffer, "register")
     if producer not in (WHOLE, INLINE):
-        at = {MIDDLE: (len(around) - 1) // 2, INNERMOST: len(around) - 1}.get(producer, 0)
+        at = {MIDDLE: middle(len(outer), len(order)), INNERMOST: len(around) - 1}.get(producer, 0)
         for name in summed.producers:
             s.compute_at(name, around[at])
             s.set_scope(_written_by(s, name), "workspace")
@@ -205,22 +210,16 @@ def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
-    """Emits prefetches of the packed weights of a product at the places where a tile would wait for them. Weights that
-    are read only once are contiguous and need no prefetches.
+    """Emits prefetches of packed weights at the places where a tile would wait for them. Weights that are read only
+    once are contiguous and need no prefetches.
     """
-    lane = knobs.vector
-    again = any(axle.size > knobs.tile[axle.name] for axle in summed.axles if axle is not lane)
+    long = [name for name in order_of_terms(summed, knobs.get("terms")) if _sizes(summed)[name] > 1]
     for read in packable(sketches, summed):
-        if len(summed.terms) != 1 or not again or not knobs.get(f"pack.{sketches.number(read)}"):
+        again = any(a.size > knobs.tile[a.name] for a in summed.axles if a.inner not in read.loops())
+        if not long or not again or not knobs.get(f"pack.{sketches.number(read)}"):
             continue
-        weights = prod(read.shape) * read.bits // 8
-        if waits_for_weights(
-            sketches.target,
-            panel=weights * min(knobs.tile[lane.name] / lane.size, 1),
-            weights=weights,
-            cycles=summed.work / (2 * sketches.lanes(summed.bits)),
-        ):
-            prefetch(s, summed.terms[0].name, read.buffer)
+        if waits(sketches.target, summed, read, knobs.tile, sketches.lanes(summed.bits)):
+            prefetch(s, long[-1], read.buffer)
 
 
 def _sum_up(
@@ -264,7 +263,7 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
     """The reduction loops, outermost first; the iterations of the first loop in a partial sum (0: no partial sums); and
     the loops to unroll.
     """
-    sizes = {t.name: t.size for t in summed.terms}
+    sizes = _sizes(summed)
     terms = order_of_terms(summed, knobs.get("terms"))
     part = part_of(summed, terms, knobs.get("part"))
     names: list[str] = []
@@ -280,6 +279,10 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
         if name == first:
             part //= piece
     return terms, part, names
+
+
+def _sizes(summed: Sum) -> dict[str, int]:
+    return {term.name: term.size for term in summed.terms}
 
 
 def _calls(program: Program) -> bool:

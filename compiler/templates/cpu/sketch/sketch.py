@@ -39,8 +39,9 @@ MOST_WINDOW = 64
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Values of the knob producer, the place where a sum's producers are computed: before all loops, in one of three loops
-around the sum, or inline (then the tiles along borders are separate kernels).
+"""Values of the knob producer, the place where a sum's producers are computed: before all loops; in the outermost loop
+around the sum, in the innermost of the loops over blocks (`middle`), or in the innermost loop; or inline (then the
+tiles along borders are separate kernels).
 """
 
 
@@ -205,6 +206,13 @@ def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
     return part if least <= part < first else 0
 
 
+def default_part(summed: Sum) -> int:
+    """Iterations of the first reduction loop in a default partial sum (0: no partial sums)."""
+    sizes = [t.size for t in summed.terms]
+    depth, first = prod(sizes), next(size for size in sizes if size > 1 or max(sizes) == 1)
+    return part_size(depth, depth // first) or 0
+
+
 def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
     """The reduction loops to unroll, innermost first, and the unrolled iterations of each: at most `most` terms in all.
 
@@ -226,6 +234,14 @@ def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) ->
             found.append((name, piece))
         break
     return tuple(found)
+
+
+def middle(blocks: int, tiles: int) -> int:
+    """Number of the loop in which producers with the knob MIDDLE are computed, counted from the outermost of `blocks`
+    loops over blocks and `tiles` loops over tiles: the innermost loop over blocks, or half of the loops if there are no
+    blocks.
+    """
+    return blocks - 1 if blocks else (tiles - 1) // 2
 
 
 def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
@@ -287,6 +303,7 @@ def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
         # The default partial sum, and a multiple of the default's unrolled steps below it.
         part = part_size(longest) or longest
         parts = (parts | {part, part - part % written_steps(sketches.target, longest)}) - {longest}
+        parts |= {default_part(summed)} - {0}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
         window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
         whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()
