@@ -14,9 +14,9 @@ import numpy as np
 from ..loops import team_times
 from ..partial_sums import most_steps
 from ..register_tile import MOST_ROWS, choose_positions
-from .sketch import MIDDLE, WHOLE, Sketches, default_part, even
+from .sketch import MIDDLE, WHOLE, Sketches, default_part, even, taps_first, term_orders
 from .stages import Axle, Read, Sum
-from .taps import Taps, padded_read, taps_of
+from .taps import padded_read, taps_of
 from .traffic import Level, copying_cycles, waiting_cycles, waits
 
 FEW_LIVE = 0.75
@@ -72,7 +72,8 @@ def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle])
 def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[str, int]:
     """The default setting of the knobs of a convolution."""
     depth = prod(term.size for term in summed.terms)
-    tile = _tile(sketches, summed, roles, depth)
+    shares = _live_shares(sketches, summed, roles)
+    tile = _tile(sketches, summed, roles, depth, shares)
     block, producer = _blocks(sketches, summed, roles, tile)
     values = {f"tile.{k}": tile[a.name] for k, a in enumerate(summed.axles)}
     values |= {f"block.{k}": block.get(a.name, 0) for k, a in enumerate(summed.axles)}
@@ -82,34 +83,49 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
         # Unrolled steps with prefetches are slower (1x1, 512 channels, 2048 filters on 7 x 7: by a third).
         if waits(sketches.target, summed, roles.weights, tile, sketches.lanes(summed.bits)):
             steps = 1
-    return values | {"part": default_part(summed), "unroll": steps, "producer": producer}
+    values |= {"part": default_part(summed), "unroll": steps, "producer": producer}
+    if shares is not None:
+        # One branch skips a tap of all channels.
+        values |= {"terms": term_orders(summed).index(taps_first(summed)), "part": 0}
+    return values
 
 
-def _tile(sketches: Sketches, summed: Sum, roles: Roles, depth: int) -> dict[str, int]:
-    """Elements of a register tile, by loop."""
-    rows, columns = (None, *roles.positions)[-2:] if roles.positions else (None, None)
-    sizes = [1 if axle is None else axle.size for axle in (rows, columns, roles.filters)]
+def _live_shares(sketches: Sketches, summed: Sum, roles: Roles) -> tuple[np.ndarray, np.ndarray] | None:
+    """Shares of products that are computed in tiles of 1, 2, ... rows, and of 1, 2, ... columns, if skipping taps that
+    read only pads saves enough products (`FEW_LIVE`).
+    """
+    taps = {along.axle: along for along in taps_of(sketches.program, summed)}
+    most = sketches.target.vector_registers
+    shares = [
+        np.array(
+            [taps[a.name].live(n, a.size) if a.name in taps else 1.0 for n in range(1, min(a.size, most) + 1)]
+        )
+        for a in roles.positions
+    ]
+    rows, columns = [np.ones(1), np.ones(1), *shares][-2:]
+    return (rows[:MOST_ROWS], columns) if rows[0] * columns[0] <= FEW_LIVE else None
+
+
+def _tile(
+    sketches: Sketches,
+    summed: Sum,
+    roles: Roles,
+    depth: int,
+    shares: tuple[np.ndarray, np.ndarray] | None,
+) -> dict[str, int]:
+    """Elements of a register tile, by loop. `shares`: result of `_live_shares`."""
+    rows, columns = [None, None, *roles.positions][-2:]
+    rows_columns_filters = (rows, columns, roles.filters)
+    sizes = [1 if axle is None else axle.size for axle in rows_columns_filters]
     split = -(-roles.lane.size // sketches.lanes(summed.bits))
     # A block of filters may take several registers.
-    registers = sketches.target.vector_registers
-    room = replace(sketches.target, vector_registers=max(3, registers // split))
-    taps = {along.axle: along for along in taps_of(sketches.program, summed)}
-    live = [_live(None if axle is None else taps.get(axle.name), registers) for axle in (rows, columns)]
-    few = live[0][0] * live[1][0] <= FEW_LIVE
-    shares = (live[0][: min(sizes[0], MOST_ROWS)], live[1][: min(sizes[1], registers)]) if few else None
+    room = replace(sketches.target, vector_registers=max(3, sketches.target.vector_registers // split))
     chosen = choose_positions(room, (sizes[0], sizes[1], sizes[2]), depth, shares)
     tile = {axle.name: 1 for axle in roles.outer} | {roles.lane.name: roles.lane.size}
-    for axle, length in zip((rows, columns, roles.filters), chosen, strict=True):
+    for axle, length in zip(rows_columns_filters, chosen, strict=True):
         if axle is not None:
             tile[axle.name] = even(axle.size, length)
     return tile
-
-
-def _live(taps: Taps | None, most: int) -> np.ndarray:
-    """Shares of products that are computed in tiles of 1, 2, ... `most` outputs."""
-    if taps is None:
-        return np.ones(most)
-    return np.array([taps.live(min(n, taps.outputs), taps.outputs) for n in range(1, most + 1)])
 
 
 def _blocks(
@@ -136,7 +152,11 @@ def _blocks(
         trips = -(-count // tiles) if axle is cut else np.full(len(tiles), axle.size)
         levels[f"{axle.name}.block"] = Level(inner=axle.inner, size=axle.size, trips=trips)
     for axle in summed.axles:
-        trips = tiles if axle is cut else np.full(len(tiles), -(-axle.size // tile[axle.name]))
+        trips = (
+            count / -(-count // tiles)
+            if axle is cut
+            else np.full(len(tiles), -(-axle.size // tile[axle.name]))
+        )
         if axle not in roles.outer:
             levels[axle.name] = Level(inner=axle.inner, size=axle.size, trips=trips)
     nest = tuple(levels.values())

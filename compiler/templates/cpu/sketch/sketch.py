@@ -177,7 +177,8 @@ def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tup
 
 
 def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
-    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost.
+    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost;
+    and the loops over the taps of a window outside of all others.
 
     Loops of one iteration come last.
     """
@@ -186,7 +187,18 @@ def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
     found: list[tuple[str, ...]] = [names]
     found += [(*(n for n in names if n != last), last) for last in reversed(names)]
     found += [(first, *(n for n in names if n != first)) for first in reversed(names)]
-    return tuple(dict.fromkeys([(*order, *short) for order in found]))
+    return tuple(dict.fromkeys([*[(*order, *short) for order in found], taps_first(summed)]))
+
+
+def taps_first(summed: Sum) -> tuple[str, ...]:
+    """The reduction loops, those over the taps of a window (which index a dimension together with a loop over output
+    positions) outermost.
+    """
+    terms = {t.name for t in summed.terms}
+    read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
+    taps = {name for names in read if names - terms for name in names & terms}
+    # Stable: otherwise the order stays the same. Loops of one iteration come last.
+    return tuple([t.name for t in sorted(summed.terms, key=lambda t: (t.size == 1, t.name not in taps))])
 
 
 def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:

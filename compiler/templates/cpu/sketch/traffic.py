@@ -14,16 +14,20 @@ from .stages import Read, Sum
 
 COPY_BYTES_CYCLE = 16.0
 """Bytes per cycle when copying an input into its padded form."""
-NEAR_SHARE = 0.75
-"""Share of the second-level cache for the operands that the loop nest reads again."""
+NEAR_BYTES_CYCLE = 256.0
+"""Bytes per cycle that a core gets from the second-level cache, for transfers that arithmetic does not hide: most are
+hidden.
+"""
+CACHE_SHARE = 0.75
+"""Share of a cache for the operands that a loop nest reads again."""
 Lengths = Mapping[str, np.ndarray]
 """For each loop of a sum, its iterations at every point (setting of the knobs): int64 [points]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """A loop around a tile: the sum's loop `inner` along the same dimension, of `size` iterations, and the number of
-    `trips` of the loop around the tile at every point (setting of the knobs).
+    """A loop around a tile: the sum's loop `inner` along the same dimension, of `size` iterations, and the mean number
+    of `trips` of the loop around the tile at every point (setting of the knobs).
     """
 
     inner: str
@@ -43,13 +47,22 @@ def box_bytes(read: Read, length: Lengths) -> np.ndarray:
 
 
 def waiting_cycles(target: CpuTarget, summed: Sum, tile: Lengths, nest: Sequence[Level]) -> np.ndarray:
-    """Cycles of waiting for bytes from beyond the second-level cache. `tile`: iterations inside a tile; `nest`: the
-    loops around a tile, outermost first.
+    """Cycles of waiting for bytes from the second-level cache and from beyond that cache. `tile`: iterations inside a
+    tile; `nest`: the loops around a tile, outermost first.
+    """
+    near, far = (CACHE_SHARE * size for size in target.cache_bytes)
+    return (
+        _moved_bytes(summed, tile, nest, near) / NEAR_BYTES_CYCLE
+        + _moved_bytes(summed, tile, nest, far) / REMOTE_BYTES_CYCLE
+    )
+
+
+def _moved_bytes(summed: Sum, tile: Lengths, nest: Sequence[Level], room: float) -> np.ndarray:
+    """Bytes that come from beyond a cache of `room` bytes.
 
     An iteration of a loop reads its operands again if the operands of one iteration exceed the cache. Otherwise the
     next iteration reads only new elements, or none of an operand that does not depend on the loop.
     """
-    room = NEAR_SHARE * target.cache_bytes[1]
     length = dict(tile)
     boxes = [box_bytes(read, length) for read in summed.reads]
     moved = list(boxes)
@@ -62,7 +75,7 @@ def waiting_cycles(target: CpuTarget, summed: Sum, tile: Lengths, nest: Sequence
         whole = sum(larger) <= room
         moved = [np.where(whole, new, m * a) for new, m, a in zip(larger, moved, again, strict=True)]
         boxes = larger
-    return sum(moved, np.zeros(1)) / REMOTE_BYTES_CYCLE
+    return sum(moved, np.zeros(1))
 
 
 def copying_cycles(
@@ -79,7 +92,7 @@ def copying_cycles(
     for level in nest[: at + 1]:
         times = times * level.trips
     # A small padded copy is still in the first-level cache when it is read.
-    far = box >= NEAR_SHARE * target.cache_bytes[1] / 4
+    far = box >= CACHE_SHARE * target.cache_bytes[1] / 4
     return box * times * np.where(far, 2, 1) / COPY_BYTES_CYCLE
 
 
