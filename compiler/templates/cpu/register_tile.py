@@ -12,9 +12,10 @@ from ...codegen.cpu.machine import CpuTarget
 
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
-ELEMENT_COST, VECTOR_COST = 0.5, 2.0
-"""Time to load an element of a row (first-level cache) and a vector of a column (second-level cache), in units of the
-time of a multiplication. Loads overlap with multiplications, except for the share `LOAD_SHARE`.
+ELEMENT_COST, VECTOR_COST, NEAR_VECTOR_COST = 0.5, 2.0, 0.5
+"""Time to load an element of a row (first-level cache), a vector of a column (second-level cache), and a vector of a
+column that is in the first-level cache, in units of the time of a multiplication. Loads overlap with multiplications,
+except for the share `LOAD_SHARE`.
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
@@ -100,9 +101,11 @@ def choose_positions(
     sizes: tuple[int, int, int],
     depth: int,
     shares: tuple[np.ndarray, np.ndarray] | None = None,
+    vector_cost: float = VECTOR_COST,
+    most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
     """Rows, columns and blocks of filters of a convolution's cheapest tile; arguments as in `choose_tile`."""
-    return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, MOST_VECTORS), shares)
+    return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, most_vectors), shares, vector_cost)
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:

@@ -10,7 +10,8 @@ from math import prod
 from ..loops import VECTORS, part_size
 from ..partial_sums import most_steps, written_steps
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
-from .convolution import convolution_values, roles_of
+from .convolution import convolution_values
+from .roles import roles_of
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
 from .stages import Axle, Read, Sum
 from .taps import padded_read, taps_of

@@ -12,7 +12,7 @@ from ....ir.stmt import Assign, Copy, Program, Reduce
 from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import prefetch, sum_in_parts
+from ..partial_sums import named, prefetch, sum_in_memory, sum_in_parts
 from .cost import effective_values
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
@@ -61,7 +61,7 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
         if sketches.parallel:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
-        peel_ragged(s, *tiles.around)
+        peel_ragged(s, *tiles.ragged)
         if tiles.knobs.get("producer") != INLINE:
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
@@ -105,13 +105,15 @@ class _Knobs:
 class _Tiles:
     """The loops of a tiled sum.
 
-    `around`: the loops around a tile, outermost first. `of`: for each loop of the consumer (the nest that reads the
-    sum), the loops over tiles and blocks into which it was split. `shared`: loops that threads may share, best first.
-    `bordered`: loops in whose first and last iteration terms may be pads. `repeated`: loops of more than one iteration.
+    `around`: the loops around the sum, outermost first. `ragged`: all loops over blocks and tiles. `of`: for each loop
+    of the consumer (the nest that reads the sum), the loops over tiles and blocks into which it was split. `shared`:
+    loops that threads may share, best first. `bordered`: loops in whose first and last iteration terms may be pads.
+    `repeated`: loops of more than one iteration.
     """
 
     knobs: _Knobs
     around: tuple[str, ...]
+    ragged: tuple[str, ...]
     of: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
     bordered: tuple[str, ...]
@@ -140,32 +142,38 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     others = [loop.name for loop in summed.others if loop.size > 1]
     s.reorder(*outer, *order, *rows, lane, *others)
     tested = _borders(s, summed) if producer == INLINE else set()
+    stored = bool(knobs.get("stored"))
     bordered = {tiles[a.name] for a in summed.axles if a.inner in tested and a.name not in blocks}
-    around = [*outer, *order]
-    s.compute_at(summed.name, around[-1])
-    s.set_scope(summed.buffer, "register")
+    # Sums in memory are those of a whole block.
+    around = outer if stored else [*outer, *order]
+    if around:
+        s.compute_at(summed.name, around[-1])
+    s.set_scope(summed.buffer, "workspace" if stored else "register")
     if producer not in (WHOLE, INLINE):
         at = {MIDDLE: middle(len(outer), len(order)), INNERMOST: len(around) - 1}.get(producer, 0)
         for name in summed.producers:
             s.compute_at(name, around[at])
             s.set_scope(_written_by(s, name), "workspace")
-    _sum_up(s, sketches, summed, knobs, rows, lane)
+    passes = _sum_up(s, sketches, summed, knobs, rows, lane, ordered(names, free, knobs.get("order")))
     shared: list[str] = []
-    counts = dict.fromkeys(around, 1.0)
+    counts = dict.fromkeys([*outer, *order], 1.0)
     for axle in summed.axles:
         number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
         if block:
             counts[blocks[axle.name]] = number / block
         counts[tiles[axle.name]] = block or number
     if summed.work >= PARALLEL_WORK:
-        times = team_times(counts, summed.work / (2 * sketches.lanes(summed.bits)))
-        shared = sorted(counts, key=lambda name: times[name])
+        times = team_times(
+            {name: counts[name] for name in around}, summed.work / (2 * sketches.lanes(summed.bits))
+        )
+        shared = sorted(times, key=lambda name: times[name])
     return _Tiles(
         knobs=knobs,
         around=tuple(around),
+        ragged=(*outer, *passes, *order),
         of={name: tuple([loops[name] for loops in (tiles, blocks) if name in loops]) for name in names},
         shared=tuple(shared),
-        bordered=tuple([loop for loop in order if loop in bordered]),
+        bordered=() if stored else tuple([loop for loop in order if loop in bordered]),
         repeated=frozenset([name for name, count in counts.items() if count > 1]),
     )
 
@@ -213,19 +221,29 @@ def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knob
     """Emits prefetches of packed weights at the places where a tile would wait for them. Weights that are read only
     once are contiguous and need no prefetches.
     """
-    long = [name for name in order_of_terms(summed, knobs.get("terms")) if _sizes(summed)[name] > 1]
+    terms = order_of_terms(summed, knobs.get("terms"))
+    long = [name for name in terms if _sizes(summed)[name] > 1]
     for read in packable(sketches, summed):
         again = any(a.size > knobs.tile[a.name] for a in summed.axles if a.inner not in read.loops())
         if not long or not again or not knobs.get(f"pack.{sketches.number(read)}"):
             continue
-        if waits(sketches.target, summed, read, knobs.tile, sketches.lanes(summed.bits)):
+        part = {terms[0]: part_of(summed, terms, knobs.get("part"))} if knobs.get("stored") else {}
+        if waits(sketches.target, summed, read, knobs.tile | part, sketches.lanes(summed.bits)):
             prefetch(s, long[-1], read.buffer)
 
 
 def _sum_up(
-    s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str
-) -> None:
-    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops."""
+    s: Schedule,
+    sketches: Sketches,
+    summed: Sum,
+    knobs: _Knobs,
+    rows: Sequence[str],
+    lane: str,
+    order: Sequence[str],
+) -> tuple[str, ...]:
+    """Schedules the sum inside a tile: order of its loops, partial sums, vectors, unrolled loops. Returns the sum's own
+    loops over tiles, which sums in memory have, in the order of the consumer's loops `order`.
+    """
     n = sketches.lanes(summed.bits)
     of_vector = knobs.vector.inner
     wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}
@@ -245,18 +263,34 @@ def _sum_up(
         # The sums are complete before the consumer begins: a loop over rows reads them from memory at no cost.
         # Unrolled, the consumer's function calls would be most of the code.
         unrolled.remove(rows[-1])
-    suffixes = sum_in_parts(s, summed.name, summed.buffer, terms, (*inner, of_vector), part or None)
+    cuts: dict[str, int] = {}
+    if knobs.get("stored"):
+        for axle in sorted(summed.axles, key=lambda axle: order.index(axle.name)):
+            loop, size = axle.inner, knobs.tile[axle.name]
+            if (knobs.block[axle.name] or -(-axle.size // size)) > 1:
+                cuts[loop] = size
+        if knobs.vector.inner in cuts:
+            size = cuts.pop(knobs.vector.inner)
+            cuts |= {inner[-1]: -(-size // n)} if size > n else {of_vector: size}
+    around = (*inner, of_vector)
+    if cuts:
+        nests = sum_in_memory(s, summed.name, summed.buffer, terms, around, part, cuts)
+    else:
+        nests = named(around, *sum_in_parts(s, summed.name, summed.buffer, terms, around, part or None))
     for loop in unrolled:
         s.unroll(loop)
-    for suffix in suffixes:
+    for names in nests:
         for loop in inner:
-            s.unroll(f"{loop}{suffix}")
-        s.vectorize(f"{of_vector}{suffix}")
+            if loop in names:
+                s.unroll(names[loop])
+        if of_vector in names:
+            s.vectorize(names[of_vector])
     for loop in written:
         for name in (loop, f"{loop}.rf"):
             if has_loop(s, name):
                 s.unroll(name)
     s.vectorize(lane)
+    return tuple([f"{loop}.0" for loop in cuts])
 
 
 def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], int, list[str]]:

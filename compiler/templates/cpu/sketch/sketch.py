@@ -95,6 +95,8 @@ def find_sketches(
     order, outer            order of the loops over tiles, and over blocks
     terms                   order of the reduction loops (`term_orders`)
     part                    iterations of the outermost reduction loop in a partial sum (0: no partial sums)
+    stored                  whether the sums of a block are in memory: a partial sum is added to all of them before
+                            the next partial sum, so that its operands stay in the caches
     unroll                  largest number of unrolled terms
     producer                one of WHOLE … INLINE
     pack.p, copy.p          whether parameter number p is packed, or copied in panels
@@ -317,6 +319,8 @@ def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
         parts = (parts | {part, part - part % written_steps(sketches.target, longest)}) - {longest}
         parts |= {default_part(summed)} - {0}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
+        if len(sketches.stages.sums) == 1:
+            axes.append(Axis(name="stored", values=(0, 1)))
         window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
         whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()
         axes.append(Axis(name="unroll", values=(*UNROLLED, *whole)))
