@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from ...codegen.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
 from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
-from ...ir.stmt import For, Program
+from ...ir.stmt import Copy, For, Program
 from ...ir.types import DType
+from ...ir.visit import walk
 from ...schedule import Schedule
-from ...te.blocks import Window, ceil_div
-from .conv2d_cost import shape_of
-from .conv2d_tile import choose_positions, choose_row_block
+from ...te.blocks import ceil_div
 from .loops import parallel_loop, parts_of, peel_ragged
+from .register_tile import choose_positions
+from .sketch.blocks import plan_blocks
+from .sketch.roles import roles_of
+from .sketch.sketch import find_sketches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Knobs:
     samples: int = 1
 
 
-def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
+def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
     """Default knobs for any shape, chosen from the sizes of registers and caches alone."""
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, ow, co = shapes["Y"]
@@ -53,15 +56,25 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
         return Knobs(rows=1, columns=1, vectors=vectors, row_block=1, samples=samples)
     tile = choose_positions(room, (oh, ow, blocks), depth)
     rows, columns, vectors = tile
-    return Knobs(
-        rows=rows,
-        columns=columns,
-        vectors=vectors,
-        row_block=choose_row_block(target, shape_of(program, window), tile),
-    )
+    return Knobs(rows=rows, columns=columns, vectors=vectors, row_block=_row_block(target, program, tile, oh))
 
 
-def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Schedule:
+def _row_block(target: CpuTarget, program: Program, tile: tuple[int, int, int], rows: int) -> int:
+    """The number of output rows in a block with the least cost on one thread (`sketch.blocks`)."""
+    sketches = find_sketches(program, target)
+    summed = sketches.main
+    assert summed is not None
+    roles = roles_of(sketches, summed, summed.axles[-1], [a for a in summed.axles if a.name in ("y", "x")])
+    if roles is None or rows == 1:
+        return rows
+    lengths = {"y": tile[0], "x": tile[1], "o": tile[2]}
+    whole = {roles.lane.name: roles.lane.size}
+    of_loop = {a.name: min(lengths[a.name] if a.name in lengths else 1, a.size) for a in summed.axles} | whole
+    block = plan_blocks(sketches, summed, roles, of_loop, 0).block.get("y", 0)
+    return block * tile[0] or rows
+
+
+def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
     """`te.ops.blocked_convolution` of `QuantizedSums` scheduled with the knobs of `choose_knobs`; W is packed ahead
     into tiles (`schedule.pack`).
 
@@ -69,7 +82,7 @@ def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: b
     """
     shapes = {b.name: b.shape for b in program.parameters}
     batch, _, blocks, oh, _, co = shapes["Y"]
-    knobs = choose_knobs(target, program, window)
+    knobs = choose_knobs(target, program)
     s = Schedule(program)
     n_tile, n = s.split("n", knobs.samples)
     y_block, y = s.split("y", knobs.row_block)
@@ -83,7 +96,7 @@ def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: b
         s.reorder("g", y_block, panel, n_tile, y_tile, x_tile, n, o, y, x, "j")
     s.compute_at("conv", x_tile)
     s.set_scope("sum", "register")
-    if any(window.pads):
+    if any(isinstance(node, Copy) for node in walk(program)):
         # The padded input stays in the scope of parameters, where the instruction's declaration expects its
         # data.
         s.compute_at("pad", y_block)

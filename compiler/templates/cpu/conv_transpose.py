@@ -1,5 +1,5 @@
 """Transposed convolutions on a CPU, which are computed as one convolution for each phase (output pixels of equal
-remainder modulo the stride), with register tiles like those of `conv2d`.
+remainder modulo the stride), with register tiles like those of other convolutions.
 
 Vectors run over a block of filters, or, if activations are not blocked (few filters), over columns.
 """
@@ -16,8 +16,8 @@ from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
 from ...te.blocks import Window
-from .conv2d_tile import choose_positions
 from .loops import parallel_loop, peel_ragged
+from .register_tile import choose_positions
 
 FILTERS = 4
 """Number of filters of a tile whose vectors run over columns; each input vector is used for this many filters."""
@@ -98,7 +98,7 @@ def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: b
             depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, tag))
             parallel_loop(s, counts, outputs * depth / (2 * target.lanes(DType.FLOAT32)))
         tiles += [panel, y_tile, x_tile]
-    # The weights of a phase's taps are contiguous, in panels as in `conv2d`.
+    # The weights of a phase's taps are contiguous, in panels, each with the filters of one tile.
     steps = [stride // gcd(stride, d) for stride, d in zip(window.strides, window.dilations, strict=True)]
     s.pack(
         "W",

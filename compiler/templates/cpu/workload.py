@@ -1,17 +1,15 @@
 """Workloads on processors: complete descriptions of operators, as data, from which another process can build the same
 operators.
 
-Schedules are tuned and recorded for a workload. If its template has knobs, its tensor expression is the plain operator:
-operators that a network fuses beyond the parts of an `Epilogue` change neither loops nor good knobs. If sketch rules
-(rules that generate schedules) make the space (`SketchCpu`), the workload is the whole program, with all fused
-operators.
+Schedules are tuned and recorded for a workload: the whole program of a kernel, with all fused operators, for which
+sketch rules (rules that generate schedules) make the space.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from ...ir.regions import write_buffers
@@ -19,78 +17,9 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.work import statement_runs
 from ...te.blocks import Window
-from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
-from ...te.ops.convolution import Convolution
-from ...te.ops.sums import Activation, Epilogue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Which parts a sum's epilogue has: bias, second operand, activation. An activation's limits are left out, since
-    they do not change the time.
-    """
-
-    bias: bool = False
-    operand: bool = False
-    activation: Activation = "none"
-
-    @staticmethod
-    def of(epilogue: Epilogue) -> Parts:
-        """Which parts an epilogue has."""
-        return Parts(bias=epilogue.bias, operand=epilogue.operand, activation=epilogue.activation)
-
-    @property
-    def epilogue(self) -> Epilogue:
-        """An epilogue that has these parts."""
-        return Epilogue(bias=self.bias, operand=self.operand, activation=self.activation)
-
-
-class _Described:
-    """Base class of workloads: conversion to JSON."""
-
-    __slots__ = ()
-
-    def to_dict(self: Any) -> dict[str, Any]:
-        """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
-        return json.loads(json.dumps(asdict(self)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conv2dCpu(_Described):
-    """The workload of a convolution on blocks of channels (`te.ops.blocked_convolution`), scheduled by template
-    `conv2d_cpu`. `height` and `width` are results of `flattened`.
-    """
-
-    template: Literal["conv2d_cpu"] = "conv2d_cpu"
-    batch: int
-    channels: int
-    height: int
-    width: int
-    filters: int
-    groups: int = 1
-    window: Window
-    block_in: int
-    block_out: int
-    parts: Parts = field(default_factory=Parts)
-
-    def program(self, epilogue: Epilogue | None = None) -> Program:
-        """The tensor expression, with an epilogue that has the workload's parts (bias, second operand, activation).
-        Raises ValueError if the sizes are inconsistent.
-        """
-        shape = Convolution(
-            batch=self.batch,
-            channels=self.channels,
-            height=self.height,
-            width=self.width,
-            filters=self.filters,
-            window=self.window,
-            groups=self.groups,
-        )
-        sums = FloatSums(epilogue=epilogue or self.parts.epilogue)
-        return blocked_convolution(shape, block_in=self.block_in, block_out=self.block_out, sums=sums)
-
 
 Operator: TypeAlias = Literal[
+    "conv2d",
     "dense",
     "matmul",
     "softmax",
@@ -108,7 +37,7 @@ operators without a name of their own.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SketchCpu(_Described):
+class SketchCpu:
     """A workload for any tensor expression, scheduled by sketch rules (rules that generate schedules). (Without knob
     values, a transposed convolution is scheduled by its template.)
 
@@ -147,7 +76,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | SketchCpu
+CpuWorkload: TypeAlias = SketchCpu
 MOST_RUNS = 1 << 36
 """Largest number of statement executions of a program that is measured: about a minute at a nanosecond each."""
 

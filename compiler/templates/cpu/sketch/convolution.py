@@ -43,7 +43,7 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
     tile = _tile(sketches, summed, roles, VECTOR_COST, MOST_VECTORS, shares)
     plan = plan_blocks(sketches, summed, roles, tile, default_part(summed))
     # Each block of filters would copy a padded input again (3x3, 512 channels on 28 x 28: 4% slower).
-    if plan.far and padded_read(sketches.program, summed) is None:
+    if plan.far and roles.positions and padded_read(sketches.program, summed) is None:
         known = next((axis.values for axis in sketches.axes if axis.name == "part"), (0,))
         memory = _in_memory(sketches, summed, roles, sorted(known))
         # Sums in memory must be faster on one thread too, not only for teams of threads.

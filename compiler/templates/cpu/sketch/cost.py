@@ -14,7 +14,6 @@ import numpy as np
 
 from ...columns import Columns, one_point
 from ...space import Axis, CostEstimates, Space
-from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
     INLINE,
     INNERMOST,
@@ -34,8 +33,14 @@ from .sketch import (
 from .stages import Sum
 from .traffic import box_bytes
 
-CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
-"""Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle."""
+CLOCK, MULTIPLIERS = 6.0e9, 2
+"""Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle. The true
+clock is unknown, and lower bounds in seconds must stay below measured times.
+"""
+MEMORY_BYTES_CYCLE = 64.0
+"""Largest number of bytes per cycle that a core loads from the memory level that holds a tensor at the start of a
+kernel.
+"""
 MOST_WORKSPACE = 1 << 28
 """Largest workspace for the sums of a block in memory, in bytes."""
 SLACK = 8.0

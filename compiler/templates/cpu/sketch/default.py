@@ -7,12 +7,12 @@ from __future__ import annotations
 from itertools import permutations
 from math import prod
 
-from ..loops import VECTORS, part_size
+from ..loops import VECTORS
 from ..partial_sums import most_steps, written_steps
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
 from .convolution import convolution_values
 from .roles import roles_of
-from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
+from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, default_part, permuted
 from .stages import Axle, Read, Sum
 from .taps import padded_read, taps_of
 
@@ -24,6 +24,8 @@ ROWS, COLUMNS = 2, 4
 """Output positions in the register tile of a sum over a window, such as a pool: ROWS rows if vectors run along a row,
 COLUMNS columns if vectors run over channels.
 """
+SCALARS = 16
+"""Rows in the register tile of a sum over a window of channels that has a single filter."""
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
 convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
@@ -63,7 +65,7 @@ def default_values(sketches: Sketches) -> dict[str, int]:
         moved = {axle.inner for axle in positions}
         if lane in positions or all(read.loops() & moved for read in summed.reads):
             wanted = _window_tile(sketches, summed, positions)
-            values |= _taps(summed)
+            values |= _taps(summed) | ({"part": default_part(summed)} if len(summed.reads) > 1 else {})
         else:
             wanted = _weighted_tile(sketches, summed, lane, positions)
             blocks, taps = _weighted_taps(sketches, summed, positions, wanted)
@@ -96,6 +98,9 @@ def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict
     lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
+    if len(summed.reads) > 1 and all(columns.inner not in dict(read.steps[-1]) for read in summed.reads):
+        # A single filter on blocks of channels: columns are not contiguous, so sums are scalars.
+        return {axle.name: SCALARS for axle in positions[-2:-1]}
     return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
 
 
@@ -183,9 +188,9 @@ def _panels(sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[
     order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
     number = sketches.number(wide)
     if wide.buffer in sketches.constants:
-        depth = prod(term.size for term in summed.terms)
-        part = part_size(depth) or 0
-        part -= part % written_steps(sketches.target, depth)
+        part = default_part(summed)
+        if len(long := [term.size for term in summed.terms if term.size > 1]) == 1:
+            part -= part % written_steps(sketches.target, long[0])
         steps = {"part": part, "unroll": most_steps(sketches.target)}
         return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
     copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1

@@ -218,14 +218,15 @@ def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
 
 
 def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
-    """Emits prefetches of packed weights at the places where a tile would wait for them. Weights that are read only
-    once are contiguous and need no prefetches.
+    """Emits prefetches of packed weights at the places where a tile would wait for them. Weights of products that are
+    read only once need none. (With several reduction loops, prefetches save an eighth of the time even then: 1x1, 2048
+    channels, 512 filters, one position.)
     """
     terms = order_of_terms(summed, knobs.get("terms"))
     long = [name for name in terms if _sizes(summed)[name] > 1]
     for read in packable(sketches, summed):
         again = any(a.size > knobs.tile[a.name] for a in summed.axles if a.inner not in read.loops())
-        if not long or not again or not knobs.get(f"pack.{sketches.number(read)}"):
+        if not long or not (again or len(long) > 1) or not knobs.get(f"pack.{sketches.number(read)}"):
             continue
         part = {terms[0]: part_of(summed, terms, knobs.get("part"))} if knobs.get("stored") else {}
         if waits(sketches.target, summed, read, knobs.tile | part, sketches.lanes(summed.bits)):
