@@ -32,7 +32,13 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.replay import replay
 from vdla.compiler.schedule.trace_json import trace_from_lists
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import (
+    FloatSums,
+    QuantizedSums,
+    Sums,
+    blocked_convolution,
+    blocked_depthwise,
+)
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
@@ -105,6 +111,34 @@ DEPTHWISE = (
     (96, 56, 7, 1, 1, "int8"),
 )
 """Measured depthwise convolutions with SAME padding: (channels, height and width, kernel, stride, dilation, type)."""
+CONVOLUTIONS = (
+    (1, 3, 224, 64, 7, 2, 1, 1),
+    (1, 3, 224, 32, 3, 2, 1, 1),
+    (1, 64, 56, 64, 3, 1, 1, 1),
+    (1, 64, 56, 64, 1, 1, 1, 1),
+    (1, 64, 56, 256, 1, 1, 1, 1),
+    (1, 64, 56, 128, 1, 2, 1, 1),
+    (1, 128, 28, 128, 3, 1, 1, 1),
+    (1, 128, 28, 256, 3, 2, 1, 1),
+    (1, 256, 14, 256, 3, 1, 1, 1),
+    (1, 512, 7, 512, 3, 1, 1, 1),
+    (1, 512, 28, 128, 1, 1, 1, 1),
+    (1, 1024, 14, 256, 1, 1, 1, 1),
+    (1, 2048, 7, 512, 1, 1, 1, 1),
+    (1, 512, 7, 2048, 1, 1, 1, 1),
+    (1, 96, 56, 24, 1, 1, 1, 1),
+    (1, 48, 35, 64, 5, 1, 1, 1),
+    (1, 512, 28, 512, 3, 1, 2, 1),
+    (1, 256, 14, 256, 3, 1, 12, 1),
+    (1, 64, 56, 1, 3, 1, 1, 1),
+    (1, 64, 56, 17, 3, 1, 1, 1),
+    (1, 256, 14, 256, 3, 1, 1, 8),
+    (1, 1280, 1, 1000, 1, 1, 1, 1),
+    (8, 256, 14, 256, 1, 1, 1, 1),
+)
+"""Measured convolutions with SAME padding: (batch, channels, height and width, filters, kernel, stride, dilation,
+groups).
+"""
 LANES = {"avx512": 16, "avx2": 8, "sse": 4}
 """Number of channels in a block of activations, by the processor's vector extension."""
 DENSE = (
@@ -184,6 +218,36 @@ def _depthwise(
     return blocked_depthwise(shape, block=lanes, sums=sums)
 
 
+def _convolution(
+    batch: int,
+    channels: int,
+    size: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    groups: int,
+    lanes: int,
+) -> Program:
+    """The program of a convolution, from and to blocks of `lanes` channels, as far as there are so many."""
+    pad = (kernel - 1) * dilation // 2
+    window = Window(
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(pad, pad, pad, pad),
+        dilations=(dilation, dilation),
+    )
+    shape = Convolution(
+        batch=batch, channels=channels, filters=filters, groups=groups, height=size, width=size, window=window
+    )
+    return blocked_convolution(
+        shape.in_one_row(),
+        block_in=lanes if channels // groups % lanes == 0 else 1,
+        block_out=min(filters // groups, lanes),
+        sums=FloatSums(epilogue=Epilogue(bias=True, activation="relu")),
+    )
+
+
 def _cases() -> dict[str, Callable[[int], Program]]:
     """The measured programs by name, each as a function from the number of channels in a block of activations to the
     program.
@@ -215,6 +279,9 @@ def _cases() -> dict[str, Callable[[int], Program]]:
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
         found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
+    for batch, channels, size, *more in CONVOLUTIONS:
+        name = f"conv2d:{batch}x{channels}x{size}x{size},{','.join(map(str, more))}"
+        found[name] = partial(_convolution, batch, channels, size, *more)
     return {**found, **NESTS}
 
 
@@ -242,7 +309,7 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
         )
         for p in program.parameters
     }
-    constants = frozenset({"W"} if name.startswith("dense:") else ())
+    constants = frozenset({"W"} if name.startswith(("dense:", "conv2d:")) else ())
     schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, constants))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
     of_hand, generated = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)

@@ -25,7 +25,9 @@ ROWS, COLUMNS = 2, 4
 COLUMNS columns if vectors run over channels.
 """
 SCALARS = 16
-"""Rows in the register tile of a sum over a window of channels that has a single filter."""
+"""Most rows in the register tile of a sum over a window of channels that has a single filter; LLVM makes vectors of
+these sums.
+"""
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
 convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
@@ -100,7 +102,7 @@ def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
     if len(summed.reads) > 1 and all(columns.inner not in dict(read.steps[-1]) for read in summed.reads):
         # A single filter on blocks of channels: columns are not contiguous, so sums are scalars.
-        return {axle.name: SCALARS for axle in positions[-2:-1]}
+        return {axle.name: min(SCALARS, 2 * lanes) for axle in positions[-2:-1]}
     return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
 
 
