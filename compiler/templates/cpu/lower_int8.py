@@ -20,7 +20,6 @@ from ...te.ops.convolution import Convolution
 from ...te.ops.quantization import biases_of_unsigned, load_activation, store_activation
 from ..fused_program import Fused
 from ..lowered_node import lowered_node
-from . import conv2d_int8 as conv2d_int8_cpu
 from .lowered import LoweredCpuNode, scheduled
 
 
@@ -92,9 +91,8 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         columns = slice(part * own_in, (part + 1) * own_in)
         weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
     weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
-    return _sums(
-        graph, node, operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups, conv2d_int8_cpu.schedule
-    )
+    schedule = partial(scheduled, constants=frozenset({"W"}))
+    return _sums(graph, node, operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups, schedule)
 
 
 def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:

@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from ....ir.types import DType
 from ..loops import team_times
 from ..register_tile import NEAR_VECTOR_COST, VECTOR_COST, tile_cycles
 from .roles import Roles
@@ -71,9 +72,8 @@ def plan_blocks(
     height, width, high = [1 if a is None else tile[a.name] for a in (*roles.matrix, roles.filters)]
     of_tile = (height, width, high)
     outer, split = prod(axle.size for axle in roles.outer), roles.split(sketches, summed)
-    depth = prod(term.size for term in summed.terms)
     vector_cost = NEAR_VECTOR_COST if stored else VECTOR_COST
-    busy = outer * float(tile_cycles(roles.sizes, of_tile, depth, vector_cost, split)) / 2
+    busy = outer * float(tile_cycles(roles.sizes, of_tile, roles.steps, vector_cost, split)) / 2
     paging, reads, first = 0.0, summed.reads, order_of_terms(summed, 0)[0]
     if stored:
         parts = -(-length[first] // part)
@@ -135,7 +135,7 @@ def _read_of_sums(summed: Sum) -> Read:
     return Read(
         buffer=summed.buffer,
         shape=tuple([axle.size for axle in summed.axles]),
-        bits=summed.bits,
+        dtype=DType.FLOAT32,
         parameter=False,
         steps=tuple([((axle.inner, 1),) for axle in summed.axles]),
         plain=True,

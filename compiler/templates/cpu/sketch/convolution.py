@@ -41,9 +41,11 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
     """The default setting of the knobs of a convolution."""
     shares = _live_shares(sketches, summed, roles)
     tile = _tile(sketches, summed, roles, VECTOR_COST, MOST_VECTORS, shares)
-    plan = plan_blocks(sketches, summed, roles, tile, default_part(summed))
+    # Sums of integers are exact in any order.
+    widened = roles.weights.bits < summed.bits
+    plan = plan_blocks(sketches, summed, roles, tile, 0 if widened else default_part(summed))
     # Each block of filters would copy a padded input again (3x3, 512 channels on 28 x 28: 4% slower).
-    if plan.far and roles.positions and padded_read(sketches.program, summed) is None:
+    if plan.far and not widened and roles.positions and padded_read(sketches.program, summed) is None:
         known = next((axis.values for axis in sketches.axes if axis.name == "part"), (0,))
         memory = _in_memory(sketches, summed, roles, sorted(known))
         # Sums in memory must be faster on one thread too, not only for teams of threads.
@@ -51,7 +53,7 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
             plan = memory
     values = {f"tile.{k}": plan.tile[a.name] for k, a in enumerate(summed.axles)}
     values |= {f"block.{k}": plan.block.get(a.name, 0) for k, a in enumerate(summed.axles)}
-    steps = most_steps(sketches.target)
+    steps = 1 if widened else most_steps(sketches.target)
     if roles.weights.buffer in sketches.constants:
         values[f"pack.{sketches.number(roles.weights)}"] = 1
         read = dict(plan.tile) | ({order_of_terms(summed, 0)[0]: plan.part} if plan.stored else {})
@@ -112,7 +114,6 @@ def _tile(
     # A block of filters may take several registers.
     registers = sketches.target.vector_registers // roles.split(sketches, summed)
     room = replace(sketches.target, vector_registers=max(3, registers))
-    depth = prod(term.size for term in summed.terms)
-    chosen = choose_positions(room, roles.sizes, depth, shares, vector_cost, most_vectors)
+    chosen = choose_positions(room, roles.sizes, roles.steps, shares, vector_cost, most_vectors)
     tile = {axle.name: 1 for axle in roles.outer} | {roles.lane.name: roles.lane.size}
     return tile | {a.name: even(a.size, n) for a, n in zip(named, chosen, strict=True) if a is not None}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
+from ....codegen.cpu.intrinsics import DOT_DEPTH
+from .dots import dot_loop
 from .sketch import Sketches
 from .stages import Axle, Read, Sum
 
@@ -14,7 +17,8 @@ class Roles:
 
     `lane`: the vectorized loop, over the filters of a block. `filters`: the loop over blocks of filters. `positions`:
     at most two loops over output positions, or the loop over samples if an output has a single position. `outer`: all
-    other loops. `weights`, `data`: the reads of the weights and of the input.
+    other loops. `weights`, `data`: the reads of the weights and of the input. `steps`:
+    multiplications of a vector that add up to a sum.
     """
 
     lane: Axle
@@ -23,6 +27,7 @@ class Roles:
     outer: tuple[Axle, ...]
     weights: Read
     data: Read
+    steps: int
 
     @property
     def matrix(self) -> tuple[Axle | None, Axle | None]:
@@ -54,6 +59,7 @@ def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle])
     moved = [a for a in positions or summed.axles if a.inner in of_data - of_weights][-2:]
     if not positions and not (filters and wide[0].buffer in sketches.constants):
         return None
+    dots = dot_loop(sketches.target, summed, lane)
     inside = [lane, *filters[-1:], *moved]
     return Roles(
         lane=lane,
@@ -62,4 +68,5 @@ def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle])
         outer=tuple([a for a in summed.axles if a not in inside]),
         weights=wide[0],
         data=narrow[0],
+        steps=prod(term.size for term in summed.terms) // (DOT_DEPTH if dots else 1),
     )

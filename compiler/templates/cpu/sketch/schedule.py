@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ....codegen.cpu.intrinsics import DOT_DEPTH
 from ....ir.expr import Call, Select
 from ....ir.named_nodes import find_statement
 from ....ir.stmt import Assign, Copy, Program, Reduce
@@ -14,6 +15,7 @@ from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import named, prefetch, sum_in_memory, sum_in_parts
 from .cost import effective_values
+from .dots import dot_loop, tensorize_dots
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
     INLINE,
@@ -65,6 +67,8 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
         if tiles.knobs.get("producer") != INLINE:
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
+        if tiles.knobs.dots:
+            tensorize_dots(s, tiles.knobs.vector)
     schedule_around(s, sketches.stages.around, sketches.stages.chains if sketches.parallel else ())
     return s
 
@@ -72,12 +76,13 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Knobs:
     """Knob values for one sum. By loop: number of elements of a tile, number of tiles of a block. Then the vectorized
-    loop, and the values of all knobs, by name.
+    loop, the reduction loop that a dot product instruction adds ("": none), and the values of all knobs, by name.
     """
 
     tile: dict[str, int]
     block: dict[str, int]
     vector: Axle
+    dots: str
     others: Values
 
     @staticmethod
@@ -95,7 +100,10 @@ class _Knobs:
             block[axle.name] = wanted if 0 < wanted < count else 0
         chosen = candidates(summed)
         vector = chosen[min(values.get("vector", 0), len(chosen) - 1)]
-        return _Knobs(tile=tile, block=block, vector=vector, others=values)
+        dots = dot_loop(sketches.target, summed, vector) if tile[vector.name] == vector.size else ""
+        if order_of_terms(summed, values.get("terms", 0)) != order_of_terms(summed, 0):
+            dots = ""
+        return _Knobs(tile=tile, block=block, vector=vector, dots=dots, others=values)
 
     def get(self, name: str, default: int = 0) -> int:
         return self.others.get(name, default)
@@ -153,7 +161,9 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
         at = {MIDDLE: middle(len(outer), len(order)), INNERMOST: len(around) - 1}.get(producer, 0)
         for name in summed.producers:
             s.compute_at(name, around[at])
-            s.set_scope(_written_by(s, name), "workspace")
+            if not knobs.dots:
+                # The dot product instruction reads data in the scope of parameters.
+                s.set_scope(_written_by(s, name), "workspace")
     passes = _sum_up(s, sketches, summed, knobs, rows, lane, ordered(names, free, knobs.get("order")))
     shared: list[str] = []
     counts = dict.fromkeys([*outer, *order], 1.0)
@@ -230,7 +240,8 @@ def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knob
             continue
         part = {terms[0]: part_of(summed, terms, knobs.get("part"))} if knobs.get("stored") else {}
         if waits(sketches.target, summed, read, knobs.tile | part, sketches.lanes(summed.bits)):
-            prefetch(s, long[-1], read.buffer)
+            # A dot product instruction replaces the inner loop.
+            prefetch(s, f"{knobs.dots}.0" if knobs.dots else long[-1], read.buffer)
 
 
 def _sum_up(
@@ -274,6 +285,11 @@ def _sum_up(
             size = cuts.pop(knobs.vector.inner)
             cuts |= {inner[-1]: -(-size // n)} if size > n else {of_vector: size}
     around = (*inner, of_vector)
+    if knobs.dots:
+        step, four = s.split(knobs.dots, DOT_DEPTH)
+        s.unroll(four)
+        terms = tuple([step if name == knobs.dots else name for name in terms])
+        around = (*around, four)
     if cuts:
         nests = sum_in_memory(s, summed.name, summed.buffer, terms, around, part, cuts)
     else:
@@ -377,6 +393,9 @@ def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, in
         else:
             of_term[long[-1][0]] = d
     middle = [of_term[name] for name in order if name in of_term]
+    if knobs.dots:
+        inner.append(rank + len(tiles))
+        tiles.append((next(d for d, steps in enumerate(read.steps) if knobs.dots in dict(steps)), DOT_DEPTH))
     return tuple(tiles), (*outer, *middle, *inner)
 
 
