@@ -319,7 +319,9 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
     part = part_of(summed, terms, knobs.get("part"))
     names: list[str] = []
     first = terms[0]
-    for name, piece in unrolled_loops(summed, terms, part, knobs.get("unroll", 1)):
+    # A dot product instruction has unrolled terms of its own.
+    most = 1 if knobs.dots else knobs.get("unroll", 1)
+    for name, piece in unrolled_loops(summed, terms, part, most):
         if piece == sizes[name]:
             names.append(name)
             continue
