@@ -53,7 +53,7 @@ def convolution_values(sketches: Sketches, summed: Sum, roles: Roles) -> dict[st
             plan = memory
     values = {f"tile.{k}": plan.tile[a.name] for k, a in enumerate(summed.axles)}
     values |= {f"block.{k}": plan.block.get(a.name, 0) for k, a in enumerate(summed.axles)}
-    steps = 1 if widened else most_steps(sketches.target)
+    steps = 1 if widened or len(sketches.stages.sums) > 1 else most_steps(sketches.target)
     if roles.weights.buffer in sketches.constants:
         values[f"pack.{sketches.number(roles.weights)}"] = 1
         read = dict(plan.tile) | ({order_of_terms(summed, 0)[0]: plan.part} if plan.stored else {})
@@ -87,6 +87,9 @@ def _live_shares(sketches: Sketches, summed: Sum, roles: Roles) -> tuple[np.ndar
     """Shares of products that are computed in tiles of 1, 2, ... rows, and of 1, 2, ... columns, if skipping taps that
     read only pads saves enough products (`FEW_LIVE`).
     """
+    if len(sketches.stages.sums) > 1:
+        # The tiles and the order of the main sum's terms are those of all sums.
+        return None
     taps = {along.axle: along for along in taps_of(sketches.program, summed)}
     most = sketches.target.vector_registers
     shares = [

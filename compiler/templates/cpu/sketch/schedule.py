@@ -64,7 +64,8 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
             share_first(s, tiles.shared)
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.ragged)
-        if tiles.knobs.get("producer") != INLINE:
+        # Sums of several nests, such as the phases of a transposed convolution, are short.
+        if len(tiled) == 1 and tiles.knobs.get("producer") != INLINE:
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
         if tiles.knobs.dots:
@@ -236,7 +237,12 @@ def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knob
     long = [name for name in terms if _sizes(summed)[name] > 1]
     for read in packable(sketches, summed):
         again = any(a.size > knobs.tile[a.name] for a in summed.axles if a.inner not in read.loops())
-        if not long or not (again or len(long) > 1) or not knobs.get(f"pack.{sketches.number(read)}"):
+        if (
+            len(sketches.stages.sums) > 1
+            or not long
+            or not (again or len(long) > 1)
+            or not knobs.get(f"pack.{sketches.number(read)}")
+        ):
             continue
         part = {terms[0]: part_of(summed, terms, knobs.get("part"))} if knobs.get("stored") else {}
         if waits(sketches.target, summed, read, knobs.tile | part, sketches.lanes(summed.bits)):
@@ -394,6 +400,10 @@ def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, in
             tiles.append((d, long[1][1]))
         else:
             of_term[long[-1][0]] = d
+            if len(long) == 1 < long[0][1]:
+                # Other sums read the elements that are skipped.
+                outer.insert(0, rank + len(tiles))
+                tiles.append((d, long[0][1]))
     middle = [of_term[name] for name in order if name in of_term]
     if knobs.dots:
         inner.append(rank + len(tiles))
