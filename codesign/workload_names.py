@@ -227,7 +227,7 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )
-            return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
+            return SketchCpu(operator="conv_transpose", constants=("W",), expression=program)
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:

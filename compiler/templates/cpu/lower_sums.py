@@ -23,7 +23,7 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
     """The kernel of a convolution or transposed convolution, with weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     shape = convolution_of(graph, node, operator).in_one_row()
-    filters, window, groups = shape.filters, shape.window, shape.groups
+    filters, groups = shape.filters, shape.groups
     sums = FloatSums(epilogue=operator.epilogue)
     program = blocked_convolution(shape, block_in=data.block, block_out=out.block, sums=sums)
     shapes = {b.name: b.shape for b in program.parameters}
@@ -37,14 +37,9 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
         arrays=arrays,
         inside=None if inside % out.block == 0 else lambda at: at[2] * out.block + at[5] < inside,
     )
-    if not operator.transposed:
-        schedule = partial(scheduled, constants=frozenset({"W"}), parallel=True)
-        return sketched(_sum(graph, node, operator.epilogue, expression, schedule), "conv2d")
-    from . import conv_transpose
-
-    schedule = partial(conv_transpose.schedule, window=window, parallel=True)
+    schedule = partial(scheduled, constants=frozenset({"W"}), parallel=True)
     lowered = _sum(graph, node, operator.epilogue, expression, schedule)
-    return sketched(lowered, "conv_transpose", window)
+    return sketched(lowered, "conv_transpose" if operator.transposed else "conv2d")
 
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:

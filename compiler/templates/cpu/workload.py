@@ -7,16 +7,15 @@ sketch rules (rules that generate schedules) make the space.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ...ir.program_json import program_to_dict
 from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.work import statement_runs
-from ...te.blocks import Window
 
 Operator: TypeAlias = Literal[
     "conv2d",
@@ -38,16 +37,14 @@ operators without a name of their own.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu:
-    """A workload for any tensor expression, scheduled by sketch rules (rules that generate schedules). (Without knob
-    values, a transposed convolution is scheduled by its template.)
+    """A workload for any tensor expression, scheduled by sketch rules (rules that generate schedules).
 
     Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
-    ahead, in the order of the parameters. `window`: the window of a transposed convolution.
+    ahead, in the order of the parameters.
     """
 
     template: Literal["sketch_cpu"] = "sketch_cpu"
     operator: Operator
-    window: Window | None = None
     constants: tuple[str, ...] = ()
     expression: Program
 
@@ -57,20 +54,13 @@ class SketchCpu:
 
     def refusal(self) -> str | None:
         """The reason why the workload cannot be measured; None if it can."""
-        if (reason := expression_refusal(self.expression, self.constants)) is not None:
-            return reason
-        if (self.window is None) == (self.operator == "conv_transpose"):
-            return "a workload must have a window if its operator is conv_transpose, and otherwise none"
-        return None
+        return expression_refusal(self.expression, self.constants)
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
-        from ...ir.program_json import program_to_dict
-
         return {
             "template": self.template,
             "operator": self.operator,
-            "window": None if self.window is None else json.loads(json.dumps(asdict(self.window))),
             "constants": list(self.constants),
             "expression": program_to_dict(self.expression),
         }

@@ -100,9 +100,8 @@ def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict
     lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
-    last = [
-        [steps for steps, size in zip(r.steps, r.shape, strict=True) if size > 1][-1] for r in summed.reads
-    ]
+    long = [[steps for steps, size in zip(r.steps, r.shape, strict=True) if size > 1] for r in summed.reads]
+    last = [steps[-1] if steps else () for steps in long]
     if len(last) > 1 and all(columns.inner not in dict(steps) for steps in last):
         # A single filter on blocks of channels: columns are not contiguous, so sums are scalars.
         return {axle.name: min(SCALARS, 2 * lanes) for axle in positions[-2:-1]}
