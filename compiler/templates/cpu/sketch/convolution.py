@@ -87,8 +87,8 @@ def _live_shares(sketches: Sketches, summed: Sum, roles: Roles) -> tuple[np.ndar
     """Shares of products that are computed in tiles of 1, 2, ... rows, and of 1, 2, ... columns, if skipping taps that
     read only pads saves enough products (`FEW_LIVE`).
     """
-    if len(sketches.stages.sums) > 1:
-        # The tiles and the order of the main sum's terms are those of all sums.
+    # Pads of integers are no zeros. With several sums, the main sum's order of terms is that of all sums.
+    if roles.weights.bits < summed.bits or len(sketches.stages.sums) > 1:
         return None
     taps = {along.axle: along for along in taps_of(sketches.program, summed)}
     most = sketches.target.vector_registers

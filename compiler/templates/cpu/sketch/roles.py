@@ -17,8 +17,8 @@ class Roles:
 
     `lane`: the vectorized loop, over the filters of a block. `filters`: the loop over blocks of filters. `positions`:
     at most two loops over output positions, or the loop over samples if an output has a single position. `outer`: all
-    other loops. `weights`, `data`: the reads of the weights and of the input. `steps`:
-    multiplications of a vector that add up to a sum.
+    other loops. `weights`, `data`: the reads of the weights and of the input. `steps`: multiplications of a vector
+    that add up to a sum.
     """
 
     lane: Axle
