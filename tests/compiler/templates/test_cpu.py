@@ -152,6 +152,7 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
         Convolution(batch=1, channels=2, height=7, width=4, filters=8, window=window), block_in=1, block_out=4
     )
     given = find_sketches(program, target, constants=frozenset({"W"}))
+    assert given.main is not None
     assert [axle.name for axle in given.main.axles] == ["o", "y", "x", "j"]
     for rows, tiles in ((2, 2), (3, 1), (2, 4), (1, 0)):
         values = {**default_values(given), "tile.0": 2, "tile.1": rows, "block.1": tiles, "tile.2": 2}
@@ -167,6 +168,7 @@ def test_conv2d_of_one_row_in_blocks_of_columns(window):
         block_out=4,
     )
     given = find_sketches(program, target, constants=frozenset({"W"}), parallel=True)
+    assert given.main is not None
     assert [axle.name for axle in given.main.axles] == ["o", "x", "j"]
     s = sketch_schedule(given, {**default_values(given), "tile.0": 2, "tile.1": 3, "block.1": 4})
     assert [step.arguments[0] for step in s.trace if "parallel" in step.arguments] == ["x.0"]

@@ -97,7 +97,7 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
     given = find_sketches(program, host_target(), constants=frozenset({"W"}), parallel=True)
     default = default_values(given)
     # The loops over groups, blocks of filters, rows, columns and filters.
-    assert len(given.main.axles) == 5
+    assert given.main is not None and len(given.main.axles) == 5
     small = default | dict.fromkeys([f"block.{k}" for k in range(5)], 0) | {"producer": OUTERMOST, "terms": 0}
     last = max(axis.values[-1] for axis in given.axes if axis.name == "terms")
     for values in (
@@ -126,5 +126,6 @@ def test_tiles_of_far_apart_taps_are_small() -> None:
     )
     given = find_sketches(program, host_target(), constants=frozenset({"W"}))
     values = default_values(given)
+    assert given.main is not None
     rows, columns = taps_of(program, given.main)
     assert rows.live(values["tile.1"], 14) * columns.live(values["tile.2"], 14) < 0.3
