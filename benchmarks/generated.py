@@ -25,6 +25,9 @@ from vdla.benchmarks.harness.output import finish, measure_all
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.sketches import bound
 from vdla.codesign.timing import interleaved, ratio
+from vdla.codesign.workload_names import transposed_window
+from vdla.compiler.codegen.cpu.intrinsics import intrinsics
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.memory import aligned_copy
 from vdla.compiler.codegen.cpu.x86_levels import host_target_at
 from vdla.compiler.ir.stmt import Program
@@ -32,7 +35,13 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule.replay import replay
 from vdla.compiler.schedule.trace_json import trace_from_lists
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_convolution import FloatSums, QuantizedSums, Sums, blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import (
+    FloatSums,
+    QuantizedSums,
+    Sums,
+    blocked_convolution,
+    blocked_depthwise,
+)
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
@@ -105,8 +114,62 @@ DEPTHWISE = (
     (96, 56, 7, 1, 1, "int8"),
 )
 """Measured depthwise convolutions with SAME padding: (channels, height and width, kernel, stride, dilation, type)."""
-LANES = {"avx512": 16, "avx2": 8, "sse": 4}
-"""Number of channels in a block of activations, by the processor's vector extension."""
+CONVOLUTIONS = (
+    (1, 3, 224, 64, 7, 2, 1, 1),
+    (1, 3, 224, 32, 3, 2, 1, 1),
+    (1, 64, 56, 64, 3, 1, 1, 1),
+    (1, 64, 56, 64, 1, 1, 1, 1),
+    (1, 64, 56, 256, 1, 1, 1, 1),
+    (1, 64, 56, 128, 1, 2, 1, 1),
+    (1, 128, 28, 128, 3, 1, 1, 1),
+    (1, 128, 28, 256, 3, 2, 1, 1),
+    (1, 256, 14, 256, 3, 1, 1, 1),
+    (1, 512, 7, 512, 3, 1, 1, 1),
+    (1, 512, 28, 128, 1, 1, 1, 1),
+    (1, 1024, 14, 256, 1, 1, 1, 1),
+    (1, 2048, 7, 512, 1, 1, 1, 1),
+    (1, 512, 7, 2048, 1, 1, 1, 1),
+    (1, 96, 56, 24, 1, 1, 1, 1),
+    (1, 48, 35, 64, 5, 1, 1, 1),
+    (1, 512, 28, 512, 3, 1, 2, 1),
+    (1, 256, 14, 256, 3, 1, 12, 1),
+    (1, 64, 56, 1, 3, 1, 1, 1),
+    (1, 64, 56, 17, 3, 1, 1, 1),
+    (1, 256, 14, 256, 3, 1, 1, 8),
+    (1, 1280, 1, 1000, 1, 1, 1, 1),
+    (8, 256, 14, 256, 1, 1, 1, 1),
+)
+"""Measured convolutions with SAME padding: (batch, channels, height and width, filters, kernel, stride, dilation,
+groups).
+"""
+INTEGERS = (
+    (1, 64, 56, 64, 3, 1, 1, 1),
+    (1, 64, 56, 64, 1, 1, 1, 1),
+    (1, 64, 56, 128, 1, 2, 1, 1),
+    (1, 128, 28, 128, 3, 1, 1, 1),
+    (1, 256, 14, 256, 3, 1, 1, 1),
+    (1, 512, 7, 512, 3, 1, 1, 1),
+    (1, 2048, 7, 512, 1, 1, 1, 1),
+    (1, 96, 56, 24, 1, 1, 1, 1),
+    (32, 2048, 1, 1000, 1, 1, 1, 1),
+    (8, 256, 14, 256, 1, 1, 1, 1),
+)
+"""Measured convolutions of integers, like `CONVOLUTIONS`."""
+TRANSPOSED = (
+    (14, 128, 64, 4, 2),
+    (28, 64, 32, 2, 2),
+    (7, 256, 128, 3, 2),
+    (4, 512, 256, 4, 2),
+    (56, 64, 3, 4, 2),
+    (28, 32, 32, 3, 1),
+    (56, 64, 1, 4, 2),
+    (16, 128, 128, 5, 3),
+)
+"""Measured transposed convolutions: (height and width, channels, filters, kernel, stride)."""
+LANES = {"dots": 16, "avx512": 16, "avx2": 8, "sse": 4}
+"""Number of channels in a block of activations, by the processor's vector extension; "dots" stands for AVX-512 with dot
+products of integers.
+"""
 DENSE = (
     (1, 768, 768),
     (1, 1000, 1000),
@@ -178,10 +241,60 @@ def _depthwise(
     shape = Convolution(
         batch=1, channels=channels, filters=channels, groups=channels, height=size, width=size, window=window
     )
-    sums: Sums = QuantizedSums(pad_value=3, post=Post(zero_point=-3, low=-3))
+    return blocked_depthwise(shape, block=lanes, sums=_sums(kind))
+
+
+def _convolution(
+    batch: int,
+    channels: int,
+    size: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    groups: int,
+    kind: str,
+    lanes: int,
+) -> Program:
+    """The program of a convolution, from and to blocks of `lanes` channels, as far as there are so many."""
+    pad = (kernel - 1) * dilation // 2
+    window = Window(
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(pad, pad, pad, pad),
+        dilations=(dilation, dilation),
+    )
+    shape = Convolution(
+        batch=batch, channels=channels, filters=filters, groups=groups, height=size, width=size, window=window
+    )
+    return blocked_convolution(
+        shape.in_one_row(),
+        block_in=lanes if channels // groups % lanes == 0 else 1,
+        block_out=min(filters // groups, lanes),
+        sums=_sums(kind),
+    )
+
+
+def _transposed(size: int, channels: int, filters: int, kernel: int, stride: int, lanes: int) -> Program:
+    """The program of a transposed convolution, from and to blocks of `lanes` channels, as far as there are so many."""
+    window, padding = transposed_window("", kernel, stride)
+    shape = Convolution(
+        batch=1,
+        channels=channels,
+        filters=filters,
+        height=size,
+        width=size,
+        window=window,
+        transposed=True,
+        output_padding=padding,
+    )
+    return blocked_convolution(shape, block_in=lanes, block_out=min(filters, lanes))
+
+
+def _sums(kind: str) -> Sums:
     if kind == "float":
-        sums = FloatSums(epilogue=Epilogue(bias=True, activation="relu"))
-    return blocked_depthwise(shape, block=lanes, sums=sums)
+        return FloatSums(epilogue=Epilogue(bias=True, activation="relu"))
+    return QuantizedSums(pad_value=3, post=Post(zero_point=-3, low=-3))
 
 
 def _cases() -> dict[str, Callable[[int], Program]]:
@@ -215,6 +328,14 @@ def _cases() -> dict[str, Callable[[int], Program]]:
     for channels, size, kernel, stride, dilation, kind in DEPTHWISE:
         name = f"depthwise:{channels}x{size}x{size},{kernel},{stride},{dilation},{kind}"
         found[name] = partial(_depthwise, channels, size, kernel, stride, dilation, kind)
+    for batch, channels, size, *more in CONVOLUTIONS:
+        name = f"conv2d:{batch}x{channels}x{size}x{size},{','.join(map(str, more))}"
+        found[name] = partial(_convolution, batch, channels, size, *more, "float")
+    for batch, channels, size, *more in INTEGERS:
+        name = f"conv2d:{batch}x{channels}x{size}x{size},{','.join(map(str, more))},int8"
+        found[name] = partial(_convolution, batch, channels, size, *more, "int8")
+    for sizes in TRANSPOSED:
+        found[f"conv_transpose:{','.join(map(str, sizes))}"] = partial(_transposed, *sizes)
     return {**found, **NESTS}
 
 
@@ -231,7 +352,7 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
     extension of the processor; `hand`: the stored trace of the template's schedule.
     """
     program = CASES[name](LANES[level])
-    target, rng = host_target_at(level), np.random.default_rng(0)
+    target, rng = host_target() if level == "dots" else host_target_at(level), np.random.default_rng(0)
     # On cache lines, as in networks; both kernels read the same arrays.
     arrays = {
         p.name: aligned_copy(
@@ -242,8 +363,8 @@ def measure(name: str, level: str, hand: list[Any], rounds: int) -> dict[str, An
         )
         for p in program.parameters
     }
-    constants = frozenset({"W"} if name.startswith("dense:") else ())
-    schedules = (replay(program, trace_from_lists(hand)), scheduled(target, program, constants))
+    constants = frozenset({"W"} if name.startswith(("dense:", "conv")) else ())
+    schedules = (replay(program, trace_from_lists(hand), intrinsics()), scheduled(target, program, constants))
     kernels = [bound(target, schedule, arrays) for schedule in schedules]
     of_hand, generated = interleaved(time.thread_time, kernels, rounds, least=LEAST_SECONDS)
     found = {"name": name, "level": level, "hand": statistics.median(of_hand) * 1e6}

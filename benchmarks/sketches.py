@@ -1,10 +1,10 @@
-"""Programs scheduled without templates: random points (candidates) of the spaces of their sketches (generated
-schedules), compared with the defaults of templates.
+"""Random points (candidates) of the spaces of sketches (generated schedules), compared with the default points of these
+spaces.
 
     python benchmarks/sketches.py [--only NAME ...] [--points N] [--seed N] [--json]
 
 For each program `points` random legal points of the space are compiled and timed on one thread (thread CPU time,
-medians); the template's kernel is timed before and after. `best` and `median` are the template's time over the time of
+medians); the default's kernel is timed before and after. `best` and `median` are the default's time over the time of
 the best and of the median point, above 1 where the point is faster; `scheduled` is the share of legal points that can
 be scheduled; `legal` the share of all points that keep to the space's limits; `features` the time to compute a
 program's features, `schedule` the time to schedule a point.
@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -46,10 +44,9 @@ SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program to be scheduled with and without a template: the program, its constant parameters, and its template."""
+    """A program to be scheduled, and its constant parameters."""
 
     program: Program
-    template: Callable[[CpuTarget, Program], Schedule]
     constants: frozenset[str] = WEIGHTS
 
 
@@ -57,7 +54,6 @@ def cases() -> dict[str, Case]:
     return {
         "dense 256": Case(
             program=product(Matrices(rows=256, depth=256, columns=256)),
-            template=partial(scheduled, constants=WEIGHTS),
         ),
         "conv2d C2": Case(
             program=blocked_convolution(
@@ -65,7 +61,6 @@ def cases() -> dict[str, Case]:
                 block_in=16,
                 block_out=16,
             ),
-            template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
         ),
         "conv2d C6": Case(
             program=blocked_convolution(
@@ -73,28 +68,27 @@ def cases() -> dict[str, Case]:
                 block_in=16,
                 block_out=16,
             ),
-            template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
         ),
         "depthwise D5": Case(
             program=blocked_depthwise(
                 Convolution(batch=1, channels=256, height=28, width=28, filters=256, window=SAME, groups=256),
                 block=16,
             ),
-            template=lambda target, program: scheduled(target, program),
+            constants=frozenset(),
         ),
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Result for one program. Milliseconds: `template` (the template's kernel), `features` (computing a program's
+    """Result for one program. Milliseconds: `default` (the default's kernel), `features` (computing a program's
     features), `schedule` (scheduling a point, one candidate). `best`, `median`: speedup of the best and of the median
-    point over the template. `scheduled`: share of legal points that can be scheduled; `legal`: share of all points that
+    point over the default. `scheduled`: share of legal points that can be scheduled; `legal`: share of all points that
     are legal. `point`: the best point's knobs.
     """
 
     program: str
-    template: float
+    default: float
     best: float
     median: float
     scheduled: float
@@ -130,8 +124,8 @@ def bound(target: CpuTarget, s: Schedule, arrays: Mapping[str, np.ndarray]) -> B
 def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) -> Row:
     rng = np.random.default_rng(seed)
     arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
-    template = bound(target, case.template(target, case.program), arrays)
-    before = timed(template)
+    default = bound(target, scheduled(target, case.program, case.constants), arrays)
+    before = timed(default)
     given = find_sketches(case.program, target, constants=case.constants)
     space = sketch_space(given)
     legal = float(space.legal(space.draw(rng, 1 << 14)).mean())
@@ -148,11 +142,11 @@ def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) ->
         program_features(s.program)
         features.append(time.thread_time() - start)
         found.append((timed(bound(target, s, arrays)), space.values(point)))
-    reference = (before + timed(template)) / 2
+    reference = (before + timed(default)) / 2
     best, point = min(found, key=lambda item: item[0])
     return Row(
         program=name,
-        template=reference * 1e3,
+        default=reference * 1e3,
         best=reference / best,
         median=reference / statistics.median(seconds for seconds, _ in found),
         scheduled=len(found) / points,
@@ -174,7 +168,7 @@ OPTIONS = (
 def main(options: Given) -> None:
     target, rows = host_target(), []
     if not options.json:
-        head = ("template ms", "best", "median", "scheduled", "legal", "features ms", "schedule ms")
+        head = ("default ms", "best", "median", "scheduled", "legal", "features ms", "schedule ms")
         print(f"{'':32}" + "".join(f"{column:>13}" for column in head))
     for name, case in cases().items():
         if options.only and not any(name.startswith(start) for start in options.only):
@@ -182,7 +176,7 @@ def main(options: Given) -> None:
         row = measure(name, case, target, options.points, options.seed)
         rows.append(asdict(row))
         if not options.json:
-            shown = (row.template, row.best, row.median, row.scheduled, row.legal, row.features, row.schedule)
+            shown = (row.default, row.best, row.median, row.scheduled, row.legal, row.features, row.schedule)
             print(f"{name:32}" + "".join(f"{number:13.3f}" for number in shown), flush=True)
     if options.json:
         print(json.dumps(rows, indent=1))

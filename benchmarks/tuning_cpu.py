@@ -35,11 +35,11 @@ from vdla.benchmarks.harness.cpu_trials import CpuMeasurer, CpuTrial
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.benchmarks.harness.space_size import MOST_COUNTED, count_programs, least_programs
-from vdla.codesign.named_layers import CONVOLUTIONS, same_window
+from vdla.codesign.named_layers import CONVOLUTIONS
+from vdla.codesign.workload_names import cpu_workload
 from vdla.compiler.codegen.cpu.machine import host_target
-from vdla.compiler.templates.cpu.conv2d_knobs import flattened
 from vdla.compiler.templates.cpu.table import CPU
-from vdla.compiler.templates.cpu.workload import Conv2dCpu
+from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.program_features.reading import read_points
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.model_search import ModelSearch
@@ -56,21 +56,9 @@ SAMPLING_SEED = 1000
 PARTS = ("compile", "measure", "overhead")
 
 
-def workload_of(name: str) -> Conv2dCpu:
-    """The tuning workload of the convolution `name`, as in a network whose activations are in blocks of 16 channels."""
-    size, channels, filters, kernel, stride = CONVOLUTIONS[name]
-    window = same_window(size, kernel, stride)
-    height, width = flattened(window, size, size)
-    return Conv2dCpu(
-        batch=1,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=filters,
-        window=window,
-        block_in=16 if channels % 16 == 0 else 1,
-        block_out=16,
-    )
+def workload_of(name: str) -> CpuWorkload:
+    """The tuning workload of the convolution `name`, as in a network on this computer."""
+    return cpu_workload(f"conv2d:{name}", host_target())
 
 
 def search(

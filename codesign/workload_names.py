@@ -23,14 +23,9 @@ from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates.cpu.conv2d_knobs import flattened
 from vdla.compiler.templates.cpu.loops import row_partials
 from vdla.compiler.templates.cpu.read_workload import workload_from_dict
-from vdla.compiler.templates.cpu.workload import (
-    Conv2dCpu,
-    CpuWorkload,
-    SketchCpu,
-)
+from vdla.compiler.templates.cpu.workload import CpuWorkload, SketchCpu
 from vdla.compiler.templates.vdla.read_workload import checked
 from vdla.compiler.templates.vdla.workload import Workload, windowed
 from vdla.compiler.templates.workload_limits import WorkloadError
@@ -140,18 +135,16 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
             window = same_window(size, kernel, stride)
-            height, width = flattened(window, size, size)
-            workload = Conv2dCpu(
-                batch=1,
-                channels=channels,
-                height=height,
-                width=width,
-                filters=filters,
-                window=window,
+            shape = Convolution(
+                batch=1, channels=channels, height=size, width=size, filters=filters, window=window
+            )
+            program = blocked_convolution(
+                shape.in_one_row(),
                 # An input with few channels is an image, which is read unpacked.
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )
+            workload = SketchCpu(operator="conv2d", constants=("W",), expression=program)
         case "dense":
             rows, depth, columns = sizes
             of = Matrices(rows=rows, depth=depth, columns=columns)
@@ -234,7 +227,7 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )
-            return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
+            return SketchCpu(operator="conv_transpose", constants=("W",), expression=program)
 
 
 def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:

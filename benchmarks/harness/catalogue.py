@@ -90,7 +90,7 @@ BENCHMARKS = (
     Benchmark("shipped_records", "tunes the records that ship with the package", needs=HOURS),
     Benchmark("simulator", "speed of the simulator", "simulator", QUIET, BENCH),
     Benchmark("single_layers", "models of one convolution beside ONNX Runtime", "single_layers", QUIET),
-    Benchmark("sketches", "programs without templates against templates", needs=QUIET),
+    Benchmark("sketches", "random points of the spaces of sketches against their defaults", needs=QUIET),
     Benchmark("sram_table", "the table of memory macros, by CACTI", needs="CACTI"),
     Benchmark("tflite_models", "TFLite operators and networks beside LiteRT", "tflite_models"),
     Benchmark("torch_compile", "torch.compile: our backend beside inductor", "torch_compile", f"{TORCH}, {QUIET}"),

@@ -302,8 +302,8 @@ def test_functions_behind_sums_do_not_make_errors_of_roundings():
 
 
 def test_programs_are_read_where_no_template_made_the_space_unless_told():
-    made = CPU.space(host_target(), cpu_workload("conv2d:6,8,8,3,1", host_target()))
-    ruled = replace(made, template="sketch_cpu")
+    ruled = CPU.space(host_target(), cpu_workload("conv2d:6,8,8,3,1", host_target()))
+    made = replace(ruled, template="conv2d_cuda")
     usual = Options(trials=1, in_place=0, batch=1, seed=0, strategy="evolution")
     assert usual.reads_programs(ruled) and not usual.reads_programs(made)
     assert usual.model(ruled) == THOROUGH and usual.model(made) == CostModel()

@@ -1,6 +1,6 @@
 """Worker process that measures CPU candidates, some of which fail: python faulty_cpu_worker.py '{"1": "abort"}'.
 
-The JSON argument maps values of the knob "unroll" to faults of candidates.
+The JSON argument maps values of the knob "block.0" to faults of candidates.
 """
 
 import json
@@ -20,7 +20,7 @@ def faulty(description):
     measure = load(description)
 
     def measured(values):
-        match json.loads(sys.argv[1]).get(str((values or {}).get("unroll"))):
+        match json.loads(sys.argv[1]).get(str((values or {}).get("block.0"))):
             case "abort":
                 print("LLVM ERROR: out of luck", file=sys.stderr, flush=True)
                 os.abort()

@@ -7,7 +7,7 @@ every stride-th tap, so that no product with an inserted zero is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.expr import Expr
 from ..blocks import Pads, Pair, Window, ceil_div
@@ -82,6 +82,14 @@ class Convolution:
     def group_filters(self) -> int:
         """Number of filters of a group."""
         return self.filters // self.groups
+
+    def in_one_row(self) -> Convolution:
+        """The convolution with all positions in one row if it is 1x1 without strides and pads; else itself."""
+        window = self.window
+        alone = window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
+        if not alone or self.transposed:
+            return self
+        return replace(self, height=1, width=self.height * self.width)
 
     @property
     def outputs(self) -> Pair:

@@ -23,8 +23,6 @@ FORK_CYCLES = 10000.0
 """Cycles to start a parallel loop on the pool's threads (0.7 us with two threads), with data that are in another
 thread's cache.
 """
-PLENTY = 1e7
-"""Cycles assumed for a loop nest of unknown cost: so many that the cost of starting threads is negligible."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
@@ -64,23 +62,8 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
                 schedule.peel(loop.name)
 
 
-def parallel_loop(
-    schedule: Schedule,
-    counts: Mapping[str, float],
-    cycles: float = PLENTY,
-    ahead: Mapping[str, float] | None = None,
-) -> None:
-    """Makes the loop with the least estimated time (`team_times`, with the same arguments) parallel.
-
-    Call it before peeling: afterwards the accesses of the peeled parts differ, which makes it harder to prove
-    iterations independent.
-    """
-    times = team_times(counts, cycles, ahead)
-    schedule.parallel(min(times, key=lambda name: times[name]))
-
-
 def team_times(
-    counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
+    counts: Mapping[str, float], cycles: float, ahead: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """For each loop in `counts`, the cycles that all threads spend together if this loop runs in parallel: the mean
     over the numbers of threads in `TEAMS`.

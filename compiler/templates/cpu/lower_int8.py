@@ -20,8 +20,6 @@ from ...te.ops.convolution import Convolution
 from ...te.ops.quantization import biases_of_unsigned, load_activation, store_activation
 from ..fused_program import Fused
 from ..lowered_node import lowered_node
-from . import conv2d_int8 as conv2d_int8_cpu
-from .conv2d_knobs import flattened
 from .lowered import LoweredCpuNode, scheduled
 
 
@@ -71,7 +69,6 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
     joined = _joined_groups(channels, filters, operator.groups, data.block, out.block)
     groups = operator.groups // joined
     window = operator.window
-    height, width = flattened(window, height, width)
     blocks_in = ceil_div(channels // groups, data.block)
     blocks_out = ceil_div(filters // groups, out.block)
     shape = Convolution(
@@ -82,7 +79,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         filters=groups * blocks_out * out.block,
         window=window,
         groups=groups,
-    )
+    ).in_one_row()
     program = blocked_convolution(
         shape, block_in=data.block, block_out=out.block, sums=_quantized_sums(operator), name="int8_conv2d"
     )
@@ -94,7 +91,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         columns = slice(part * own_in, (part + 1) * own_in)
         weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
     weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
-    schedule = partial(conv2d_int8_cpu.schedule, window=window)
+    schedule = partial(scheduled, constants=frozenset({"W"}))
     return _sums(graph, node, operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups, schedule)
 
 

@@ -16,36 +16,16 @@ from ...te.ops.sums import Epilogue
 from ..expressions import Expression, convolution_of
 from ..fused_program import fused
 from ..lowered_node import lowered_node
-from . import conv2d_knobs as conv2d_cpu_knobs
 from .lowered import LoweredCpuNode, scheduled, sketched
-from .table import CPU
-from .workload import Conv2dCpu, CpuWorkload, Parts
 
 
 def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """The kernel of a convolution or transposed convolution, with weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    shape = convolution_of(graph, node, operator)
-    filters, window, groups = shape.filters, shape.window, shape.groups
-    workload: CpuWorkload | None = None
-    if operator.transposed:
-        sums = FloatSums(epilogue=operator.epilogue)
-        program = blocked_convolution(shape, block_in=data.block, block_out=out.block, sums=sums)
-    else:
-        height, width = conv2d_cpu_knobs.flattened(window, shape.height, shape.width)
-        workload = Conv2dCpu(
-            batch=shape.batch,
-            channels=shape.channels,
-            height=height,
-            width=width,
-            filters=filters,
-            groups=groups,
-            window=window,
-            block_in=data.block,
-            block_out=out.block,
-            parts=Parts.of(operator.epilogue),
-        )
-        program = workload.program(operator.epilogue)
+    shape = convolution_of(graph, node, operator).in_one_row()
+    filters, groups = shape.filters, shape.groups
+    sums = FloatSums(epilogue=operator.epilogue)
+    program = blocked_convolution(shape, block_in=data.block, block_out=out.block, sums=sums)
     shapes = {b.name: b.shape for b in program.parameters}
     weight = graph.constants[node.inputs[1]]
     arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
@@ -57,13 +37,9 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
         arrays=arrays,
         inside=None if inside % out.block == 0 else lambda at: at[2] * out.block + at[5] < inside,
     )
-    if workload is not None:
-        return _sum(graph, node, operator.epilogue, expression, workload)
-    from . import conv_transpose
-
-    schedule = partial(conv_transpose.schedule, window=window, parallel=True)
+    schedule = partial(scheduled, constants=frozenset({"W"}), parallel=True)
     lowered = _sum(graph, node, operator.epilogue, expression, schedule)
-    return sketched(lowered, "conv_transpose", window)
+    return sketched(lowered, "conv_transpose" if operator.transposed else "conv2d")
 
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
@@ -106,21 +82,16 @@ def _sum(
     node: Node,
     epilogue: Epilogue,
     expression: Expression,
-    schedule: CpuWorkload | Callable[..., Schedule],
+    schedule: Callable[..., Schedule],
 ) -> LoweredCpuNode:
-    """The kernel of a sum of products with its epilogue and fused operators, scheduled by a workload's template or by a
-    function.
-    """
+    """The kernel of a sum of products with its epilogue and fused operators, scheduled by a function."""
     ends = fused(graph, node, expression.program, inside=expression.inside)
     bound = {"X": node.inputs[0], "Y": node.output}
     if epilogue.operand:
         bound["R"] = node.inputs[2 + epilogue.bias]
     key, arrays = expression.program.name, expression.arrays
-    if callable(schedule):
-        own = partial(schedule, program=ends.program)
-        return lowered_node(graph, node, key, ends, own, bound, arrays)
-    own = partial(CPU.schedule, workload=schedule, program=ends.program)
-    return lowered_node(graph, node, key, ends, own, bound, arrays, schedule)
+    own = partial(schedule, program=ends.program)
+    return lowered_node(graph, node, key, ends, own, bound, arrays)
 
 
 def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,22 +9,19 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import walk
 from ...schedule import LegalityError, Schedule
-from ...te.blocks import Window
 from ..lowered_node import LoweredNode
 from .workload import CpuWorkload, Operator
 
 LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
-def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None = None) -> LoweredCpuNode:
+def sketched(lowered: LoweredCpuNode, operator: Operator) -> LoweredCpuNode:
     """`lowered` with a workload whose knobs come from sketch rules (rules that generate schedules) on the node's
     program; `lowered` itself if these rules do not apply to that program.
-
-    `window`: the window of a transposed convolution.
     """
     from .sketches import sketch_workload
 
-    workload = sketch_workload(operator, lowered.program, lowered.constants, window)
+    workload = sketch_workload(operator, lowered.program, lowered.constants)
     if workload is None:
         return lowered
     # Constants that may be packed ahead make the kernel of an equal program a different one.

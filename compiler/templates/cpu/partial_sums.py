@@ -1,5 +1,5 @@
-"""Schedules the reduction loops of a sum: their order, the innermost steps unrolled, long sums cut into partial sums,
-and prefetches of weights where they save time.
+"""Schedules the reduction loops of a sum: long sums cut into partial sums, and prefetches of weights where they save
+time.
 
 Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """
@@ -12,54 +12,10 @@ from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import For
 from ...ir.visit import loops, walk
 from ...schedule import Schedule
-from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .loops import has_loop
 
-
-def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """The number of unrolled iterations of each reduction loop, outermost first; their product is at most `wanted`.
-
-    The innermost loops are unrolled whole, the next loop by its largest divisor that fits; the outermost loop, which
-    may be split into partial sums, is not unrolled.
-    """
-    factors = [1] * len(extents)
-    for i in reversed(range(1, len(extents))):
-        factors[i] = max((d for d in range(1, min(wanted, extents[i]) + 1) if extents[i] % d == 0), default=1)
-        if factors[i] < extents[i]:
-            break
-        wanted //= factors[i]
-    return tuple(factors)
-
-
-def ordered_terms(
-    s: Schedule, name: str, terms: Sequence[tuple[str, int]], wanted: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the reduction loops of the sum `name`, outermost first, and which of them to unroll, at most `wanted`
-    steps in all.
-
-    `terms`: (loop, extent), outermost first. The loops are called `name`.loop; a loop that is unrolled partially is
-    split in two.
-    """
-    order: list[str] = []
-    unrolled: list[str] = []
-    for (loop, extent), factor in zip(terms, unrolled_steps([e for _, e in terms], wanted), strict=True):
-        if 1 < factor < extent:
-            outer, inner = s.split(f"{name}.{loop}", factor)
-            order += [outer, inner]
-            unrolled.append(inner)
-        else:
-            order.append(f"{name}.{loop}")
-            if factor > 1:
-                unrolled.append(f"{name}.{loop}")
-    return tuple(order), tuple(unrolled)
-
-
-def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
-    """Unrolls the loops `unrolled`, whose names may have the suffix .rf that `sum_in_parts` gives to loops of partial
-    sums.
-    """
-    for loop in unrolled:
-        s.unroll(f"{loop}.rf" if has_loop(s, f"{loop}.rf") else loop)
+REMOTE_BYTES_CYCLE = 8.0
+"""Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
 
 
 def sum_in_parts(

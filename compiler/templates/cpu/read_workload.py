@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from math import prod
 from typing import Any, get_args
 
 from ...te.blocks import Window
-from ...te.ops.sums import Activation
-from ..workload_limits import MOST_ELEMENTS as MOST_TENSOR
-from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
-from .workload import CpuWorkload, Operator, Parts, SketchCpu
+from ..workload_limits import MOST_STEP, WorkloadError
+from .workload import CpuWorkload, Operator, SketchCpu
 
-_CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
-_WORDS = {"activation": get_args(Activation), "operator": get_args(Operator)}
-_NESTED: dict[str, type] = {"window": Window, "parts": Parts}
 _LENGTHS = {"pads": 4, "kernel": 2, "strides": 2, "dilations": 2}
-_MAY_BE_ZERO = ("pads",)
 MOST_SIZE = 1 << 24
-"""Largest size in a workload; no tensor is larger along a dimension."""
-_MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
-"""Largest height and pads, by field name. Both are small because the choice of blocks tries every row."""
+"""Largest size of a window; no tensor is larger along a dimension."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     """The workload that a JSON object describes. Raises WorkloadError, which names the field, if it describes none."""
     template = values.get("template")
-    kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
-    if kind is None:
+    if template != SketchCpu.__dataclass_fields__["template"].default:
         raise WorkloadError(f"there is no template {template!r} on processors")
-    workload: CpuWorkload = read_fields(kind, f"{template}", values)
-    if isinstance(workload, SketchCpu) and (reason := workload.refusal()) is not None:
+    workload: CpuWorkload = read_fields(SketchCpu, f"{template}", values)
+    if (reason := workload.refusal()) is not None:
         raise WorkloadError(f"{template}: {reason}")
-    try:
-        parameters = workload.program().parameters
-    except ValueError as error:
-        raise WorkloadError(f"{template}: {error}") from None
-    if large := next((p for p in parameters if prod(p.shape) > MOST_TENSOR), None):
-        raise WorkloadError(f"{template}: {large.name} has more than {MOST_TENSOR} elements")
     return workload
 
 
@@ -77,25 +61,18 @@ def _value(where: str, name: str, value: Any) -> Any:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise WorkloadError(f"{where} is {value!r}, must be a list of names")
-    if (kind := _NESTED.get(name)) is not None:
-        return read_fields(kind, where, value)
-    if name in ("bias", "operand"):
-        if isinstance(value, bool):
-            return value
-        raise WorkloadError(f"{where} is {value!r}, must be true or false")
-    if (words := _WORDS.get(name)) is not None:
-        if value in words:
+    if name == "window":
+        return read_fields(Window, where, value)
+    if name == "operator":
+        if value in (words := get_args(Operator)):
             return value
         raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
-    least = 0 if name in _MAY_BE_ZERO else 1
-    if (length := _LENGTHS.get(name)) is None:
-        return _size(where, least, value, _MOST.get(name, MOST_SIZE))
-    if isinstance(value, list | tuple) and len(value) == length:
-        return tuple([_size(where, least, item, _MOST.get(name, MOST_SIZE)) for item in value])
-    raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
-
-
-def _size(where: str, least: int, value: Any, most: int = MOST_SIZE) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-        return value
-    raise WorkloadError(f"{where} has {value!r}, must be {least} to {most}")
+    length = _LENGTHS[name]
+    if not isinstance(value, list | tuple) or len(value) != length:
+        raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
+    # Pads are small because the choice of blocks tries every row.
+    least, most = (0, MOST_STEP) if name == "pads" else (1, MOST_SIZE)
+    for size in value:
+        if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= most:
+            raise WorkloadError(f"{where} has {size!r}, must be {least} to {most}")
+    return tuple(value)

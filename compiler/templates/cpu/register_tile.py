@@ -12,14 +12,19 @@ from ...codegen.cpu.machine import CpuTarget
 
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
-ELEMENT_COST, VECTOR_COST = 0.5, 2.0
-"""Time to load an element of a row (first-level cache) and a vector of a column (second-level cache), in units of the
-time of a multiplication. Loads overlap with multiplications, except for the share `LOAD_SHARE`.
+ELEMENT_COST, VECTOR_COST, NEAR_VECTOR_COST = 0.5, 2.0, 0.5
+"""Time to load an element of a row (first-level cache), a vector of a column (second-level cache), and a vector of a
+column that is in the first-level cache, in units of the time of a multiplication. Loads overlap with multiplications,
+except for the share `LOAD_SHARE`.
 """
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
 """Largest number of rows of a matrix in a tile: each row is a memory stream, and the rows may fall into one set of the
 first-level cache, which has few lines.
+"""
+MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
+"""Largest number of rows, output positions and blocks of filters in a tile of a convolution. Tiles of more positions
+with few filters wait for their loads (28 positions of one block of filters are 20% slower than 16).
 """
 TILE_OVERHEAD = 12.0
 """Cycles to initialize and store a tile, for each row."""
@@ -89,6 +94,18 @@ def choose_tile(
     cost = tile_cycles(sizes, (rows, columns, vectors), depth * share, vector_cost)
     best = int(np.lexsort((rows, vectors, -rows * columns * vectors, cost))[0])
     return int(rows[best]), int(columns[best]), int(vectors[best])
+
+
+def choose_positions(
+    target: CpuTarget,
+    sizes: tuple[int, int, int],
+    depth: int,
+    shares: tuple[np.ndarray, np.ndarray] | None = None,
+    vector_cost: float = VECTOR_COST,
+    most_vectors: int = MOST_VECTORS,
+) -> tuple[int, int, int]:
+    """Rows, columns and blocks of filters of a convolution's cheapest tile; arguments as in `choose_tile`."""
+    return choose_tile(target, sizes, depth, (MOST_ROWS, MOST_POSITIONS, most_vectors), shares, vector_cost)
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:

@@ -12,7 +12,6 @@ from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
 from ...ir.work import statement_runs
 from ...schedule import Schedule
-from ...te.blocks import Window
 from ..space import Space
 from .lowered import scheduled
 from .sketch.default import default_values
@@ -30,15 +29,12 @@ is limited.
 """
 
 
-def sketch_workload(
-    operator: Operator, program: Program, constants: Collection[str], window: Window | None = None
-) -> SketchCpu | None:
+def sketch_workload(operator: Operator, program: Program, constants: Collection[str]) -> SketchCpu | None:
     """The workload of a whole kernel; None if it is too small to tune, too long for a record, or cannot be measured
     (`SketchCpu.refusal`).
     """
     workload = SketchCpu(
         operator=operator,
-        window=window,
         constants=tuple([p.name for p in program.parameters if p.name in constants]),
         expression=program,
     )
@@ -63,10 +59,8 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
 
 
 def default(target: CpuTarget, workload: SketchCpu) -> dict[str, int]:
-    """The default point of the workload's space, which `scheduled` uses; empty for transposed convolutions, which their
-    template schedules.
-    """
-    return {} if workload.window is not None else default_values(sketches_of(target, workload))
+    """The default point of the workload's space, which `scheduled` uses."""
+    return default_values(sketches_of(target, workload))
 
 
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
@@ -75,8 +69,4 @@ def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] |
     """
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
-    if workload.window is not None:
-        from .conv_transpose import schedule
-
-        return schedule(target, workload.expression, workload.window, parallel=True)
     return scheduled(target, workload.expression, frozenset(workload.constants), parallel=True)

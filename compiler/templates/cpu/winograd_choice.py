@@ -13,8 +13,7 @@ from ...ir.types import DType
 from ...te.blocks import ceil_div
 from ...te.ops.convolution import WINOGRAD_TAPS, Convolution, tile_counts
 from ...te.ops.winograd import OUTPUTS
-from .conv2d_tile import choose_positions
-from .register_tile import tile_cycles
+from .register_tile import choose_positions, tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0
 """Weight bytes per cycle from memory. Measured with 512 x 512 weights for each of 36 elements of a transformed window,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from campaign import examples
+from dense_schedules import convolution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -19,7 +18,6 @@ from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolut
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.ops.transposed_convolution import transposed_outputs
-from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 
 
 def reference(x, w, window, groups, output_padding):
@@ -111,8 +109,7 @@ def test_transposed_convolutions(case, groups, channels, filters, blocks, level)
     program = blocked_convolution(shape, block_in=ci, block_out=co)
     expected = blocked(reference(x, w, window, groups, output_padding), groups, co)
     arrays = {"X": blocked(x, groups, ci), "W": weights(w, groups, ci, co)}
-    schedule = functools.partial(conv_transpose_cpu.schedule, window=window)
-    (result,) = run(program, arrays, schedule, targets()[level])
+    (result,) = run(program, arrays, convolution, targets()[level])
     np.testing.assert_array_equal(result, expected)
     if expected.size * channels * window.kernel[0] * window.kernel[1] < 3000:
         np.testing.assert_array_equal(evaluate(program, arrays), expected)
@@ -133,9 +130,8 @@ def test_epilogue_in_parallel():
     bias = np.arange(48, dtype=np.float32).reshape(1, 48)
     operand = rng.integers(-99, 99, expected.shape).astype(np.float32)
     arrays = {"X": blocked(x, 1, 8), "W": weights(w, 1, 8, 16), "B": bias, "R": operand}
-    schedule = functools.partial(conv_transpose_cpu.schedule, window=window)
     with Pool(2) as pool:
-        (result,) = run(program, arrays, schedule, targets()[0], pool)
+        (result,) = run(program, arrays, convolution, targets()[0], pool)
     wanted = np.maximum(expected + bias.reshape(1, 1, 3, 1, 1, 16) + operand, 0)
     # Beyond the filters there are zeros, whatever bias and operand hold there.
     wanted[:, :, 2, ..., 8:] = 0

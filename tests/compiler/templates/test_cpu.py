@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign import representatives
-from dense_schedules import dense
+from dense_schedules import convolution, dense
 
 from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.errors import TargetError
@@ -33,9 +33,6 @@ from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolut
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
-from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu.lowered import scheduled
 from vdla.compiler.templates.cpu.sketch.default import default_values
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -145,7 +142,7 @@ def test_conv2d(target, window, size):
         block_out=4,
         sums=FloatSums(epilogue=Epilogue(bias=True, operand=True, activation="clip", low=-1.0, high=2.0)),
     )
-    check(program, conv2d_cpu.schedule(target, program, window), target)
+    check(program, convolution(target, program), target)
 
 
 def test_conv2d_in_blocks_of_rows_that_do_not_divide():
@@ -154,21 +151,26 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
     program = blocked_convolution(
         Convolution(batch=1, channels=2, height=7, width=4, filters=8, window=window), block_in=1, block_out=4
     )
-    for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
-        knobs = conv2d_cpu_knobs.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
-        check(program, conv2d_cpu.schedule(target, program, window, knobs), target)
+    given = find_sketches(program, target, constants=frozenset({"W"}))
+    assert given.main is not None
+    assert [axle.name for axle in given.main.axles] == ["o", "y", "x", "j"]
+    for rows, tiles in ((2, 2), (3, 1), (2, 4), (1, 0)):
+        values = {**default_values(given), "tile.0": 2, "tile.1": rows, "block.1": tiles, "tile.2": 2}
+        check(program, sketch_schedule(given, values | {"producer": OUTERMOST}), target)
 
 
 @pytest.mark.parametrize("window", [Window(kernel=(1, 1)), Window(kernel=(1, 3), pads=(0, 1, 0, 1))])
 def test_conv2d_of_one_row_in_blocks_of_columns(window):
     target = host_target()
     program = blocked_convolution(
-        Convolution(batch=1, channels=6, height=1, width=23, filters=9, window=window),
+        Convolution(batch=1, channels=96, height=1, width=23, filters=9, window=window),
         block_in=2,
         block_out=4,
     )
-    knobs = conv2d_cpu_knobs.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
-    s = conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
+    given = find_sketches(program, target, constants=frozenset({"W"}), parallel=True)
+    assert given.main is not None
+    assert [axle.name for axle in given.main.axles] == ["o", "x", "j"]
+    s = sketch_schedule(given, {**default_values(given), "tile.0": 2, "tile.1": 3, "block.1": 4})
     assert [step.arguments[0] for step in s.trace if "parallel" in step.arguments] == ["x.0"]
     with Pool(2) as pool:
         check(program, s, target, pool)
@@ -183,7 +185,7 @@ def test_far_weights_of_sums_in_parts_are_asked_for_early():
         block_in=1,
         block_out=16,
     )
-    s = conv2d_cpu.schedule(target, program, window)
+    s = convolution(target, program)
     names = [step.primitive for step in s.trace]
     assert "rfactor" in names and "prefetch" in names
     check(program, s, target)
@@ -195,9 +197,10 @@ def test_long_rows_of_few_filters_are_cut_for_threads():
         block_in=16,
         block_out=16,
     )
-    knobs = conv2d_cpu_default.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
-    assert knobs.column_block is not None
-    assert 3136 / knobs.column_block >= 8
+    given = find_sketches(program, host_target(), constants=frozenset({"W"}), parallel=True)
+    values = default_values(given)
+    assert values["block.1"] > 0
+    assert 3136 / (values["tile.1"] * values["block.1"]) >= 8
 
 
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
@@ -274,18 +277,22 @@ def test_functions_are_not_written_out_for_every_column():
 
 
 def test_flattened():
-    assert conv2d_cpu_knobs.flattened(Window(kernel=(1, 1)), 7, 5) == (1, 35)
-    assert conv2d_cpu_knobs.flattened(Window(kernel=(1, 1), strides=(2, 2)), 7, 5) == (7, 5)
-    assert conv2d_cpu_knobs.flattened(Window(kernel=(3, 3)), 7, 5) == (7, 5)
+    for window, sizes in (
+        (Window(kernel=(1, 1)), (1, 35)),
+        (Window(kernel=(1, 1), strides=(2, 2)), (7, 5)),
+        (Window(kernel=(3, 3)), (7, 5)),
+    ):
+        shape = Convolution(batch=1, channels=1, height=7, width=5, filters=1, window=window).in_one_row()
+        assert (shape.height, shape.width) == sizes
 
 
 def test_parallel_kernels():
     target = host_target()
     window = WINDOWS[0][0]
     sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
-    conv = blocked_convolution(Convolution(**sizes, filters=8), block_in=8, block_out=4)
     # The generator leaves loops of less work to one thread.
     large = sizes | {"height": 20, "width": 12}
+    conv = blocked_convolution(Convolution(**large, filters=8), block_in=8, block_out=4)
     depthwise = blocked_depthwise(Convolution(**large, filters=8, groups=8), block=2)
     plain, int8 = (
         product(Matrices(rows=30, depth=9, columns=70)),
@@ -293,7 +300,7 @@ def test_parallel_kernels():
     )
     with Pool(2) as pool:
         for program, s in (
-            (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
+            (conv, convolution(target, conv, parallel=True)),
             (depthwise, scheduled(target, depthwise, parallel=True)),
             (plain, dense(target, plain, parallel=True)),
             (int8, dense_int8(target, int8, parallel=True)),

@@ -16,10 +16,10 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
-from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
-from vdla.compiler.templates.cpu.conv2d_knobs import LEAST_DEAD, taps_of
+from vdla.compiler.templates.cpu.sketch.default import default_values
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import OUTERMOST, find_sketches
+from vdla.compiler.templates.cpu.sketch.taps import LEAST_DEAD, taps_of
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -31,7 +31,12 @@ def test_live_is_what_tiles_compute(seed: int) -> None:
     window = Window(
         kernel=(1, kernel), strides=(1, stride), dilations=(1, dilation), pads=(0, pad, 0, behind)
     )
-    taps = taps_of(window, 1, size)[1]
+    shape = Convolution(batch=1, channels=1, height=1, width=size, filters=1, window=window)
+    given = find_sketches(blocked_convolution(shape, block_in=1, block_out=1), host_target())
+    if given.main is None or not taps_of(given.program, given.main):
+        # There are no pads, or there is one output.
+        return
+    (taps,) = taps_of(given.program, given.main)
     for tile, block in ((1, taps.outputs), (2, 4), (3, 5), (taps.outputs, taps.outputs)):
         at = np.arange(taps.outputs) * stride - pad
         live = [(at + k * dilation >= 0) & (at + k * dilation < size) for k in range(kernel)]
@@ -89,16 +94,19 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
                 np.moveaxis(arrays["W"], 3 + axis, 0)[k] = np.nan
                 dead += 1
     assert dead >= (4 if name == "beyond the input" else 0)
-    default = conv2d_cpu_default.choose_knobs(host_target(), program, window)
-    for knobs in (
-        conv2d_cpu_knobs.Knobs(rows=2, columns=3, vectors=1, row_block=3, column_block=4, part=part),
-        conv2d_cpu_knobs.Knobs(
-            rows=1, columns=1, vectors=2, row_block=oh, reduction=("kh", "kw", "ic", "k"), unroll=4
-        ),
+    given = find_sketches(program, host_target(), constants=frozenset({"W"}), parallel=True)
+    default = default_values(given)
+    # The loops over groups, blocks of filters, rows, columns and filters.
+    assert given.main is not None and len(given.main.axles) == 5
+    small = default | dict.fromkeys([f"block.{k}" for k in range(5)], 0) | {"producer": OUTERMOST, "terms": 0}
+    last = max(axis.values[-1] for axis in given.axes if axis.name == "terms")
+    for values in (
+        small | {"tile.1": 1, "tile.2": 2, "tile.3": 3, "block.2": 2, "block.3": 1, "part": part or 0},
+        small | {"tile.1": 2, "tile.2": 1, "tile.3": 1, "terms": last, "unroll": 4},
         default,
     ):
-        s = conv2d_cpu.schedule(host_target(), program, window, knobs, parallel=True)
-        if knobs is not default:
+        s = sketch_schedule(given, values)
+        if values is not default:
             assert "skip_pads" in {step.primitive for step in s.trace}
         packed = pack_arrays(s.trace, arrays)
         packed["Y"] = np.full(expected.shape, 99, np.float32)
@@ -116,6 +124,8 @@ def test_tiles_of_far_apart_taps_are_small() -> None:
         block_in=16,
         block_out=16,
     )
-    knobs = conv2d_cpu_default.choose_knobs(host_target(), program, window)
-    rows, columns = taps_of(window, 14, 14)
-    assert rows.live(knobs.rows, knobs.row_block) * columns.live(knobs.columns, 14) < 0.3
+    given = find_sketches(program, host_target(), constants=frozenset({"W"}))
+    values = default_values(given)
+    assert given.main is not None
+    rows, columns = taps_of(program, given.main)
+    assert rows.live(values["tile.1"], 14) * columns.live(values["tile.2"], 14) < 0.3

@@ -12,11 +12,13 @@ from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu.panel_widths import LEAST_SUMS, SLOWER, Panels, PanelWidths
 from vdla.compiler.templates.cpu.register_tile import tile_cycles
 from vdla.compiler.templates.cpu.table import CPU
-from vdla.compiler.templates.cpu.workload import Conv2dCpu, SketchCpu
+from vdla.compiler.templates.cpu.workload import SketchCpu
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
@@ -57,5 +59,6 @@ def _tile(values, lanes: int, rows: int) -> tuple[int, int]:
 
 def test_other_workloads_keep_their_own() -> None:
     sizes = {"channels": 16, "height": 8, "width": 8, "filters": 16, "window": Window(kernel=(2, 2))}
-    convolution = Conv2dCpu(batch=1, **sizes, block_in=16, block_out=16)
+    program = blocked_convolution(Convolution(batch=1, **sizes), block_in=16, block_out=16)
+    convolution = SketchCpu(operator="conv2d", constants=("W",), expression=program)
     assert PanelWidths(host_target(), {}).choose(convolution) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from campaign import representatives
-from dense_schedules import dense
+from dense_schedules import convolution, dense
 from kernels import evaluate, run
 
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -14,8 +14,8 @@ from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolut
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
+from vdla.compiler.templates.cpu.sketch.default import default_values
+from vdla.compiler.templates.cpu.sketch.sketch import find_sketches
 
 CASES = [
     # channels, block, kernel, groups, how many blocks make a part
@@ -41,7 +41,8 @@ def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
         block_out=16 if groups == 1 else 1,
         sums=FloatSums(epilogue=Epilogue(bias=True, activation="relu")),
     )
-    assert conv2d_cpu_knobs.part_blocks(program) == part
+    values = default_values(find_sketches(program, host_target(), constants=frozenset({"W"})))
+    assert values["part"] == (part or 0)
     rng = np.random.default_rng(channels)
     arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
     if groups == 1:
@@ -49,10 +50,7 @@ def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
         arrays["W"][:, 17:] = 0
         arrays["B"][:, 17:] = 0
 
-    def schedule(target, program, *, parallel):
-        return conv2d_cpu.schedule(target, program, window, parallel=parallel)
-
-    (got,) = run(program, arrays, schedule, host_target())
+    (got,) = run(program, arrays, convolution, host_target())
     np.testing.assert_array_equal(got, evaluate(program, arrays))
 
 

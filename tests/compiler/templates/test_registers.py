@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from dense_schedules import dense
+from dense_schedules import convolution, dense
 
 from vdla.benchmarks.harness.int8_products import dense_int8
 from vdla.compiler.codegen.cpu.machine_code import optimise, target_machine
@@ -18,8 +18,6 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 from vdla.compiler.templates.cpu import recurrent as recurrent_cpu
 
 PROCESSORS = {
@@ -82,7 +80,7 @@ def test_conv2d(target, size, filters, stride):
         block_in=lanes,
         block_out=lanes,
     )
-    check(conv2d_cpu.schedule(target, program, window), target)
+    check(convolution(target, program), target)
 
 
 def test_conv_transpose(target):
@@ -93,7 +91,7 @@ def test_conv_transpose(target):
         block_in=lanes,
         block_out=lanes,
     )
-    check(conv_transpose_cpu.schedule(target, program, window), target)
+    check(convolution(target, program), target)
 
 
 def test_products(target):

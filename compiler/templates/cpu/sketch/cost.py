@@ -14,24 +14,35 @@ import numpy as np
 
 from ...columns import Columns, one_point
 from ...space import Axis, CostEstimates, Space
-from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
+    INLINE,
     INNERMOST,
     MIDDLE,
     OUTERMOST,
     TILE_ROWS,
+    WHOLE,
     Sketches,
     candidates,
+    middle,
     order_of_terms,
     part_of,
     permuted,
     term_orders,
     unrolled_loops,
 )
-from .stages import Read, Sum
+from .stages import Sum
+from .traffic import box_bytes
 
-CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
-"""Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle."""
+CLOCK, MULTIPLIERS = 6.0e9, 2
+"""Upper bounds, for all processors, on the clock of a thread (Hz) and on its vector multiply-adds per cycle. The true
+clock is unknown, and lower bounds in seconds must stay below measured times.
+"""
+MEMORY_BYTES_CYCLE = 64.0
+"""Largest number of bytes per cycle that a core loads from the memory level that holds a tensor at the start of a
+kernel.
+"""
+MOST_WORKSPACE = 1 << 28
+"""Largest workspace for the sums of a block in memory, in bytes."""
 SLACK = 8.0
 """A point (setting of the knobs) is searched if its lower bound on the time is at most this multiple of the space's
 lower bound. This excludes scalar sums, but not short vectors.
@@ -139,11 +150,20 @@ def _effective(sketches: Sketches, summed: Sum, columns: Columns, terms: _Terms)
     for name, loops in (("order", repeats), ("outer", cut)):
         if name in found:
             found[name] = _same_order([loops[a] for a in permuted(summed)], found[name])
-    around = len(summed.axles) + sum((c.astype(np.int64) for c in cut.values()), zero)
+    if "stored" in found:
+        # Sums in memory are added in parts, for several tiles.
+        several = np.logical_or.reduce(list(repeats.values()))
+        found["stored"] = np.where(several & (found["part"] > 0), found["stored"], 0)
+    stored = found.get("stored", zero) > 0
+    blocks, count = sum((c.astype(np.int64) for c in cut.values()), zero), len(summed.axles)
     if "producer" in found:
         producer = found["producer"]
-        producer = np.where((producer == INNERMOST) & (around == 1), OUTERMOST, producer)
-        found["producer"] = np.where((producer == MIDDLE) & (around <= 2), OUTERMOST, producer)
+        producer = np.where((producer == INNERMOST) & (blocks + count == 1), OUTERMOST, producer)
+        # The innermost loop around sums in memory is one over blocks.
+        producer = np.where((producer == INNERMOST) & stored, MIDDLE, producer)
+        producer = np.where(stored & (blocks == 0) & (producer != INLINE), WHOLE, producer)
+        first = np.where(blocks > 0, blocks == 1, middle(0, count) == 0)
+        found["producer"] = np.where((producer == MIDDLE) & first, OUTERMOST, producer)
     return found
 
 
@@ -226,6 +246,8 @@ def _estimated(sketches: Sketches, floor: float, terms: _Terms | None, columns: 
                 [units[a.inner] <= TILE_ROWS for a in summed.axles]
             ),
             "the vector registers": registers <= sketches.target.vector_registers,
+            "the workspace": (columns.get("stored", zero) == 0)
+            | (_stored_bytes(summed, tile, block) <= MOST_WORKSPACE),
             "the statements of its tiles' code": sums * written * len(sketches.stages.sums)
             <= MOST_STATEMENTS,
         },
@@ -233,6 +255,14 @@ def _estimated(sketches: Sketches, floor: float, terms: _Terms | None, columns: 
         quantities=quantities | knobs,
         effective=effective,
     )
+
+
+def _stored_bytes(summed: Sum, tile: Columns, block: Columns) -> np.ndarray:
+    """Bytes of the sums of a block."""
+    bytes_ = np.full(len(tile[summed.axles[0].name]), summed.bits // 8 * prod(t.size for t in summed.beside))
+    for a in summed.axles:
+        bytes_ = bytes_ * np.where(block[a.name] > 0, block[a.name] * tile[a.name], a.size)
+    return bytes_
 
 
 def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.ndarray:
@@ -244,16 +274,8 @@ def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.nda
     length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
     total = np.zeros(count)
     for read in summed.reads:
-        total = total + _box(read, length, count)
+        total = total + box_bytes(read, length)
     return np.maximum(total, 1.0)
-
-
-def _box(read: Read, length: Mapping[str, np.ndarray], count: int) -> np.ndarray:
-    total = np.full(count, read.bits / 8)
-    for steps, size in zip(read.steps, read.shape, strict=True):
-        span = sum((abs(c) * (length[name] - 1) for name, c in steps), np.zeros(count)) + 1.0
-        total = total * np.minimum(span, size)
-    return total
 
 
 def _product(columns: Iterable[np.ndarray], count: int) -> np.ndarray:

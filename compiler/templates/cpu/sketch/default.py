@@ -7,14 +7,14 @@ from __future__ import annotations
 from itertools import permutations
 from math import prod
 
-from ....ir.expr import Const
-from ....ir.stmt import Copy
-from ....ir.visit import walk
-from ..loops import VECTORS, part_size
+from ..loops import VECTORS
 from ..partial_sums import most_steps, written_steps
 from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
-from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, permuted
+from .convolution import convolution_values
+from .roles import roles_of
+from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, default_part, permuted
 from .stages import Axle, Read, Sum
+from .taps import padded_read, taps_of
 
 COPIED_ROWS = 32
 """Least number of rows of a matrix product at which it pays to copy an operand into panels (contiguous pieces, each
@@ -23,6 +23,10 @@ read by one tile).
 ROWS, COLUMNS = 2, 4
 """Output positions in the register tile of a sum over a window, such as a pool: ROWS rows if vectors run along a row,
 COLUMNS columns if vectors run over channels.
+"""
+SCALARS = 16
+"""Most rows in the register tile of a sum over a window of channels that has a single filter; LLVM makes vectors of
+these sums.
 """
 WEIGHTED = 2, 7
 """Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
@@ -55,11 +59,15 @@ def default_values(sketches: Sketches) -> dict[str, int]:
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
     wanted = {lane.name: sketches.lanes(summed.bits) * LATENCY_SUMS}
     blocks: dict[str, int] = {}
-    if positions := _positions(summed):
+    positions = _positions(summed)
+    if lane not in positions and (roles := roles_of(sketches, summed, lane, positions)) is not None:
+        values |= convolution_values(sketches, summed, roles)
+        return {name: value for name, value in values.items() if name in axes}
+    if positions:
         moved = {axle.inner for axle in positions}
         if lane in positions or all(read.loops() & moved for read in summed.reads):
             wanted = _window_tile(sketches, summed, positions)
-            values |= _taps(summed)
+            values |= _taps(summed) | ({"part": default_part(summed)} if len(summed.reads) > 1 else {})
         else:
             wanted = _weighted_tile(sketches, summed, lane, positions)
             blocks, taps = _weighted_taps(sketches, summed, positions, wanted)
@@ -92,6 +100,11 @@ def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict
     lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
     if channels not in positions:
         return {channels.name: 2 * lanes, columns.name: COLUMNS}
+    long = [[steps for steps, size in zip(r.steps, r.shape, strict=True) if size > 1] for r in summed.reads]
+    last = [steps[-1] if steps else () for steps in long]
+    if len(last) > 1 and all(columns.inner not in dict(steps) for steps in last):
+        # A single filter on blocks of channels: columns are not contiguous, so sums are scalars.
+        return {axle.name: min(SCALARS, 2 * lanes) for axle in positions[-2:-1]}
     return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
 
 
@@ -132,10 +145,11 @@ def _weighted_taps(
     """
     (unroll,) = [axis.values[-1] for axis in sketches.axes if axis.name == "unroll"] or [1]
     values = {"unroll": unroll, "producer": INLINE}
-    copies = [s for s in walk(sketches.program) if isinstance(s, Copy) and s.name in summed.producers]
-    read = next((r for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name), None)
-    if read is None or all(_in_ends(copies[0], read, summed, axle, tile[axle.name]) for axle in positions):
+    padded = padded_read(sketches.program, summed)
+    taps = taps_of(sketches.program, summed)
+    if padded is None or all(along.in_ends(tile[along.axle]) for along in taps):
         return {}, values
+    read = padded[0]
     outer = [axle.name for axle in summed.axles if axle.name not in tile]
     height = next(d for d, steps in enumerate(read.steps) if positions[0].inner in dict(steps))
     line = prod(read.shape[height + 1 :]) * read.bits // 8
@@ -147,20 +161,6 @@ def _weighted_taps(
     if len(outer) < 2:
         return {}, values | {"producer": OUTERMOST if outer else WHOLE}
     return dict.fromkeys(outer, 1), values | {"producer": MIDDLE}
-
-
-def _in_ends(copy: Copy, read: Read, summed: Sum, axle: Axle, tile: int) -> bool:
-    """Whether, along the dimension of the loop `axle`, only the first and the last tile (of `tile` output positions
-    each) have windows that read pads of the copied input.
-    """
-    d = next(d for d, steps in enumerate(read.steps) if axle.inner in dict(steps))
-    start, steps = copy.source.starts[d], dict(read.steps[d])
-    assert isinstance(start, Const)
-    before, stride = -int(start.value), steps[axle.inner]
-    reach = sum(steps.get(term.name, 0) * (term.size - 1) for term in summed.terms) - before
-    first_beyond = max(0, -((reach - copy.source.buffer.shape[d]) // stride))
-    last = axle.size - (axle.size % tile or tile)
-    return -(-before // stride) <= tile and first_beyond >= last
 
 
 def _product_tile(
@@ -192,9 +192,9 @@ def _panels(sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[
     order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
     number = sketches.number(wide)
     if wide.buffer in sketches.constants:
-        depth = prod(term.size for term in summed.terms)
-        part = part_size(depth) or 0
-        part -= part % written_steps(sketches.target, depth)
+        part = default_part(summed)
+        if len(long := [term.size for term in summed.terms if term.size > 1]) == 1:
+            part -= part % written_steps(sketches.target, long[0])
         steps = {"part": part, "unroll": most_steps(sketches.target)}
         return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
     copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1

@@ -39,8 +39,9 @@ MOST_WINDOW = 64
 PERMUTED = 3
 """Largest number of loops whose order is a knob; 3 loops have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Values of the knob producer, the place where a sum's producers are computed: before all loops, in one of three loops
-around the sum, or inline (then the tiles along borders are separate kernels).
+"""Values of the knob producer, the place where a sum's producers are computed: before all loops; in the outermost loop
+around the sum, in the innermost of the loops over blocks (`middle`), or in the innermost loop; or inline (then the
+tiles along borders are separate kernels).
 """
 
 
@@ -94,6 +95,8 @@ def find_sketches(
     order, outer            order of the loops over tiles, and over blocks
     terms                   order of the reduction loops (`term_orders`)
     part                    iterations of the outermost reduction loop in a partial sum (0: no partial sums)
+    stored                  whether the sums of a block are in memory: a partial sum is added to all of them before
+                            the next partial sum, so that its operands stay in the caches
     unroll                  largest number of unrolled terms
     producer                one of WHOLE … INLINE
     pack.p, copy.p          whether parameter number p is packed, or copied in panels
@@ -176,7 +179,8 @@ def ordered(names: tuple[str, ...], chosen: tuple[str, ...], number: int) -> tup
 
 
 def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
-    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost.
+    """Candidate orders of the reduction loops, outermost first: each loop once as the innermost, once as the outermost;
+    and the loops over the taps of a window outside of all others.
 
     Loops of one iteration come last.
     """
@@ -185,7 +189,18 @@ def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
     found: list[tuple[str, ...]] = [names]
     found += [(*(n for n in names if n != last), last) for last in reversed(names)]
     found += [(first, *(n for n in names if n != first)) for first in reversed(names)]
-    return tuple(dict.fromkeys([(*order, *short) for order in found]))
+    return tuple(dict.fromkeys([*[(*order, *short) for order in found], taps_first(summed)]))
+
+
+def taps_first(summed: Sum) -> tuple[str, ...]:
+    """The reduction loops, those over the taps of a window (which index a dimension together with a loop over output
+    positions) outermost.
+    """
+    terms = {t.name for t in summed.terms}
+    read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
+    taps = {name for names in read if names - terms for name in names & terms}
+    # Stable: otherwise the order stays the same. Loops of one iteration come last.
+    return tuple([t.name for t in sorted(summed.terms, key=lambda t: (t.size == 1, t.name not in taps))])
 
 
 def order_of_terms(summed: Sum, number: int) -> tuple[str, ...]:
@@ -203,6 +218,13 @@ def part_of(summed: Sum, order: tuple[str, ...], part: int) -> int:
     least = 1 if any(sizes[name] > 1 for name in order[1:]) else 2
     first = next(sizes[name] for name in order)
     return part if least <= part < first else 0
+
+
+def default_part(summed: Sum) -> int:
+    """Iterations of the first reduction loop in a default partial sum (0: no partial sums)."""
+    sizes = [t.size for t in summed.terms]
+    depth, first = prod(sizes), next(size for size in sizes if size > 1 or max(sizes) == 1)
+    return part_size(depth, depth // first) or 0
 
 
 def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tuple[tuple[str, int], ...]:
@@ -226,6 +248,14 @@ def unrolled_loops(summed: Sum, order: tuple[str, ...], part: int, most: int) ->
             found.append((name, piece))
         break
     return tuple(found)
+
+
+def middle(blocks: int, tiles: int) -> int:
+    """Number of the loop in which producers with the knob MIDDLE are computed, counted from the outermost of `blocks`
+    loops over blocks and `tiles` loops over tiles: the innermost loop over blocks, or half of the loops if there are no
+    blocks.
+    """
+    return blocks - 1 if blocks else (tiles - 1) // 2
 
 
 def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
@@ -287,7 +317,10 @@ def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:
         # The default partial sum, and a multiple of the default's unrolled steps below it.
         part = part_size(longest) or longest
         parts = (parts | {part, part - part % written_steps(sketches.target, longest)}) - {longest}
+        parts |= {default_part(summed)} - {0}
         axes.append(Axis(name="part", values=(0, *sorted(parts))))
+        if len(sketches.stages.sums) == 1:
+            axes.append(Axis(name="stored", values=(0, 1)))
         window = prod(t.size for t in summed.terms) if len(term_orders(summed)) > 1 else 0
         whole = (window,) if UNROLLED[-1] < window <= MOST_WINDOW else ()
         axes.append(Axis(name="unroll", values=(*UNROLLED, *whole)))

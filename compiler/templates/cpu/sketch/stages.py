@@ -14,6 +14,7 @@ from math import prod
 from ....ir.affine import linear_form
 from ....ir.expr import Const, Expr, Load, Var
 from ....ir.stmt import Assign, Copy, For, Program, Reduce, Stmt
+from ....ir.types import DType
 from ....ir.visit import expressions, walk, walk_expr
 from ....schedule.legality import starting_loops, touches
 from .nests import Nest, NestFinder, Term, chain_of, size_of
@@ -40,10 +41,15 @@ class Read:
 
     buffer: str
     shape: tuple[int, ...]
-    bits: int
+    dtype: DType
     parameter: bool
     steps: tuple[tuple[tuple[str, int], ...], ...]
     plain: bool
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return self.dtype.bits
 
     def loops(self) -> set[str]:
         """Names of the loops on which the read element depends."""
@@ -209,7 +215,7 @@ class _Finder(NestFinder):
             found[e] = Read(
                 buffer=e.buffer.name,
                 shape=e.buffer.shape,
-                bits=e.buffer.dtype.bits,
+                dtype=e.buffer.dtype,
                 parameter=e.buffer.name in self.parameters,
                 steps=tuple([tuple([item for item in own if item[0] in sizes]) for own in steps]),
                 plain=all(isinstance(a, Var) for form in forms for a in form),

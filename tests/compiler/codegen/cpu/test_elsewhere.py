@@ -41,8 +41,6 @@ from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.sums import Epilogue
 from vdla.compiler.te.post import Post
-from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
 from vdla.compiler.templates.cpu.lowered import scheduled
 
 MACHINES = {
@@ -159,7 +157,7 @@ def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
 )
 def test_convolutions(machine, case, tmp_path):
     program, arrays, expected = convolution(case)
-    s = conv2d_cpu.schedule(parse_target(MACHINES[machine][0]), program, WINDOWS[case][0])
+    s = scheduled(parse_target(MACHINES[machine][0]), program, frozenset({"W"}))
     assert_close(run(machine, s, arrays, tmp_path), expected)
 
 
@@ -187,7 +185,7 @@ def quantized_convolution() -> tuple[Program, dict[str, np.ndarray], np.ndarray]
 @machines
 def test_quantized_convolutions(machine, tmp_path):
     program, arrays, expected = quantized_convolution()
-    s = conv2d_int8_cpu.schedule(parse_target(MACHINES[machine][0]), program, WINDOWS[0][0])
+    s = scheduled(parse_target(MACHINES[machine][0]), program, frozenset({"W"}))
     np.testing.assert_array_equal(run(machine, s, arrays, tmp_path), expected)
 
 
