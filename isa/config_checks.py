@@ -29,7 +29,8 @@ def check_machine(config: Config) -> None:
     if config.post_lanes is not None:
         _check_post_lanes(config, config.post_lanes)
     _check_extensions(config)
-    check_instructions(config)
+    if config.instructions:
+        check_instructions(config)
     _check_chain(config)
     _check_buffers(config)
 

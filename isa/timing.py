@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .alu import alu_code
+from .alu import ALU_OPERATIONS, AluOpcode, custom_operation
 from .store_stages import stage_cycles, stages_of
 
 if TYPE_CHECKING:
@@ -110,8 +110,10 @@ def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
     """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic. An
     opcode without an operation has no extra cycles.
     """
-    code = alu_code(config, opcode)
-    return 1 + (not use_imm) + (0 if code is None else code.operation.extra_cycles)
+    operation = ALU_OPERATIONS[AluOpcode(opcode)] if opcode in ALU_OPERATIONS else None
+    if operation is None and config.instructions:
+        operation = custom_operation(config, opcode)
+    return 1 + (not use_imm) + (0 if operation is None else operation.extra_cycles)
 
 
 ROW_VALUE_CYCLES = 4

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.alu import ALU_CODES
 from vdla.isa.array_modes import SWEEP_MODE
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
@@ -199,7 +200,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         par=par,
         table=start["table"],
         rows=start["rows"],
-        custom=custom_addresses(config),
+        custom=custom_addresses(config) if config.instructions else np.zeros(ALU_CODES, np.int64),
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from vdla.isa.config import Config
 
 from ...graph.abilities import Abilities, is_broadcast, needs
-from ...graph.crop_windows import crop_windows
 from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution, Interleave
@@ -97,6 +96,18 @@ def _rare(name: str) -> Callable[[Graph, Machine], Graph]:
     return rewrite
 
 
+def _crop_windows(graph: Graph, machine: Machine) -> Graph:
+    """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
+    for node in graph.nodes:
+        operator = node.operator
+        _, _, height, width = graph.tensors[node.inputs[0]].nchw
+        if isinstance(operator, Int8Convolution) and operator.window.has_pad_taps(height, width):
+            from ...graph.crop_windows import crop_windows
+
+            return crop_windows(graph)
+    return graph
+
+
 REWRITES: Sequence[Rewrite[Machine]] = (
     Rewrite(
         name="operands of one value for each plane",
@@ -109,7 +120,7 @@ REWRITES: Sequence[Rewrite[Machine]] = (
         roots=(Interleave,),
         function=_rare("join_phases"),
     ),
-    Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=lambda graph, _: crop_windows(graph)),
+    Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=_crop_windows),
     Rewrite(
         name="products cut where a table or an exchange reads a part",
         roots=(Table, Swap),
