@@ -98,9 +98,11 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     post = to.post()
     zero_point = source.stored_zero_point
+    bias = bias_of(product.bias, step)
+    weight, bias, scale = fitted_sums(bias, product.weight, zero_point, scale, post)
     operator = Int8Convolution(
-        weight=product.weight,
-        bias=fitted_bias(bias_of(product.bias, step), product.weight, zero_point, scale, post),
+        weight=weight,
+        bias=bias,
         scale=scale,
         window=product.window,
         groups=product.groups,
@@ -110,17 +112,17 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     return to.append(context, operator, (product.data.tensor,))
 
 
-def fitted_bias(
+def fitted_sums(
     bias: NDArray[np.int64],
     weight: NDArray[np.int8],
     zero_point: int,
     scale: NDArray[np.float32],
     stage: Post,
-) -> NDArray[np.int32]:
-    """The adjusted bias (bias minus zero point x sum of weights) of every output channel, int32 (O,), for int8 `weight`
-    (O, ...) and inputs with the zero point `zero_point`.
+) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
+    """(int8 weights, adjusted int32 biases, scales) of the output channels: `weight` (O, ...), the bias minus zero
+    point x sum of weights, and `scale`, (O,) each, for inputs with the zero point `zero_point`.
 
-    If sums may leave 32 bits, `accumulators.moved_bias` moves the bias into range, or raises AccumulatorError.
+    If sums may leave 32 bits, `accumulators.sums_in_range` changes all three, or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
@@ -128,7 +130,7 @@ def fitted_bias(
     wanted = np.broadcast_to(bias, total.shape) - zero_point * total
     if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 < 2**31:
         # Sums of this many products of int8 values fit whatever the signs of the weights.
-        return wanted.astype(np.int32)
-    from .accumulators import moved_bias
+        return weight, wanted.astype(np.int32), scale
+    from .accumulators import sums_in_range
 
-    return moved_bias(bias, rows, wanted, scale, stage)
+    return sums_in_range(bias, weight, zero_point, scale, stage)
