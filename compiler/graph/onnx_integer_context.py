@@ -80,6 +80,8 @@ class ImportContext(GraphContext):
     """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph."""
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
+    own_grids: bool = False
+    """Whether a result that no QuantizeLinear rounds may get the grid of its bounds (`onnx_own_grids`)."""
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
     """For each model input that is a float mask, the quantized tensor that replaces it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -21,8 +21,16 @@ from .onnx_axes import reduced_axes
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
-from .onnx_operations import Maximum, Opaque
-from .onnx_strided_views import contiguous, elements_of, rows_of, with_view
+from .onnx_operations import Identity, Maximum, Opaque
+from .onnx_strided_views import (
+    arranged,
+    check_size,
+    contiguous,
+    elements_of,
+    rows_of,
+    with_view,
+    without_pads,
+)
 from .onnx_values import Integer, Pending, Real
 from .onnx_window_attributes import PerDimension, on_plane, read_windows
 from .operators import AveragePool, MaxPool
@@ -110,7 +118,8 @@ def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edge
     """The average over windows of a dequantized tensor, which waits for its QuantizeLinear."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    return pending_result(node, Opaque(round=partial(round_average, data=data, pool=operator)), edges.shape)
+    rounded = partial(round_average, data=data, pool=operator)
+    return pending_result(node, Opaque(round=rounded, bounds=data.quantization), edges.shape)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -135,6 +144,12 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     if not keepdims:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
     reduced = {axis for axis in axes if data.shape[axis] != 1}
+    if not reduced and rank > 4:
+        # Nothing is reduced, and a tensor of more than four dimensions is no image of which to pool windows.
+        view = elements_of(context, data).reshape(shape) if data.view is not None else None
+        natural = context.tensors[data.tensor].shape
+        context.bind(node, pending_result(node, Identity(data=data), natural, shape=tuple(shape), view=view))
+        return
     pending = None
     if data.view is not None and rank - 1 not in reduced:
         pending = _row_average(context, node, data, reduced, tuple(shape))
@@ -170,21 +185,59 @@ def _image_average(
         pending = _image_average(context, node, moved, {order.index(axis) for axis in reduced}, sizes)
         elements = elements_of(context, pending).transpose(np.argsort(order)).reshape(shape)
         return with_view(context, pending, elements)
-    data = contiguous(context, node, data)
+    given, data = data, contiguous(context, node, data) if rank <= 4 else data
     batch, channels, height, width = context.tensors[data.tensor].nchw
-    if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
+    if data.view is None and data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
         kernel = (height if 2 in reduced else 1, width if 3 in reduced else 1)
-    elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
+    elif (
+        data.view is None
+        and data.shape[:2] == (batch, channels)
+        and reduced in (set(), set(range(2, rank)) - _units(data.shape))
+    ):
         # The whole plane, in any shape; or nothing.
         kernel = (height, width) if reduced else (1, 1)
     else:
-        context.fail(
-            node,
-            f"an average over the axes {sorted(reduced)} of an input of shape {data.shape} is not supported",
-            "average one or two of C, H and W of (N, C, H, W), or S of (N, S, C)",
-        )
+        lines = lines_along(context, node, given, reduced)
+        pool = AveragePool(window=Window(kernel=(1, lines.length)), counted=UNCOUNTED)
+        operation = Opaque(round=partial(round_average, data=lines.data, pool=pool), bounds=data.quantization)
+        return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
     return _plane_average(node, data, kernel, natural, shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lines:
+    """A tensor (1, C, L, R) whose rows are those elements of a value that a reduction makes one element of. `length`:
+    R; `natural`: shape of the reduced tensor, (1, C, L, 1); `view`: the view by which the result reads that tensor, in
+    the shape of the axes that stay.
+    """
+
+    data: Real
+    length: int
+    natural: tuple[int, int, int, int]
+    view: np.ndarray
+
+
+def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set[int]) -> Lines:
+    """The elements of a value along the axes `reduced` as rows of a new tensor, for a reduction over any axes."""
+    from .onnx_integer_moves import channel_axes
+
+    check_size(context, node, data.shape)
+    data = without_pads(context, node, data)
+    elements, rank = elements_of(context, data), len(data.shape)
+    stay = [axis for axis in range(rank) if axis not in reduced]
+    of_channels = set(channel_axes(context, (data,), rank))
+    # Where channels are reduced, they are exchanged with positions: the axes that stay become the channels.
+    channels = [axis for axis in stay if axis in of_channels and not of_channels & reduced] or stay
+    places = [axis for axis in stay if axis not in channels]
+    order = [*channels, *places, *sorted(reduced)]
+    sizes = [data.shape[axis] for axis in order]
+    cut = len(channels), len(stay)
+    natural = (1, prod(sizes[: cut[0]]), prod(sizes[cut[0] : cut[1]]), 1)
+    length = prod(sizes[cut[1] :])
+    moved = arranged(context, node, data, elements.transpose(order).reshape(*natural[:3], length))
+    placed = np.arange(prod(natural)).reshape(sizes[: cut[1]]).transpose(np.argsort(order[: cut[1]]))
+    return Lines(data=moved, length=length, natural=natural, view=placed)
 
 
 def _units(shape: tuple[int, ...]) -> set[int]:
@@ -198,7 +251,7 @@ def _plane_average(
     OW), reshaped to `shape`.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
-    operation = Opaque(round=partial(round_average, data=data, pool=pool))
+    operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)
     return pending_result(node, operation, natural, shape=shape)
 
 

@@ -209,8 +209,8 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "EyeLike": (_float("known:import_eye", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
         "Gather": (_shared("rearrangement:import_gather", "axis"),),
-        "GatherElements": (_float("indexed:import_gather_elements", "axis"),),
-        "GatherND": (_float("indexed:import_gather_nd", "batch_dims"),),
+        "GatherElements": _both("gathers:import_gather_elements", "indexed:import_gather_elements", "axis"),
+        "GatherND": _both("gathers:import_gather_nd", "indexed:import_gather_nd", "batch_dims"),
         "Identity": (_NORM, _either("structure:import_identity")),
         "OneHot": (_float("indexed:import_one_hot", "axis"),),
         "Pad": (_shared("rearrangement:import_pad", "mode"),),
@@ -247,6 +247,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "Hardmax": (_float("indexed:import_hardmax", "axis"),),
         "InstanceNormalization": (
+            _quantized("instance_norm:import_instance_normalization", "epsilon"),
             _float("normalizations:import_instance_normalization", "epsilon"),
             _steps("decompose:instance_normalization_steps", "epsilon", when="has_variables"),
         ),
@@ -358,22 +359,8 @@ def operators(*kinds: Kind) -> Iterator[str]:
     return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
 
 
-STRUCTURE = frozenset(operators("either"))
-"""Operators that compute nothing."""
 GRAPHS: tuple[Kind, ...] = ("either", "both")
 """Kinds of rows that are for integer and float graphs."""
-FUNCTIONS = frozenset(
-    name
-    for name, rows in ROWS.items()
-    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
-)
-"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
-MERGED_INTO_FUNCTIONS = frozenset(
-    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
-)
-"""Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
-function of one tensor that waits for its QuantizeLinear) if an input is such a function.
-"""
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:

@@ -21,8 +21,9 @@ from ..onnx_constants import evaluate_node, reference_is_mistaken
 from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
-from ..onnx_table import GRAPHS, STRUCTURE, import_body, import_node, operators, rows_of
+from ..onnx_table import GRAPHS, import_body, import_node, operators, rows_of
 from ..operator_rows import Row, refuse_unread
+from ..operator_sets import STRUCTURE
 
 OLDEST_OPSET = 11
 _NAMES = {

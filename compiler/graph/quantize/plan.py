@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from ..onnx_attributes import read_node
-from ..onnx_table import FUNCTIONS, MERGED_INTO_FUNCTIONS
+from ..operator_sets import FUNCTIONS, MERGED_INTO_FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
 from .norms import find_norms
