@@ -89,6 +89,14 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     rounded when its QuantizeLinear is imported.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
+    if len(edges.shape) > 4:
+        from .onnx_channel_constants import for_each_channel
+
+        column = (-1, *[1] * (len(edges.shape) - 2))
+        data = real_operand(context, node, 0, viewed=True)
+        made = for_each_channel(context, node, data, factor.reshape(column), addend.reshape(column))
+        if made is not None:
+            return made
     data = real_operand(context, node, 0)
     if len(edges.shape) == 3:
         data = line_of(context, node, data)

@@ -231,11 +231,10 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         members, operation = (), Identity(data=value)
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
-        context.fail(
-            node,
-            "cannot compute on an integer tensor",
-            "put the node between DequantizeLinear and QuantizeLinear",
-        )
+        from .onnx_integer_clips import import_integer_clip
+
+        import_integer_clip(context, node, value, low, high)
+        return
     else:
         context.refuse_float(node, 0, value)
     pending = pending_result(node, operation, natural, shape=value.shape, view=value.view, before=members)

@@ -204,6 +204,10 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
             from .onnx_lines import import_on_line
 
             return import_on_line(context, node, row)
+        if isinstance(data, Real | Integer | Pending) and len(data.shape) == 5:
+            from .onnx_volumes import import_on_volume
+
+            return import_on_volume(context, node)
         if isinstance(data, FloatInput) and len(data.shape) == 3:
             context.refuse_float(node, 0, data)
     return row(context, node)

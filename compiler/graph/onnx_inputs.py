@@ -87,7 +87,11 @@ def quantized_input(
     permutation, shape = value.permutation, value.shape
     view, natural = None, shape
     handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
-    if len(shape) == 3 and not windowed(context.model_nodes).isdisjoint((value.name, *node.inputs[:1])):
+    if len(shape) == 5 and shape == handed_over:
+        from .onnx_volumes import stored_volume
+
+        permutation, natural, view = stored_volume(value)
+    elif len(shape) == 3 and not windowed(context.model_nodes).isdisjoint((value.name, *node.inputs[:1])):
         natural = (*shape, 1)
     elif len(shape) == 3 and shape != handed_over:
         # The host transposes the caller's array to other dimensions: rows are stored as images, without a move.

@@ -322,10 +322,7 @@ class ImportContext(GraphContext):
         """Whether a value consists of all elements of its tensor in the tensor's order and shape; the shape (N, C, L)
         matches (N, C, L, 1).
         """
-        natural = self.tensors[data.tensor].nchw
-        return data.view is None and (
-            len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
-        )
+        return data.view is None and (len(data.shape) != 4 or data.shape == self.tensors[data.tensor].nchw)
 
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
         """Adds a constant tensor of stored int8 values; returns its name."""

@@ -131,17 +131,15 @@ def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
 
-def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real:
+def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real | Pending:
     """A tensor with pads: zeros, or elements of the tensor (reflect, edge ...)."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
     if zeros and operator.fill:
-        context.fail(
-            node,
-            "pads of another value than 0 are not supported",
-            "pad with zeros, or by mode edge, reflect or wrap",
-        )
+        from .onnx_filled_pads import filled
+
+        return filled(context, node, data, positions, operator.fill)
     if not prod(shape):
         context.fail(
             node,

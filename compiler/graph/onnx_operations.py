@@ -51,7 +51,9 @@ class Opaque(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product(Operation):
-    """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
+    """A convolution or matrix product; `weight` int8 or int16 (O, C / groups, kh, kw), `weight_scale` float32
+    (O,).
+    """
 
     data: Real
     weight: np.ndarray

@@ -17,8 +17,6 @@ from .onnx_operations import Product
 from .onnx_values import Pending
 from .operators import Convolution
 
-CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
-
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
     """Pending result of a convolution between DequantizeLinear and QuantizeLinear, which determines its rounding."""
@@ -43,8 +41,8 @@ def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edg
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights as int8 with zero point 0, and a float32 scale for each output channel (along
-    `channel_axis`).
+    """Constant weights minus their zero point, and a float32 scale for each output channel (along `channel_axis`).
+    Weights are int8 or, where they do not fit it, int16 (`onnx_wide_weights`).
     """
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
@@ -77,10 +75,9 @@ def weight_operand(
             node,
             f"its weights of shape {centred.shape} are empty or have no axis {channel_axis} of output channels",
         )
-    if centred.min() < -128 or centred.max() > 127:
-        context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
-    return centred.astype(np.int8, copy=False), scale
+    wide = centred.min() < -128 or centred.max() > 127
+    return centred.astype(np.int16 if wide else np.int8, copy=False), scale
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
@@ -93,6 +90,10 @@ def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
 
 def round_product(context: ImportContext, product: Product, to: Rounding) -> str:
     """Adds an integer convolution or matrix product, requantized by `to`; returns the name of the result's tensor."""
+    if product.weight.dtype != np.int8:
+        from .onnx_wide_weights import split_weights
+
+        product = split_weights(context, product, to)
     source = product.data.quantization
     step = bias_step(source.scale, product.weight_scale)
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)

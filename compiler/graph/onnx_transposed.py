@@ -23,6 +23,7 @@ from .onnx_integer_context import ImportContext, pending_result
 from .onnx_operations import Opaque, Product
 from .onnx_products import bias_operand, fitted_sums, weight_operand
 from .onnx_values import Pending
+from .onnx_wide_weights import split_weights
 from .onnx_window_attributes import (
     AUTOMATIC,
     PerDimension,
@@ -175,6 +176,8 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
     A phase is all outputs whose rows and columns have the same remainders modulo the strides. Output row y, with y +
     top = q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
     """
+    if product.weight.dtype != np.int8:
+        product = split_weights(context, product, to)
     batch, filters, height, width = to.pending.natural
     channels, *kernel = product.weight.shape[1:]
     taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]
