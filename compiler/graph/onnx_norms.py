@@ -46,8 +46,8 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
         return False
     if found is None:
         return False
-    if node.op_type == "Expand":
-        # A statistic has no copies: its reader broadcasts it.
+    if isinstance(found, RowStatistic):
+        # A statistic has no copies, whatever an Expand says: its reader broadcasts it.
         context.values[node.outputs[0]] = found
     else:
         context.bind(node, found)
