@@ -176,7 +176,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     """Binds the outputs of one node to values by the first operator table row (`onnx_table`) that accepts the node."""
     rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
-        context.fail(node, *unsupported(SUPPORTED))
+        context.fail(node, *unsupported(SUPPORTED, node.op_type))
     refuse_unread(context, node, rows)
     values = [context.value(node, index) for index, name in enumerate(node.inputs) if name]
     kinds = {type(value.operation if isinstance(value, Pending) else value).__name__ for value in values}

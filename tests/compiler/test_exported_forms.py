@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from float_networks import runtime
 
+from vdla.compiler.divided import compile_divided
 from vdla.compiler.graph.abilities import PROCESSOR, Abilities
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
@@ -247,3 +249,26 @@ def test_two_tensors_of_a_function_are_one_cause() -> None:
     net.add("Pow", inputs=[first, other])
     with pytest.raises(ModelError, match="combines several tensors, which only processors and GPUs do"):
         import_model(ended(net, 1, 8, 6, 5).model(), abilities=Abilities.of(MACHINE))
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16])
+def test_tensors_of_16_bits_are_the_processors_part_of_a_divided_network(dtype: type) -> None:
+    net = Viewed(1, 8, 6, 5, opset=21)
+    zero = net.constant(dtype(np.iinfo(dtype).min // 2 + np.iinfo(dtype).max // 2))
+    for pair in range(2):
+        for operator in ("QuantizeLinear", "DequantizeLinear"):
+            net.add(operator, net.constant(np.float32(2e-4)), zero)
+        if not pair:
+            weights = [net.constant(net.rng.integers(-127, 128, (8, 8, 1, 1)).astype(np.int8))]
+            weights += [net.constant(np.float32(0.003)), net.constant(np.int8(0))]
+            data = net.last
+            net.add("Conv", inputs=[data, net.add("DequantizeLinear", inputs=weights)])
+    net.product("Conv", (4, 8, 1, 1), net.rounded(0.02))
+    net.shape = (1, 4, 6, 5)
+    model, x = net.model(), net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    with pytest.raises(ModelError, match=r"quantized to u?int16 are not supported"):
+        import_model(model, abilities=Abilities.of(MACHINE))
+    division = compile_divided(model, MACHINE)
+    assert [region.side for region in division.network.regions] == ["cpu", "accelerator"]
+    got = division.network.run({"x": x}).outputs[net.last]
+    assert np.abs(got - runtime(model, {"x": x})[net.last]).max() <= 1.01 * 0.03

@@ -309,3 +309,14 @@ def test_other_windows_over_a_volume_are_refused() -> None:
     net.add("ConvTranspose", net.weights(4, 2, 1, 1, 1))
     with pytest.raises(ModelError, match=r"windows over an input of shape .* which only processors and GPUs"):
         import_model(ended(net, 1, 2, 4, 5, 6).model(), abilities=Abilities.of(MACHINE))
+
+
+def test_a_float_recurrent_layer_names_the_quantizer_that_writes_its_steps() -> None:
+    net = Viewed(6, 1, 8)
+    net.rounded(0.02)
+    net.add("LSTM", net.weights(1, 16, 8), net.weights(1, 16, 4), hidden_size=4)
+    net.shape = (6, 1, 1, 4)
+    with pytest.raises(
+        ModelError, match=r"\(LSTM\): is a recurrent layer in float32; .*vdla quantize --whole"
+    ):
+        import_model(net.model(), abilities=Abilities.of(MACHINE))
