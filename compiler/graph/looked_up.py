@@ -32,7 +32,7 @@ def with_rows(
                 same = source.size == made.size and (cast or isinstance(node.operator, Reshape))
                 if same and made.dtype in INTEGERS:
                     ids[node.output] = ids[node.inputs[0]]
-            case Gather(axis=axis, indices=None) if node.inputs[1] in ids:
-                name, size = ids[node.inputs[1]], tensors[node.inputs[0]].shape[axis]
+            case Gather(axis=axis, indices=None) if node.inputs[-1] in ids:
+                name, size = ids[node.inputs[-1]], tensors[node.inputs[0]].shape[axis]
                 rows[name] = min(size, rows.get(name, size))
     return tuple([replace(entry, rows=rows.get(entry.name)) for entry in entries])
