@@ -3,6 +3,7 @@
     make .venv-torch/.installed
     .venv-torch/bin/python -m vdla.benchmarks.exported_networks make FOLDER [NAME ...]
     .venv/bin/python -m vdla.benchmarks.exported_networks run FOLDER [NAME ...] [--config vta] [--write]
+    .venv/bin/python -m vdla.benchmarks.exported_networks whole FOLDER [NAME ...] [--config vta] [--write]
 
 `make` needs torch, torchvision and transformers; run it with -m, since this folder has a transformers.py of its own. It
 writes FOLDER/NAME.onnx by PyTorch's current exporter (`torch.onnx.export(..., dynamo=True)`) and FOLDER/NAME.u8s8.onnx
@@ -13,6 +14,12 @@ again.
 `run` gives each quantized network to `vdla run --target vdla,llvm`, which compares its outputs with ONNX Runtime's, in
 a new process for each: a crash, a run of over LIMIT seconds and a wrong output each become a row. With `--write` the
 rows go to benchmarks/results/exported_networks.json. Exits 1 unless every network ran with right outputs.
+
+`whole` compiles each network for the machine with the extensions of `harness.quantized.NEEDED`, without a simulation,
+and counts the networks that run whole: one program of the accelerator, before which the processor does nothing but look
+up rows of tables by ids (inputs that are integers). A row names the extensions that the network needs or, for a network
+that is not whole, each operator that the accelerator refuses, with the reason. With `--write` the rows go to
+benchmarks/results/exported_whole.json. Exits 1 unless LEAST_WHOLE networks are whole (of all forty).
 """
 
 from __future__ import annotations
@@ -23,16 +30,25 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 from vdla.benchmarks.harness.command_line import CONFIG, WRITE, Given, Option, names_of, run_script
-from vdla.benchmarks.harness.quantized import quantize_qdq
+from vdla.benchmarks.harness.quantized import NEEDED, quantize_qdq
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.torch_modules import NETWORKS
+from vdla.compiler.divided import place
+from vdla.compiler.graph.onnx_load import OLDEST_OPSET
+from vdla.compiler.graph.partition import Partition
+from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.pipeline import compile_program
+from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
 
 WEIGHTS_SEED = 1
@@ -40,6 +56,8 @@ CALIBRATION_SEED = 2
 CALIBRATIONS = 2
 LIMIT = 600
 """Time limit of one network in seconds, for compilation and simulation together."""
+LEAST_WHOLE = 32
+"""Number of the forty networks that must run whole."""
 
 
 def make(folder: Path, names: Sequence[str]) -> None:
@@ -102,8 +120,96 @@ def measure(path: Path, config: str) -> dict[str, Any]:
     return row | {"right": True, "ended": "exit 0", "check": report["check"]}
 
 
+def placed(path: Path, config: Config) -> dict[str, Any]:
+    """The row of one quantized network for the action `whole`: whether the network runs whole on a machine with the
+    extensions `NEEDED`, which of them it needs, the operators that the processor computes, and the reasons why the
+    accelerator refuses nodes.
+    """
+    label, model = prepare_model(path, least_opset=OLDEST_OPSET)
+
+    def undivided(machine: Config) -> bool:
+        try:
+            compile_program(path, machine, data=False)
+        except UserError:
+            return False
+        return True
+
+    def divided(machine: Config) -> Partition:
+        return place(label, model, lambda region: compile_program(region.model, machine, data=False), machine)
+
+    def runs(extensions: Sequence[str]) -> bool:
+        machine = extended(config, extensions)
+        return undivided(machine) or is_whole(model, divided(machine))
+
+    whole, needed, partition = runs(NEEDED), list(NEEDED), divided(extended(config, NEEDED))
+    for name in NEEDED if whole else ():
+        fewer = [other for other in needed if other != name]
+        needed = fewer if runs(fewer) else needed
+    alone = undivided(extended(config, NEEDED))
+    elsewhere = [region for region in partition.regions if region.side == "cpu" and not alone]
+    types = {node.name: node.op_type for node in model.graph.node}
+    return {
+        "name": path.name.partition(".")[0],
+        "whole": whole,
+        "extensions": needed if whole else [],
+        "on_processor": sorted({kind for region in elsewhere for kind in region.node_types}),
+        "refused": {} if whole else {types[name]: why for name, why in partition.refusals.items()},
+    }
+
+
+def extended(config: Config, extensions: Sequence[str]) -> Config:
+    """`config` with further extensions."""
+    return replace(config, extensions=tuple(dict.fromkeys((*config.extensions, *extensions))))
+
+
+def is_whole(model: onnx.ModelProto, partition: Partition) -> bool:
+    """Whether a partitioned model is one region of the accelerator, before which the processor only looks up rows of
+    tables by ids: it reads no float input of the model, and no result of the accelerator.
+    """
+    sides = [region.side for region in partition.regions]
+    kinds = {info.name: info.type.tensor_type.elem_type for info in model.graph.input}
+    ids = {name for name, kind in kinds.items() if kind in (TensorProto.INT32, TensorProto.INT64)}
+    known = ids.union(*(region.outputs for region in partition.regions if region.side == "cpu"))
+    return sides.count("accelerator") == 1 and all(
+        known.issuperset(region.inputs) for region in partition.regions if region.side == "cpu"
+    )
+
+
+def count_whole(options: Given, names: Sequence[str]) -> int:
+    """Prints a row for each network of the action `whole`; returns the exit status."""
+    rows: list[dict[str, Any]] = []
+    config = load_config(options.config)
+    for name in names:
+        row = placed(quantized_file(options.folder, name), config)
+        rows.append(row)
+        with_what = " ".join(row["extensions"]) or "no extension"
+        verdict = f"whole with {with_what}" if row["whole"] else f"not whole: {row['refused']}"
+        print(f"{name:20} {verdict}", flush=True)
+    whole = sum(row["whole"] for row in rows)
+    print(f"{whole} of {len(rows)} run whole")
+    if options.write:
+        write_results(
+            "exported_whole", {"config": options.config, "extensions": NEEDED, "whole": whole, "rows": rows}
+        )
+    return len(rows) == len(NETWORKS) and whole < LEAST_WHOLE
+
+
+def quantized_file(folder: Path, name: str) -> Path:
+    """The path of a network's quantized file in `folder`. Raises UserError if it is missing."""
+    path = folder / f"{name}.u8s8.onnx"
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing: run `exported_networks.py make` first, in the environment of torch"
+        )
+    return path
+
+
 OPTIONS = (
-    Option("action", "make: write the ONNX files (needs torch); run: run them", choices=("make", "run")),
+    Option(
+        "action",
+        "make: write the ONNX files (needs torch); run: run them; whole: count those that the accelerator runs whole",
+        choices=("make", "run", "whole"),
+    ),
     Option("folder", "folder of the ONNX files", Path),
     names_of(NETWORKS, "network"),
     CONFIG,
@@ -120,14 +226,11 @@ def main(options: Given) -> int:
         except ImportError as error:
             raise UserError(f"{error}; make .venv-torch/.installed builds the environment") from None
         return 0
+    if options.action == "whole":
+        return count_whole(options, names)
     rows = []
     for name in names:
-        path = options.folder / f"{name}.u8s8.onnx"
-        if not path.exists():
-            raise UserError(
-                f"{path} is missing: run `exported_networks.py make` first, in the environment of torch"
-            )
-        row = measure(path, options.config)
+        row = measure(quantized_file(options.folder, name), options.config)
         rows.append(row)
         verdict = "right" if row["right"] else f"{row['ended']} {row.get('message', '')}"
         print(f"{name:20} {row.get('seconds', LIMIT):6.1f} s  {verdict}", flush=True)

@@ -58,7 +58,9 @@ BENCHMARKS = (
     Benchmark("explore_report", "the report of 2,000 designs", "explore_report", f"{QUIET}, chromium"),
     Benchmark("explore_search", "searches for machines compared", "explore_search", HOURS),
     Benchmark("explore_workers", "studies on several workers", "explore_workers_*", QUIET),
-    Benchmark("exported_networks", "forty networks exported by PyTorch", "exported_networks", TORCH),
+    Benchmark(
+        "exported_networks", "forty networks exported by PyTorch", "exported_networks exported_whole", TORCH
+    ),
     Benchmark("faults", "one-line faults in RTL and simulator", "faults", HOURS, CAMPAIGN),
     Benchmark("flat_synthesis", "synthesis by module against that of a whole machine", "flat_synthesis"),
     Benchmark("front_door", "overhead of the Python package", "front_door", QUIET),

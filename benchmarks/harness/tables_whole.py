@@ -13,6 +13,7 @@ ACCURACY = "accuracy"
 LANGUAGE = "language"
 EXPORTED = "exported_networks"
 """Name of the file in benchmarks/results with the networks exported from PyTorch."""
+EXPORTED_WHOLE = "exported_whole"
 
 
 def networks_text(document: Document) -> str:
@@ -58,6 +59,23 @@ def exported_text(document: Document) -> str:
             f"{check['output_max_relative']:.2g} |"
         )
     return "\n".join([*lines, "", source(EXPORTED, document)])
+
+
+def exported_whole_text(document: Document) -> str:
+    """A table of the networks exported from PyTorch with the extensions with which the accelerator runs them whole."""
+    lines = [
+        f"{document['whole']} of {len(document['rows'])} whole on `{document['config']}` with the extensions that each "
+        "row names. The processor looks up rows by ids.",
+        "",
+        "| network | whole with | processor |",
+        "|---|---|---|",
+    ]
+    for row in sorted(document["rows"], key=lambda row: (not row["whole"], row["name"])):
+        refused = ", ".join(sorted(row["refused"]))
+        needed = ", ".join(f"`{name}`" for name in row["extensions"]) or "no other extension"
+        verdict = needed if row["whole"] else f"not whole: {refused}"
+        lines.append(f"| `{row['name']}` | {verdict} | {', '.join(row['on_processor'])} |")
+    return "\n".join([*lines, "", source(EXPORTED_WHOLE, document)])
 
 
 def vision_transformers_text(document: Document) -> str:

@@ -1,5 +1,6 @@
-"""Biases of sums of products in 32-bit accumulators. If no sum overflows with a bias, the bias is unchanged; if the
-sums that would overflow saturate in requantization anyway, the bias is moved into range; any other bias is rejected.
+"""Biases of sums of products in 32-bit accumulators. If no sum overflows with a bias, the bias is unchanged. If the
+sums that would overflow saturate in requantization anyway, the bias is moved into range. If the products of the channel
+are small beside a step of the result, its weights and bias are halved. Any other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
 Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
@@ -21,6 +22,9 @@ _FAR = 2.0**40
 """Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so larger
 biases have the same effect, and exact in float64.
 """
+
+LEAST_PART = 2.0**-5
+"""The largest change of a result, in steps of its scale, by which weights may be halved."""
 
 
 class AccumulatorError(ScaleError):
@@ -47,6 +51,42 @@ def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArr
     if np.isnan(rounded).any():
         raise ScaleError("a bias divided by input scale x weight scale is not a number")
     return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
+
+
+def sums_in_range(
+    bias: NDArray[np.int64],
+    weight: NDArray[np.int8],
+    zero_point: int,
+    scale: NDArray[np.float32],
+    stage: Post,
+) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
+    """(int8 weights, adjusted int32 biases, scales) of output channels whose sums may leave 32 bits with `weight`
+    (O, ...), `bias` and `scale`, (O,), for inputs with the zero point `zero_point`.
+
+    Either only biases are moved (`moved_bias`), or channels with large biases get half of their weights and bias, and
+    twice their scale. ONNX Runtime's quantizer makes such channels: it raises the scale of small weights until the bias
+    just fits 32 bits. Halving rounds odd weights, which may change a result by `LEAST_PART` of a step at most. Raises
+    AccumulatorError where neither is possible.
+    """
+    rows = weight.reshape(len(weight), -1)
+    total = rows.sum(axis=1, dtype=np.int64)
+    bias, scale = np.broadcast_to(bias, total.shape), np.broadcast_to(scale, total.shape)
+    wanted = bias - zero_point * total
+    try:
+        return weight, moved_bias(bias, rows, wanted, scale, stage), scale
+    except AccumulatorError:
+        spread = np.abs(rows.astype(np.int64)).sum(axis=1) * -INT8_LOW
+        large = np.abs(wanted) + spread > HIGHEST
+        odd = (rows & 1).sum(axis=1, dtype=np.int64)
+        # An odd weight changes by half; a value is at most 255 from the zero point, and the scale is doubled.
+        if (large & (odd * (INT8_HIGH - INT8_LOW) * scale.astype(np.float64) > LEAST_PART)).any():
+            raise
+    half = np.where(large, 2, 1)
+    fewer = np.rint(rows / half[:, None]).astype(np.int8)
+    nearer = np.rint(bias / half).astype(np.int64)
+    wanted = nearer - zero_point * fewer.sum(axis=1, dtype=np.int64)
+    scale = (scale * half).astype(np.float32)
+    return fewer.reshape(weight.shape), moved_bias(nearer, fewer, wanted, scale, stage), scale
 
 
 def moved_bias(

@@ -41,10 +41,20 @@ def foreign(domain: str, supported: str) -> tuple[str, str]:
     return f"is of the unknown domain '{domain}'", f"supported are {supported}"
 
 
-def unsupported(supported: str) -> tuple[str, str]:
+RECURRENT = ("LSTM", "GRU", "RNN")
+"""Operators that quantizers leave float, and that `vdla quantize --whole` writes as steps on integers."""
+
+
+def unsupported(supported: str, operator: str = "") -> tuple[str, str]:
     """(problem, way out) for the error about an unsupported operator of a known domain; `supported`: text that lists
     the supported operators.
     """
+    if operator in RECURRENT:
+        return (
+            "is a recurrent layer in float32",
+            "quantize the float model with `vdla quantize --whole`, which writes its steps, or leave it to the "
+            "processor (--target vdla,llvm)",
+        )
     return (
         "this operator is not supported",
         f"supported are {supported}; move it out of the model or replace it",

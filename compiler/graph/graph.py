@@ -128,7 +128,8 @@ class GraphInput:
     """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
     For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes if `dtype` is float32,
-    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
+    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: the input
+    is ids of that many rows (-rows .. rows - 1).
     """
 
     name: str
@@ -136,6 +137,7 @@ class GraphInput:
     shape: Shape
     dtype: DType
     permutation: tuple[int, ...] | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,16 +27,28 @@ from .onnx_emit import Rounding
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_operations import Opaque
 from .onnx_strided_views import elements_of, moved_positions, rows_of, swapped, with_view
-from .onnx_values import Real
+from .onnx_values import Pending, Real
 
 
 def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     """Imports a MatMul of two activations with equal leading axes; returns False if the target cannot compute it."""
     a, b = context.value(node, 0), context.value(node, 1)
-    if not (context.abilities.products and isinstance(a, Real) and isinstance(b, Real)):
+    if not (isinstance(a, Real) and isinstance(b, Real)):
         return False
     if len(a.shape) < 3 or a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-2]:
         return False
+    found = multiplied(context, node, a, b)
+    if found is not None:
+        context.bind(node, found)
+    return found is not None
+
+
+def multiplied(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> Pending | None:
+    """The pending product (it is rounded at its QuantizeLinear) of two stacks of matrices (..., rows, depth) and (...,
+    depth, columns) with equal leading axes; None if the target has no products of activations.
+    """
+    if not context.abilities.products:
+        return None
     zeros = [value.quantization.stored_zero_point for value in (a, b)]
     if any(zeros) and not context.abilities.zero_points:
         context.fail(node, *needs("zero_points"))
@@ -67,8 +79,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     view = ((n * natural[1] + channel) * plane + position).reshape(*lead, rows, columns)
     sizes = rows, columns, depth
     operation = Opaque(round=partial(round_multiplied, factors=(a, b), groups=groups, sizes=sizes))
-    context.bind(node, pending_result(node, operation, natural, view=view))
-    return True
+    return pending_result(node, operation, natural, view=view)
 
 
 def round_multiplied(

@@ -20,7 +20,7 @@ from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_known_values import Constant
 from .onnx_operations import Product
 from .onnx_strided_views import line_of
-from .onnx_values import Pending
+from .onnx_values import Pending, Real
 from .operators import BatchNormalization
 
 MOST_WEIGHT = 127
@@ -89,6 +89,14 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     rounded when its QuantizeLinear is imported.
     """
     factor, addend = (context.taken(name) for name in edges.inputs[1:])
+    if len(edges.shape) > 4:
+        from .onnx_channel_constants import for_each_channel
+
+        column = (-1, *[1] * (len(edges.shape) - 2))
+        data = real_operand(context, node, 0, viewed=True)
+        made = for_each_channel(context, node, data, factor.reshape(column), addend.reshape(column))
+        if made is not None:
+            return made
     data = real_operand(context, node, 0)
     if len(edges.shape) == 3:
         data = line_of(context, node, data)
@@ -105,6 +113,13 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
             "its scale, bias, mean and variance give a factor or addend that is not finite",
             "give variances above 0",
         )
+    return pending_result(node, affine(data, factor, addend), tensor.shape, shape=edges.shape)
+
+
+def affine(data: Real, factor: NDArray[np.float64], addend: NDArray[np.float64]) -> Product:
+    """The product that computes data * factor + addend for each channel of an image, as a depthwise 1x1
+    convolution.
+    """
     size, step = np.abs(factor), float(data.quantization.scale)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = np.floor(MOST_STEPS * step * size / np.abs(addend))
@@ -113,7 +128,7 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
     weight = np.where(size == 0, 0, weight)
     alone = np.where(addend == 0, 1.0, np.abs(addend) / (step * MOST_STEPS))
     scale = np.where(weight == 0, alone, size / np.maximum(weight, 1))
-    product = Product(
+    return Product(
         data=data,
         weight=(np.sign(factor) * weight).astype(np.int8).reshape(-1, 1, 1, 1),
         weight_scale=scale.astype(np.float32),
@@ -121,4 +136,3 @@ def scaled(context: ImportContext, node: OnnxNode, _: BatchNormalization, edges:
         window=Window(kernel=(1, 1)),
         groups=len(factor),
     )
-    return pending_result(node, product, tensor.shape, shape=edges.shape)

@@ -8,17 +8,18 @@ from math import prod
 
 import numpy as np
 
-from vdla.isa.arithmetic import add_constants, multiply_ratio
+from vdla.isa.arithmetic import SMALLEST_RATIO, add_constants, multiply_ratio
 
 from ..te.combination import Combination
 from .abilities import needs
 from .graph import Tensor
 from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
-from .onnx_emit import Rounding, on_input_grid, real_operand
+from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_known_values import Constant, Known, QuantizedConstant
 from .onnx_operations import Identity, Maximum, Opaque, Product
+from .onnx_own_grids import combined, on_own_grid
 from .onnx_quantization import activation_type
 from .onnx_strided_views import elements_of, is_whole, lying_like, rows_of, with_view, without_pads
 from .onnx_values import Integer, Pending, Real, Value
@@ -112,7 +113,8 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         context.fail(node, f"its operands of shapes {a.shape} and {b.shape} do not match", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
-    operation = Opaque(round=partial(round_pairwise, kind=kind, operands=(a, b)))
+    rounded = partial(round_pairwise, kind=kind, operands=(a, b))
+    operation = Opaque(round=rounded, bounds=combined(kind, a, b))
     whole, natural = (a, first) if first.size >= second.size else (b, second)
     return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
@@ -219,7 +221,7 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
     value = context.value(node, 0)
     if isinstance(value, Pending) and isinstance(value.operation, Maximum):
         # A maximum has no clamp: it becomes a tensor on its input's grid first.
-        value = on_input_grid(context, node, value) or value
+        value = on_own_grid(context, node, value) or value
     if isinstance(value, Pending) and not isinstance(value.operation, Maximum):
         members, operation, natural = value.members, value.operation, value.natural
         low, high = (min(max(bound, low), high) for bound in (value.low, value.high))
@@ -229,11 +231,10 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         members, operation = (), Identity(data=value)
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
-        context.fail(
-            node,
-            "cannot compute on an integer tensor",
-            "put the node between DequantizeLinear and QuantizeLinear",
-        )
+        from .onnx_integer_clips import import_integer_clip
+
+        import_integer_clip(context, node, value, low, high)
+        return
     else:
         context.refuse_float(node, 0, value)
     pending = pending_result(node, operation, natural, shape=value.shape, view=value.view, before=members)
@@ -251,13 +252,18 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 
 
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
-    """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor."""
+    """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
+
+    A scale so small that its operand never changes a sum (scores to which a quantized mask of -3.4e38 is added) is
+    raised to the smallest scale that the arithmetic allows, with which the operand does not change a sum either.
+    """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"
     combine = partial(Combination, unsigned=unsigned, low=to.low, high=to.high)
     if kind == "add":
         zeros = [grid.stored_zero_point for grid in (a, b, to.grid)]
-        constants = add_constants(a.scale, zeros[0], b.scale, zeros[1], to.grid.scale, zeros[2], unsigned)
+        scales = [np.maximum(grid.scale, to.grid.scale * np.float32(SMALLEST_RATIO)) for grid in (a, b)]
+        constants = add_constants(scales[0], zeros[0], scales[1], zeros[1], to.grid.scale, zeros[2], unsigned)
         combination = combine(
             kind="add",
             ratio_self=float(constants.ratio_a),

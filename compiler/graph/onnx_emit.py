@@ -21,7 +21,7 @@ from .int8_operators import Int8Elementwise, Int8Operator
 from .onnx_attributes import OnnxNode
 from .onnx_integer_context import ImportContext
 from .onnx_known_values import Bias, Constant
-from .onnx_operations import Identity, Maximum, Opaque
+from .onnx_operations import Opaque
 from .onnx_values import Pending, Real
 from .operator_rows import Located
 
@@ -188,18 +188,6 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
     return Real(tensor=tensor, shape=pending.shape, quantization=result, view=pending.view)
 
 
-def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
-    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with the quantization of its input,
-    if that needs no rounding (maxima and ReLUs of one tensor); else None.
-    """
-    operation = pending.operation
-    if not isinstance(operation, Maximum | Identity):
-        return None
-    if {pending.low, pending.high} - {-np.inf, 0.0, np.inf}:
-        return None
-    return emit(context, node, pending, pending.name, operation.data.quantization)
-
-
 def clamp_of(pending: Pending, result: Quantization) -> tuple[int, int]:
     """The clamp of a pending value (an operation that waits for its QuantizeLinear) as (low, high) stored integers of
     the quantization `result`. The clamp may follow the quantization, because quantization is monotone.
@@ -218,7 +206,9 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
     """
     value = context.value(node, index)
     if isinstance(value, Pending):
-        real = on_input_grid(context, node, value)
+        from .onnx_own_grids import on_own_grid
+
+        real = on_own_grid(context, node, value)
         if real is not None:
             value = context.values[node.inputs[index]] = real
     if not isinstance(value, Real):

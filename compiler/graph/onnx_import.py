@@ -20,7 +20,6 @@ from .errors import InvalidModelError, ModelError, NodeError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphOutput
 from .onnx_attributes import CONTRIBUTED, STANDARD, OnnxNode, read_node
-from .onnx_emit import on_input_grid
 from .onnx_integer_context import QUANTIZE, ImportContext
 from .onnx_known_values import Constant
 from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
@@ -49,6 +48,7 @@ def import_model(
     loaded = load_model(source, batch=batch)
     label, model = loaded.label, loaded.proto
     context = begin(label, model, loaded.arrays(), abilities, bind_input)
+    context.own_grids = not abilities.processor
     for place, node in enumerate(context.model_nodes):
         try:
             import_node(context, node)
@@ -145,7 +145,9 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
             "remove it from the model's outputs"
         )
     if isinstance(value, Pending):
-        value = on_input_grid(context, node, value) or value
+        from .onnx_own_grids import on_own_grid
+
+        value = on_own_grid(context, node, value, output=True) or value
     if isinstance(value, Real | Integer) and value.view is not None:
         value = readable(context, node, value)
     match value:
@@ -174,7 +176,7 @@ def import_operator(context: ImportContext, node: OnnxNode) -> None:
     """Binds the outputs of one node to values by the first operator table row (`onnx_table`) that accepts the node."""
     rows = rows_of("", node.op_type, "quantized", *GRAPHS)
     if not rows:
-        context.fail(node, *unsupported(SUPPORTED))
+        context.fail(node, *unsupported(SUPPORTED, node.op_type))
     refuse_unread(context, node, rows)
     values = [context.value(node, index) for index, name in enumerate(node.inputs) if name]
     kinds = {type(value.operation if isinstance(value, Pending) else value).__name__ for value in values}
@@ -202,6 +204,10 @@ def _import_by(context: ImportContext, node: OnnxNode, row: Row[ImportContext, A
             from .onnx_lines import import_on_line
 
             return import_on_line(context, node, row)
+        if isinstance(data, Real | Integer | Pending) and len(data.shape) == 5:
+            from .onnx_volumes import import_on_volume
+
+            return import_on_volume(context, node)
         if isinstance(data, FloatInput) and len(data.shape) == 3:
             context.refuse_float(node, 0, data)
     return row(context, node)

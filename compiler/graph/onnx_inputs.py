@@ -87,11 +87,15 @@ def quantized_input(
     permutation, shape = value.permutation, value.shape
     view, natural = None, shape
     handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
-    if len(shape) == 3 and shape != handed_over:
+    if len(shape) == 5 and shape == handed_over:
+        from .onnx_volumes import stored_volume
+
+        permutation, natural, view = stored_volume(value)
+    elif len(shape) == 3 and not windowed(context.model_nodes).isdisjoint((value.name, *node.inputs[:1])):
+        natural = (*shape, 1)
+    elif len(shape) == 3 and shape != handed_over:
         # The host transposes the caller's array to other dimensions: rows are stored as images, without a move.
         natural = (shape[0] * shape[1], shape[2])
-    elif len(shape) == 3 and value.name in windowed(context.model_nodes):
-        natural = (*shape, 1)
     elif len(shape) == 3:
         # Rows of channels: (N, S, C) is stored as (N, C, S, 1), transposed by the host.
         order = (0, 1, 2) if permutation is None else permutation

@@ -80,6 +80,8 @@ class ImportContext(GraphContext):
     """The value bound to each name of the model; the inherited `constants` and `tensors` are those of the new graph."""
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
+    own_grids: bool = False
+    """Whether a result that no QuantizeLinear rounds may get the grid of its bounds (`onnx_own_grids`)."""
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
     """For each model input that is a float mask, the quantized tensor that replaces it."""
@@ -320,10 +322,7 @@ class ImportContext(GraphContext):
         """Whether a value consists of all elements of its tensor in the tensor's order and shape; the shape (N, C, L)
         matches (N, C, L, 1).
         """
-        natural = self.tensors[data.tensor].nchw
-        return data.view is None and (
-            len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
-        )
+        return data.view is None and (len(data.shape) != 4 or data.shape == self.tensors[data.tensor].nchw)
 
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
         """Adds a constant tensor of stored int8 values; returns its name."""

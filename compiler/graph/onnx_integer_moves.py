@@ -22,6 +22,7 @@ from .onnx_emit import Rounding, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
 from .onnx_known_values import QuantizedConstant
 from .onnx_operations import Opaque
+from .onnx_own_grids import common
 from .onnx_quantization import activation_type
 from .onnx_strided_views import (
     arranged,
@@ -52,9 +53,7 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
         case QuantizedConstant(integers=integers, axis=axis):
             moved = None if axis is None else axes.index(axis)
             return replace(value, integers=integers.transpose(axes), axis=moved)
-        case FloatInput(declared=declared, permutation=before) if value.shape == _permuted(declared, before):
-            before = before or tuple(range(len(declared)))
-            order = tuple([before[axis] for axis in axes])
+        case FloatInput() if (order := _host_order(value, axes)) is not None:
             return replace(value, permutation=order, shape=_permuted(value.shape, axes))
         case Real(view=None) if axes == SHUFFLE:
             batch, groups, inside, *plane = value.shape
@@ -66,6 +65,21 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
                 )
     movable = _movable(context, node, edges.inputs[0])
     return with_view(context, movable, elements_of(context, movable).transpose(axes))
+
+
+def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
+    """The order of the declared axes of a model input in which the host hands over a Transpose of `value` by `axes`;
+    None if the input was reshaped in another way than by axes of size 1, which may be anywhere.
+    """
+    before = value.permutation or tuple(range(len(value.declared)))
+    if value.shape == _permuted(value.declared, before):
+        return tuple([before[axis] for axis in axes])
+    long = [axis for axis in before if value.declared[axis] != 1]
+    own = [axis for axis, size in enumerate(value.shape) if size != 1]
+    if [value.declared[axis] for axis in long] != [value.shape[axis] for axis in own]:
+        return None
+    moved = [long[own.index(axis)] for axis in axes if axis in own]
+    return (*[axis for axis in before if axis not in long], *moved)
 
 
 def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -117,17 +131,15 @@ def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool
     return [np.array_equal(places, np.arange(size)) for places, size in zip(positions, shape, strict=True)]
 
 
-def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real:
+def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shape) -> Real | Pending:
     """A tensor with pads: zeros, or elements of the tensor (reflect, edge ...)."""
     data = real_operand(context, node, 0, viewed=True)
     positions = [_positions(runs) for runs in operator.runs]
     zeros = any((places < 0).any() for places in positions)
     if zeros and operator.fill:
-        context.fail(
-            node,
-            "pads of another value than 0 are not supported",
-            "pad with zeros, or by mode edge, reflect or wrap",
-        )
+        from .onnx_filled_pads import filled
+
+        return filled(context, node, data, positions, operator.fill)
     if not prod(shape):
         context.fail(
             node,
@@ -222,7 +234,7 @@ def _joined(
     """The pending result (it is rounded at its QuantizeLinear) of a Concat of different tensors. It joins whole
     channels or whole positions (pixels).
     """
-    channels = _channel_axes(context, parts, len(shape))
+    channels = channel_axes(context, parts, len(shape))
     order = [0, *channels, *[i for i in range(1, len(shape)) if i not in channels]]
     cut = 1 + len(channels)
     sizes = [shape[i] for i in order]
@@ -253,7 +265,7 @@ def _joined(
     return pending_result(node, operation, natural, shape=shape, view=view)
 
 
-def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
+def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
     """Axes of the concatenated values along which only the channel of an element changes, not its position (pixel).
     Returns the last axis alone if an axis changes both channel and position, if the batch axis changes the channel, or
     if no axis changes the channel.
@@ -340,7 +352,7 @@ def joined(parts: tuple[Real, ...], sources: tuple[Pair, ...]) -> Opaque:
     def added(context: ImportContext, to: Rounding) -> str:
         return to.append(context, Channels(sources=sources), rescale_all(context, parts, to))
 
-    return Opaque(round=added)
+    return Opaque(round=added, bounds=common(parts))
 
 
 def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
@@ -353,4 +365,4 @@ def moved_to(parts: tuple[Real, ...], index: np.ndarray) -> Opaque:
         operator = Positions(index=index, fill=to.grid.stored_zero_point)
         return to.append(context, operator, rescale_all(context, parts, to))
 
-    return Opaque(round=added)
+    return Opaque(round=added, bounds=common(parts))

@@ -88,10 +88,14 @@ def import_masked(context: ImportContext, node: OnnxNode) -> bool:
 
 def _added(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.ndarray | FloatInput] | None:
     first, second = context.value(node, 0), context.value(node, 1)
+    readers = {reader.op_type for reader in context.model_nodes if node.outputs[0] in reader.inputs}
     for scores, mask in ((first, second), (second, first)):
         if not isinstance(scores, Real | Pending):
             continue
         if isinstance(mask, Constant) and mask.array.dtype.kind == "f" and mask.array.size > 1:
+            # Masked scores stay float; a sum that is rounded is one of numbers of like size.
+            if "QuantizeLinear" in readers and mask.array.min() > -HIDDEN:
+                return None
             return scores, mask.array
         # A mask is the same for all heads; a tensor that differs between heads is a bias, which may be above 0.
         if isinstance(mask, FloatInput) and all(size == 1 for size in mask.shape[1:-2]):

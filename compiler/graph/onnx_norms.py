@@ -30,9 +30,12 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     """Imports a node that is one step of a normalization written node by node; returns False for any other node."""
     if not node.inputs or (context.abilities.processor and not context.abilities.rows):
         return False
-    values = [context.value(node, index) for index in range(min(2, len(node.inputs)))]
+    most = 3 if node.op_type == "Clip" else 2
+    values = [context.value(node, index) for index in range(min(most, len(node.inputs)))]
     if node.op_type == "ReduceMean":
         found = _reduced(context, node, values[0])
+    elif node.op_type == "ReduceL2":
+        found = _length(context, node, values[0])
     elif any(isinstance(value, RowStatistic) for value in values):
         found = _of_statistic(context, node, values)
     elif any(
@@ -43,7 +46,11 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
         return False
     if found is None:
         return False
-    context.bind(node, found)
+    if isinstance(found, RowStatistic):
+        # A statistic has no copies, whatever an Expand says: its reader broadcasts it.
+        context.values[node.outputs[0]] = found
+    else:
+        context.bind(node, found)
     return True
 
 
@@ -70,6 +77,33 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Row
     return RowStatistic(data=data, moment=moment, centre=centre)
 
 
+SMALL = 1e-3
+"""The largest least length that is a guard against a division by 0."""
+BETWEEN = frozenset(
+    ("Clip", "Max", "Expand", "Add", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
+)
+"""Operators between the length of a row and the division of the row by its length."""
+
+
+def _length(context: ImportContext, node: OnnxNode, value: Value | None) -> RowStatistic | None:
+    """The statistic of a ReduceL2 by whose result only its own input is divided: the length of rows."""
+    if not isinstance(value, Real) or not context.abilities.rows:
+        return None
+    rank, name = len(value.shape), node.outputs[0]
+    if reduced_axes(context, node, value.shape) != (rank - 1,) or not node.integer("keepdims", 1) or rank < 2:
+        return None
+    while True:
+        readers = [reader for reader in context.model_nodes if name in reader.inputs]
+        if len(readers) != 1:
+            return None
+        if readers[0].op_type == "Div" and readers[0].inputs == (node.inputs[0], name):
+            break
+        if readers[0].op_type not in BETWEEN:
+            return None
+        name = readers[0].outputs[0]
+    return RowStatistic(data=value, moment="square", power=0.5, factor=value.shape[-1] ** 0.5)
+
+
 def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | None]) -> Value | None:
     index = next(i for i, value in enumerate(values) if isinstance(value, RowStatistic))
     statistic = values[index]
@@ -77,18 +111,24 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
     other = values[1 - index] if len(values) > 1 else None
     number = _number(other)
     match node.op_type:
-        case "QuantizeLinear" | "DequantizeLinear" | "Identity":
+        case "QuantizeLinear" | "DequantizeLinear" | "Identity" | "Expand":
             return statistic
+        case "Clip" | "Max" if index == 0 and number is not None and 0 <= number <= SMALL:
+            if len(values) > 2 or statistic.power != 0.5:
+                return None
+            return replace(statistic, epsilon=max(statistic.epsilon, (number / statistic.factor) ** 2))
+        case "Add" if statistic.factor != 1 and number is not None and 0 <= number <= SMALL:
+            return replace(statistic, epsilon=max(statistic.epsilon, (number / statistic.factor) ** 2))
         case "Cast" if node.integer("to", 0) == TensorProto.FLOAT:
             return statistic
         case "Sqrt":
             return replace(statistic, power=statistic.power / 2)
         case "Reciprocal":
-            return replace(statistic, power=-statistic.power)
+            return replace(statistic, power=-statistic.power, factor=1 / statistic.factor)
         case "Pow" if index == 0 and number is not None:
             return replace(statistic, power=statistic.power * number)
         case "Div" if index == 1 and number == 1:
-            return replace(statistic, power=-statistic.power)
+            return replace(statistic, power=-statistic.power, factor=1 / statistic.factor)
         case "Add" if number is not None and statistic.power == 1 and number >= 0:
             return replace(statistic, epsilon=statistic.epsilon + number)
     power = {"Mul": statistic.power, "Div": -statistic.power}.get(node.op_type)
@@ -111,7 +151,7 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
     channels = data.shape[-1]
     shared = Shared(
         data=data,
-        gain=np.ones(channels),
+        gain=np.full(channels, 1 / statistic.factor if node.op_type == "Div" else statistic.factor),
         offset=np.zeros(channels),
         centre=statistic.centre,
         epsilon=statistic.epsilon,

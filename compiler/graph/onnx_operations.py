@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..te.blocks import Window
+from .int8_convolution import Quantization
 from .onnx_known_values import Bias
 from .onnx_values import Real
 
@@ -28,18 +29,31 @@ class Operation:
     alone: ClassVar[tuple[str, str] | None] = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The least and the greatest possible result of an operation. `wide`: most results are far from both."""
+
+    low: float
+    high: float
+    wide: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opaque(Operation):
     """A pending operation with which no other operator can be merged; the function `round` adds its integer operators
-    and returns the name of the result's tensor.
+    and returns the name of the result's tensor. `bounds`: a grid on which the result loses little, or the bounds of
+    the result (`onnx_own_grids`); None if these are not known.
     """
 
     round: Callable[[ImportContext, Rounding], str]
+    bounds: Quantization | Bounds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product(Operation):
-    """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
+    """A convolution or matrix product; `weight` int8 or int16 (O, C / groups, kh, kw), `weight_scale` float32
+    (O,).
+    """
 
     data: Real
     weight: np.ndarray

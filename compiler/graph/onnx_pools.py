@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -21,8 +21,15 @@ from .onnx_axes import reduced_axes
 from .onnx_context import GraphContext
 from .onnx_emit import Rounding, RoundingError, emit, plane_operand, real_operand
 from .onnx_integer_context import Edges, ImportContext, pending_result
-from .onnx_operations import Maximum, Opaque
-from .onnx_strided_views import contiguous, elements_of, rows_of, with_view
+from .onnx_operations import Identity, Maximum, Opaque
+from .onnx_strided_views import (
+    arranged,
+    check_size,
+    contiguous,
+    elements_of,
+    rows_of,
+    without_pads,
+)
 from .onnx_values import Integer, Pending, Real
 from .onnx_window_attributes import PerDimension, on_plane, read_windows
 from .operators import AveragePool, MaxPool
@@ -110,7 +117,8 @@ def averaged(context: ImportContext, node: OnnxNode, operator: AveragePool, edge
     """The average over windows of a dequantized tensor, which waits for its QuantizeLinear."""
     data = real_operand(context, node, 0)
     _check_pool(context, node, data, operator.window)
-    return pending_result(node, Opaque(round=partial(round_average, data=data, pool=operator)), edges.shape)
+    rounded = partial(round_average, data=data, pool=operator)
+    return pending_result(node, Opaque(round=rounded, bounds=data.quantization), edges.shape)
 
 
 def _check_pool(context: ImportContext, node: OnnxNode, data: Real, window: Window) -> None:
@@ -135,6 +143,12 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     if not keepdims:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
     reduced = {axis for axis in axes if data.shape[axis] != 1}
+    if not reduced and rank > 4:
+        # Nothing is reduced, and a tensor of more than four dimensions is no image of which to pool windows.
+        view = elements_of(context, data).reshape(shape) if data.view is not None else None
+        natural = context.tensors[data.tensor].shape
+        context.bind(node, pending_result(node, Identity(data=data), natural, shape=tuple(shape), view=view))
+        return
     pending = None
     if data.view is not None and rank - 1 not in reduced:
         pending = _row_average(context, node, data, reduced, tuple(shape))
@@ -159,32 +173,75 @@ def _row_average(
 def _image_average(
     context: ImportContext, node: OnnxNode, data: Real, reduced: set[int], shape: tuple[int, ...]
 ) -> Pending:
-    """Averages over rows, columns or planes of a tensor stored as an image. For (N, C, H, W) also over channels with
-    rows or columns: the reduced axes are moved to the back first."""
+    """Averages over any axes: over rows, columns or planes of a tensor stored as an image, or of a new tensor."""
     rank = len(data.shape)
-    if rank == 4 and 1 in reduced and 0 not in reduced and len(reduced) < 3:
-        stay = [axis for axis in (0, 1, 2, 3) if axis not in reduced]
-        order = [*stay[:2], *sorted(reduced), *stay[2:]]
-        moved = with_view(context, data, elements_of(context, data).transpose(order))
-        sizes = tuple(1 if order[axis] in reduced else moved.shape[axis] for axis in range(rank))
-        pending = _image_average(context, node, moved, {order.index(axis) for axis in reduced}, sizes)
-        elements = elements_of(context, pending).transpose(np.argsort(order)).reshape(shape)
-        return with_view(context, pending, elements)
-    data = contiguous(context, node, data)
+    given, data = data, contiguous(context, node, data) if rank <= 4 else data
     batch, channels, height, width = context.tensors[data.tensor].nchw
-    if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
+    if data.view is None and data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
         kernel = (height if 2 in reduced else 1, width if 3 in reduced else 1)
-    elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
+    elif (
+        data.view is None
+        and data.shape[:2] == (batch, channels)
+        and reduced in (set(), set(range(2, rank)) - _units(data.shape))
+    ):
         # The whole plane, in any shape; or nothing.
         kernel = (height, width) if reduced else (1, 1)
     else:
-        context.fail(
-            node,
-            f"an average over the axes {sorted(reduced)} of an input of shape {data.shape} is not supported",
-            "average one or two of C, H and W of (N, C, H, W), or S of (N, S, C)",
-        )
+        lines = lines_along(context, node, given, reduced)
+        pool = AveragePool(window=lines.window, counted=UNCOUNTED)
+        operation = Opaque(round=partial(round_average, data=lines.data, pool=pool), bounds=data.quantization)
+        return pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
     return _plane_average(node, data, kernel, natural, shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lines:
+    """A tensor of which each window has the elements of a value that a reduction makes one element of: an image, or a
+    tensor (1, C, L, R) with a window of a row. `natural`: shape of the reduced tensor; `view`: the view by which the
+    result reads that tensor, in the shape of the axes that stay.
+    """
+
+    data: Real
+    window: Window
+    natural: tuple[int, int, int, int]
+    view: np.ndarray
+
+
+def lines_along(context: ImportContext, node: OnnxNode, data: Real, reduced: set[int]) -> Lines:
+    """The elements of a value along the axes `reduced` as windows of a tensor, for a reduction over any axes. A new
+    tensor is made unless windows are planes, rows or columns of an image.
+    """
+    from .onnx_integer_moves import channel_axes
+
+    check_size(context, node, data.shape)
+    data = without_pads(context, node, data)
+    elements, rank = elements_of(context, data), len(data.shape)
+    stay = [axis for axis in range(rank) if axis not in reduced]
+    if data.view is None and data.shape == context.tensors[data.tensor].nchw and reduced <= {2, 3}:
+        batch, filters, *plane = data.shape
+        kept = tuple([1 if axis in reduced else size for axis, size in enumerate(plane, start=2)])
+        kernel = tuple([size if axis in reduced else 1 for axis, size in enumerate(plane, start=2)])
+        small = (batch, filters, kept[0], kept[1])
+        view = np.arange(prod(small)).reshape([data.shape[axis] for axis in stay])
+        return Lines(data=data, window=Window(kernel=(kernel[0], kernel[1])), natural=small, view=view)
+    of_channels = set(channel_axes(context, (data,), rank))
+    images: list[int] = []
+    channels = [axis for axis in stay if axis in of_channels]
+    if of_channels & reduced:
+        # Channels are exchanged with the positions of their image: the axes that stay become the channels.
+        image = elements // prod(context.tensors[data.tensor].nchw[1:])
+        images = [axis for axis in stay if (image != np.take(image, [0], axis)).any()]
+        channels = [axis for axis in stay if axis not in images]
+    places = [axis for axis in stay if axis not in (*images, *channels)]
+    order = [*images, *channels, *places, *sorted(reduced)]
+    groups = (images, channels, places, sorted(reduced))
+    batch, filters, height, length = (prod(data.shape[axis] for axis in group) for group in groups)
+    natural, cut = (batch, filters, height, 1), len(stay)
+    sizes = [data.shape[axis] for axis in order]
+    moved = arranged(context, node, data, elements.transpose(order).reshape(*natural[:3], length))
+    placed = np.arange(prod(natural)).reshape(sizes[:cut]).transpose(np.argsort(order[:cut]))
+    return Lines(data=moved, window=Window(kernel=(1, length)), natural=natural, view=placed)
 
 
 def _units(shape: tuple[int, ...]) -> set[int]:
@@ -198,12 +255,16 @@ def _plane_average(
     OW), reshaped to `shape`.
     """
     pool = AveragePool(window=Window(kernel=kernel), counted=UNCOUNTED)
-    operation = Opaque(round=partial(round_average, data=data, pool=pool))
+    operation = Opaque(round=partial(round_average, data=data, pool=pool), bounds=data.quantization)
     return pending_result(node, operation, natural, shape=shape)
 
 
-def round_average(context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool) -> str:
-    """Adds an integer average pool, requantized by `to`; returns the name of the result's tensor."""
+def round_average(
+    context: ImportContext, to: Rounding, *, data: Real, pool: AveragePool, total: bool = False
+) -> str:
+    """Adds an integer average pool, requantized by `to`; returns the name of the result's tensor. `total`: sums of
+    windows, not averages.
+    """
     source = data.quantization
     window, counted = pool.window, pool.counted
     try:
@@ -214,6 +275,7 @@ def round_average(context: ImportContext, to: Rounding, *, data: Real, pool: Ave
         ) from None
     plane = context.tensors[data.tensor].nchw[2:]
     divisors = average_divisors(plane, window, counted, any(counted))
+    divisors = np.ones_like(divisors) if total else divisors
     scales = tuple(
         (int(count), average_pool_scale(source.scale, to.grid.scale, int(count)))
         for count in np.unique(divisors)

@@ -17,8 +17,6 @@ from .onnx_operations import Product
 from .onnx_values import Pending
 from .operators import Convolution
 
-CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
-
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
     """Pending result of a convolution between DequantizeLinear and QuantizeLinear, which determines its rounding."""
@@ -43,8 +41,8 @@ def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edg
 def weight_operand(
     context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Constant weights as int8 with zero point 0, and a float32 scale for each output channel (along
-    `channel_axis`).
+    """Constant weights minus their zero point, and a float32 scale for each output channel (along `channel_axis`).
+    Weights are int8 or, where they do not fit it, int16 (`onnx_wide_weights`).
     """
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
@@ -77,10 +75,9 @@ def weight_operand(
             node,
             f"its weights of shape {centred.shape} are empty or have no axis {channel_axis} of output channels",
         )
-    if centred.min() < -128 or centred.max() > 127:
-        context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
-    return centred.astype(np.int8, copy=False), scale
+    wide = centred.min() < -128 or centred.max() > 127
+    return centred.astype(np.int16 if wide else np.int8, copy=False), scale
 
 
 def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
@@ -93,14 +90,20 @@ def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
 
 def round_product(context: ImportContext, product: Product, to: Rounding) -> str:
     """Adds an integer convolution or matrix product, requantized by `to`; returns the name of the result's tensor."""
+    if product.weight.dtype != np.int8:
+        from .onnx_wide_weights import split_weights
+
+        product = split_weights(context, product, to)
     source = product.data.quantization
     step = bias_step(source.scale, product.weight_scale)
     scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
     post = to.post()
     zero_point = source.stored_zero_point
+    bias = bias_of(product.bias, step)
+    weight, bias, scale = fitted_sums(bias, product.weight, zero_point, scale, post)
     operator = Int8Convolution(
-        weight=product.weight,
-        bias=fitted_bias(bias_of(product.bias, step), product.weight, zero_point, scale, post),
+        weight=weight,
+        bias=bias,
         scale=scale,
         window=product.window,
         groups=product.groups,
@@ -110,17 +113,17 @@ def round_product(context: ImportContext, product: Product, to: Rounding) -> str
     return to.append(context, operator, (product.data.tensor,))
 
 
-def fitted_bias(
+def fitted_sums(
     bias: NDArray[np.int64],
     weight: NDArray[np.int8],
     zero_point: int,
     scale: NDArray[np.float32],
     stage: Post,
-) -> NDArray[np.int32]:
-    """The adjusted bias (bias minus zero point x sum of weights) of every output channel, int32 (O,), for int8 `weight`
-    (O, ...) and inputs with the zero point `zero_point`.
+) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.float32]]:
+    """(int8 weights, adjusted int32 biases, scales) of the output channels: `weight` (O, ...), the bias minus zero
+    point x sum of weights, and `scale`, (O,) each, for inputs with the zero point `zero_point`.
 
-    If sums may leave 32 bits, `accumulators.moved_bias` moves the bias into range, or raises AccumulatorError.
+    If sums may leave 32 bits, `accumulators.sums_in_range` changes all three, or raises AccumulatorError.
     """
     rows = weight.reshape(len(weight), -1)
     # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
@@ -128,7 +131,7 @@ def fitted_bias(
     wanted = np.broadcast_to(bias, total.shape) - zero_point * total
     if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 < 2**31:
         # Sums of this many products of int8 values fit whatever the signs of the weights.
-        return wanted.astype(np.int32)
-    from .accumulators import moved_bias
+        return weight, wanted.astype(np.int32), scale
+    from .accumulators import sums_in_range
 
-    return moved_bias(bias, rows, wanted, scale, stage)
+    return sums_in_range(bias, weight, zero_point, scale, stage)

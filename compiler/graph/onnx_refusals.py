@@ -70,10 +70,13 @@ def refuse_form(context: ImportContext, node: OnnxNode, rows: Rows) -> NoReturn:
     for index, value in enumerate(values):
         if isinstance(value, Pending):
             context.refuse_float(node, index, value)
+    activations = sum(isinstance(value, Real | Integer) for value in values)
     raise ProcessorsOnlyError(
         context.source,
         node.name,
         node.op_type,
-        "has a form or operands that only processors and GPUs support",
+        "combines several tensors, which only processors and GPUs do"
+        if activations > 1
+        else "has attributes or shapes that only processors and GPUs support",
         "leave the node to the processor",
     )

@@ -60,7 +60,8 @@ def _resized(
         for size, outputs, scale in zip(plane, shape[2:], resize.scales, strict=True)
     )
     if rows.weight.any() or columns.weight.any():
-        operation = Opaque(round=partial(round_resampled, data=data, rows=rows, columns=columns))
+        rounded = partial(round_resampled, data=data, rows=rows, columns=columns)
+        operation = Opaque(round=rounded, bounds=data.quantization)
     else:
         images = np.arange(shape[0])[:, None, None] * (plane[0] * plane[1])
         operation = moved_to((data,), images + rows.first[:, None] * plane[1] + columns.first)

@@ -1,6 +1,4 @@
-"""Softmax and normalizations along the last axis, and softmax along the channels of images, for targets with the
-ability `rows`.
-"""
+"""Softmax along any axis, and normalizations along the last axes, for targets with the ability `rows`."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from .onnx_integer_context import ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_operations import Function, Identity
 from .onnx_row_values import Shared
-from .onnx_strided_views import contiguous, rows_of
-from .onnx_values import Pending, Real, Value
+from .onnx_strided_views import contiguous, elements_of, rows_of, with_view
+from .onnx_values import Pending, Real, Value, reshaped
 
 LARGEST_BIAS = 1 << 30
 """Largest bias of a channel, which is offset / gain. Where it would be larger, the gain is increased instead; this
@@ -30,8 +28,9 @@ changes the result by less than 2^-14 of the offset.
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Imports Softmax, LayerNormalization or RMSNormalization over the last axis; returns False if the target does not
-    compute the node.
+    """Imports Softmax, LayerNormalization or RMSNormalization; returns False if the target does not compute the node.
+
+    Axes become the last axis of a view: one axis of a Softmax is moved there, and several last axes are flattened.
     """
     abilities = context.abilities
     if abilities.processor and not abilities.rows:
@@ -44,12 +43,16 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     axis, alone = one_axis(context, node, data.shape, -1), True
     if node.op_type == "Softmax":
         axis, alone = softmax_axis(context, node, data.shape)
-    if not alone:
-        return False
-    if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
-        return False
     if not abilities.rows:
         context.fail(node, *needs("rows"))
+    shape, moved, images = data.shape, None, (axis, rank, node.op_type, alone) == (1, 4, "Softmax", True)
+    if axis != rank - 1 and not images:
+        elements = elements_of(context, data)
+        if node.op_type == "Softmax" and alone:
+            moved, elements = axis, np.moveaxis(elements, axis, -1)
+        else:
+            elements = elements.reshape(*shape[:axis] or (1,), -1)
+        data, axis = with_view(context, data, elements), elements.ndim - 1
     members: tuple[str, ...] = ()
     if isinstance(value, Pending):
         operation, members = Shared(data=data, entries=exponentials(step_of(value) or 1.0)), value.members
@@ -59,7 +62,10 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
         operation = _normalization(context, node, data)
     if operation is None:
         return False
-    context.bind(node, shared_rows(context, node, operation, data, members, axis))
+    made = shared_rows(context, node, operation, data, members, axis)
+    if moved is not None:
+        made = with_view(context, made, np.moveaxis(elements_of(context, made), -1, moved))
+    context.bind(node, reshaped(made, shape))
     return True
 
 
@@ -75,7 +81,8 @@ def shared_rows(
     are its last axis, or `axis` 1 of images.
     """
     rank = len(data.shape)
-    if axis in (None, rank - 1) and not (rank == 2 and data.view is None):
+    vectors = rank == 2 and data.view is None and context.tensors[data.tensor].nchw[2:] == (1, 1)
+    if axis in (None, rank - 1) and not vectors:
         rows = rows_of(context, node, data)
         data, natural = rows.data, context.tensors[rows.data.tensor].nchw
         view = rows.view(natural)

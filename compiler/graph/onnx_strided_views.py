@@ -26,6 +26,8 @@ from .onnx_integer_context import ImportContext
 from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
+MOST_CHOICES = 4
+"""Number of choices of channels up to which channels are gathered by a node for each choice."""
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:
@@ -248,7 +250,11 @@ def arranged(
     source = np.where(filled, -1, channel).max(axis=1)
     if not (filled | (channel == source[:, None])).all():
         places = np.where(filled, -1, image * plane + place)
-        if (places == places[:1]).all():
+        # Channels of one place become places by an exchange, without a node for each.
+        exchanged = (
+            again and (place == place[0, 0]).all() and np.unique(channel, axis=1).shape[1] > MOST_CHOICES
+        )
+        if (places == places[:1]).all() and not exchanged:
             tensor = context.moved[key] = _gathered(
                 context, node, data, np.where(filled, 0, channel), places[0], shape
             )

@@ -20,11 +20,11 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .int8_convolution import Quantization
 from .onnx_attributes import OnnxNode
-from .onnx_emit import on_input_grid
 from .onnx_import import begin, bind_input
 from .onnx_integer_context import ImportContext
 from .onnx_known_values import Constant, QuantizedConstant
 from .onnx_load import initializer_array, static_shapes
+from .onnx_own_grids import on_own_grid
 from .onnx_table import import_node
 from .onnx_values import FloatInput, Integer, Pending, Real, RowStatistic, Value
 
@@ -150,7 +150,7 @@ def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str])
     value: Value | None = context.values.get(node.outputs[0])
     if isinstance(value, Pending):
         with suppress(ModelError):
-            value = on_input_grid(context, node, value) or value
+            value = on_own_grid(context, node, value) or value
     match value:
         case Constant() | QuantizedConstant():
             return NodeSurvey(kind="constant")

@@ -89,6 +89,7 @@ _control = partial(_row, "control")
 _integers = partial(_row, "integers")
 _blocked = partial(_row, "blocked")
 _NORM = _quantized("norms:import_norm", behind=_NORMALIZED)
+_CONSTANTS = _quantized("channel_constants:import_channel_constants")
 _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
@@ -156,6 +157,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _NORM,
             _quantized("masks:import_masked"),
             _CHAIN,
+            _CONSTANTS,
             *_both("elementwise:import_pairwise", "pointwise:import_nary"),
         ),
         **_alike(
@@ -172,11 +174,16 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "CastLike": (_float("logic:import_logic", "round_mode saturate"),),
         **_alike("Celu Elu LeakyRelu Swish ThresholdedRelu", *_function("pointwise:import_unary", "alpha")),
         "Clip": (
+            _NORM,
             _CHAIN,
             *_both("elementwise:import_clamp", "pointwise:import_clip"),
             _steps("functions:function_steps", when="has_function"),
         ),
-        **_alike("Div Sub", _NORM, *_function("pointwise:import_nary")),
+        "Div": (_NORM, _CONSTANTS, *_function("pointwise:import_nary")),
+        "Sub": (
+            *(_NORM, _CONSTANTS, _quantized("tables:import_function", whole=True)),
+            *_both("differences:import_difference", "pointwise:import_nary"),
+        ),
         "Gelu": _function("pointwise:import_unary", "approximate"),
         "HardSigmoid": _function("pointwise:import_unary", "alpha beta"),
         "IsInf": (
@@ -184,9 +191,10 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             _float("logic:import_logic", "detect_negative detect_positive"),
         ),
         "IsNaN": _both("masks:import_guard", "logic:import_logic"),
-        **_alike("Max Min PRelu", *_function("pointwise:import_nary")),
+        **_alike("Max Min", _NORM, *_function("pointwise:import_nary")),
+        "PRelu": (_quantized("slopes:import_slopes"), *_function("pointwise:import_nary")),
         "Mod": (_float("logic:import_bits", "fmod"),),
-        "Mul": (_NORM, _CHAIN, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
+        "Mul": (_NORM, _CHAIN, _CONSTANTS, *_both("elementwise:import_pairwise", "pointwise:import_nary")),
         "Pow": (_NORM, *_function("pointwise:import_power")),
         **_alike("Reciprocal Sqrt", _NORM, *_function("pointwise:import_unary")),
         "Relu": (_CHAIN, *_both("elementwise:import_clamp", "pointwise:import_unary")),
@@ -205,12 +213,12 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
             "DepthToSpace SpaceToDepth", _shared("rearrangement:import_depth_to_space", "blocksize mode")
         ),
         "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
-        "Expand": (_shared("rearrangement:import_expand"),),
+        "Expand": (_NORM, _shared("rearrangement:import_expand")),
         "EyeLike": (_float("known:import_eye", "dtype k"),),
         "Flatten": (_either("structure:import_view", "axis"),),
         "Gather": (_shared("rearrangement:import_gather", "axis"),),
-        "GatherElements": (_float("indexed:import_gather_elements", "axis"),),
-        "GatherND": (_float("indexed:import_gather_nd", "batch_dims"),),
+        "GatherElements": _both("gathers:import_gather_elements", "indexed:import_gather_elements", "axis"),
+        "GatherND": _both("gathers:import_gather_nd", "indexed:import_gather_nd", "batch_dims"),
         "Identity": (_NORM, _either("structure:import_identity")),
         "OneHot": (_float("indexed:import_one_hot", "axis"),),
         "Pad": (_shared("rearrangement:import_pad", "mode"),),
@@ -247,6 +255,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "Hardmax": (_float("indexed:import_hardmax", "axis"),),
         "InstanceNormalization": (
+            _quantized("instance_norm:import_instance_normalization", "epsilon"),
             _float("normalizations:import_instance_normalization", "epsilon"),
             _steps("decompose:instance_normalization_steps", "epsilon", when="has_variables"),
         ),
@@ -267,9 +276,14 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "MeanVarianceNormalization": (_steps("normalizations:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
-            "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
-            _float("reductions:import_reduction", _REDUCTION),
+            "ReduceL1 ReduceMax ReduceMin ReduceSum",
+            *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
         ),
+        "ReduceL2": (
+            _quantized("norms:import_norm", _REDUCTION),
+            *_both("reduced:import_reduced", "reductions:import_reduction", _REDUCTION),
+        ),
+        "ReduceSumSquare": (_float("reductions:import_reduction", _REDUCTION),),
         **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
         "ReduceMean": (
             _quantized("norms:import_norm", _REDUCTION),
@@ -358,22 +372,8 @@ def operators(*kinds: Kind) -> Iterator[str]:
     return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
 
 
-STRUCTURE = frozenset(operators("either"))
-"""Operators that compute nothing."""
 GRAPHS: tuple[Kind, ...] = ("either", "both")
 """Kinds of rows that are for integer and float graphs."""
-FUNCTIONS = frozenset(
-    name
-    for name, rows in ROWS.items()
-    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
-)
-"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
-MERGED_INTO_FUNCTIONS = frozenset(
-    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
-)
-"""Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
-function of one tensor that waits for its QuantizeLinear) if an input is such a function.
-"""
 
 
 def import_node(context: GraphContext, node: OnnxNode) -> None:

@@ -21,8 +21,9 @@ from .onnx_context import GraphContext
 from .onnx_emit import Rounding, bias_of, bias_step, plane_operand, real_operand
 from .onnx_integer_context import ImportContext, pending_result
 from .onnx_operations import Opaque, Product
-from .onnx_products import bias_operand, fitted_bias, weight_operand
+from .onnx_products import bias_operand, fitted_sums, weight_operand
 from .onnx_values import Pending
+from .onnx_wide_weights import split_weights
 from .onnx_window_attributes import (
     AUTOMATIC,
     PerDimension,
@@ -175,6 +176,8 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
     A phase is all outputs whose rows and columns have the same remainders modulo the strides. Output row y, with y +
     top = q * stride + r, is the sum over t of input row q - t times weight row r + stride * t.
     """
+    if product.weight.dtype != np.int8:
+        product = split_weights(context, product, to)
     batch, filters, height, width = to.pending.natural
     channels, *kernel = product.weight.shape[1:]
     taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]
@@ -200,9 +203,10 @@ def round_transposed(context: ImportContext, to: Rounding, *, product: Product) 
     last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
     behind = [max(0, end - size + 1) for end, size in zip(last, plane, strict=True)]
     phases = (batch, sy * sx * stride, *[size + pad for size, pad in zip(plane, behind, strict=True)])
+    kernels, bias, scale = fitted_sums(bias.reshape(-1), kernels, source.stored_zero_point, scale, to.post())
     convolution = Int8Convolution(
         weight=kernels,
-        bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, scale, to.post()),
+        bias=bias,
         scale=scale,
         window=Window(kernel=(taps[0], taps[1]), pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1])),
         pad_value=source.stored_zero_point,

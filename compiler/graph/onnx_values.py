@@ -72,9 +72,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowStatistic:
-    """A number for each row (last axis) of `data`, which is never computed by itself: (m + `epsilon`) ** `power`.
-    `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is subtracted
-    first.
+    """A number for each row (last axis) of `data`, which is never computed by itself: `factor` * (m + `epsilon`) **
+    `power`. `moment` says whether m is the row's mean or the mean of its squares; with `centre` the row's mean is
+    subtracted first.
     """
 
     data: Real
@@ -82,6 +82,7 @@ class RowStatistic:
     centre: bool = False
     epsilon: float = 0.0
     power: float = 1.0
+    factor: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from .network_inputs import (
     OutputArrays,
     accesses_of,
     address_of,
+    check_ids,
     check_inputs,
     direct_inputs,
     direct_outputs,
@@ -68,6 +69,9 @@ class CpuNetwork(GraphNetwork):
                 for name in direct_outputs(graph, plan, accesses)
             }
         )
+        self._rows = {
+            port.name: port.rows for port in self.inputs if port.rows is not None and 0 not in port.shape
+        }
         self._expected = {port.name: (port.shape, port.dtype) for port in self.inputs}
         if problem := memory_problem(plan.bytes):
             raise MachineMemoryError(
@@ -107,8 +111,8 @@ class CpuNetwork(GraphNetwork):
             return self._results(outputs)
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Checks inputs like `check_inputs`, faster if they are valid; only quantized inputs need a check of their
-        values.
+        """Checks inputs like `check_inputs`, faster if they are valid; only quantized inputs and ids need a check of
+        their values.
         """
         if not self.quantized and isinstance(inputs, Mapping) and inputs.keys() == self._expected.keys():
             for name, (shape, dtype) in self._expected.items():
@@ -116,6 +120,8 @@ class CpuNetwork(GraphNetwork):
                 if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                     break
             else:
+                for name, rows in self._rows.items():
+                    check_ids(name, rows, inputs[name])
                 return
         check_inputs(self.name, self.inputs, inputs, self.quantized)
 

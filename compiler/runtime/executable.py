@@ -24,13 +24,15 @@ class AxisRange:
 class Port:
     """An input or an output: its name in the model, its numpy type and its shape.
 
-    `shape` has the greatest sizes; axes in `ranges` may be smaller.
+    `shape` has the greatest sizes; axes in `ranges` may be smaller. `rows`: the input is ids of that many rows (-rows
+    .. rows - 1).
     """
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
     ranges: tuple[AxisRange, ...] = ()
+    rows: int | None = None
 
 
 class Executable(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
 
@@ -130,11 +131,13 @@ def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -
         if (held := graph.constants.get(output.tensor)) is not None:
             place["constant"] = constants.add(f"output{number}", held)
         outputs.append(place)
+    rows = {entry.name: entry.rows for entry in graph.inputs if entry.rows is not None}
     return {
         "name": graph.name,
         "arena_bytes": plan.bytes,
         "arena_bytes_without_reuse": plan.bytes_without_reuse,
         "inputs": list(graph.input_names),
+        **({"rows": rows} if rows else {}),
         "outputs": outputs,
         "tensors": {
             name: {
@@ -152,6 +155,8 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
     """A graph of a description's tensors, inputs and outputs, without nodes. Raises ArchiveError."""
     tensors = {name: _tensor(name, entry) for name, entry in document.at("tensors").entries().items()}
     inputs = document.at("inputs").among(list(tensors))
+    given = document.find("rows")
+    rows = {} if given is None else {name: entry.integer(1) for name, entry in given.entries().items()}
     outputs: list[GraphOutput] = []
     held: dict[str, np.ndarray] = {}
     for output in document.at("outputs").items():
@@ -173,7 +178,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
             raise document.at("tensors").at(name).at("block").fail("must be 1 for an input or output")
     return Graph(
         name=document.at("name").text(),
-        inputs=tuple([plain_input(tensors[name]) for name in inputs]),
+        inputs=tuple([replace(plain_input(tensors[name]), rows=rows.get(name)) for name in inputs]),
         outputs=tuple(outputs),
         nodes=(),
         tensors=tensors,

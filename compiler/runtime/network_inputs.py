@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -23,7 +23,8 @@ from .readable import CompiledKernels
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
     """The inputs as ports, each once: an input that is quantized in two ways is two tensors of the graph."""
-    return tuple({entry.name: _port(entry) for entry in graph.inputs}.values())
+    ports = {entry.name: replace(_port(entry), rows=entry.rows) for entry in graph.inputs}
+    return tuple(ports.values())
 
 
 def output_ports(graph: Graph) -> tuple[Port, ...]:
@@ -68,7 +69,7 @@ def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
     """Raises KernelArgumentError unless each input has an array of its shape and type, without NaN for `quantized`
-    inputs.
+    inputs, and without an id of no row for inputs that are ids.
 
     `name` is the network or kernel in messages. Raises InputError if `arrays` is no mapping of arrays.
     """
@@ -86,11 +87,26 @@ def check_inputs(
             )
         if array.shape != port.shape:
             raise KernelArgumentError(f"input {port.name!r} must have shape {port.shape}, not {array.shape}")
+        if port.rows is not None and array.size:
+            check_ids(port.name, port.rows, array)
         # The minimum is NaN if any element is.
         if port.name in quantized and array.size and np.isnan(array.min()):
             raise KernelArgumentError(
                 f"input {port.name!r} holds NaN, which has no quantized value; clean the input data first"
             )
+
+
+def check_ids(name: str, rows: int, array: np.ndarray) -> None:
+    """Raises KernelArgumentError if the input `name` holds an id that is not one of `rows` rows."""
+    least, most = int(array.min()), int(array.max())
+    if -rows <= least and most < rows:
+        return
+    wrong = most if most >= rows else least
+    place = np.argwhere(array == wrong)[0].tolist()
+    raise KernelArgumentError(
+        f"input {name!r} holds {wrong} at {place}, which is the id of no row: the model looks up {rows:,} rows; give "
+        f"ids from 0 to {rows - 1}, or from {-rows} to -1, which count from the end"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

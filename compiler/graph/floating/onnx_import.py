@@ -15,14 +15,16 @@ from ...ir.types import DType
 from ..errors import InvalidModelError, ModelError, NodeError
 from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
+from ..looked_up import with_rows
 from ..model_rewrites import means_standard
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_constants import evaluate_node, reference_is_mistaken
 from ..onnx_context import TYPES, GraphContext
 from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
-from ..onnx_table import GRAPHS, STRUCTURE, import_body, import_node, operators, rows_of
+from ..onnx_table import GRAPHS, import_body, import_node, operators, rows_of
 from ..operator_rows import Row, refuse_unread
+from ..operator_sets import STRUCTURE
 
 OLDEST_OPSET = 11
 _NAMES = {
@@ -89,7 +91,7 @@ def import_float_model(
     used = {name for node in context.nodes for name in node.inputs} | {output.tensor for output in outputs}
     return Graph(
         name=model.graph.name or "graph",
-        inputs=tuple(inputs),
+        inputs=with_rows(inputs, context.nodes, context.tensors),
         outputs=outputs,
         nodes=tuple(context.nodes),
         tensors=context.tensors,

@@ -16,7 +16,8 @@ from ..graph import Shape, Tensor
 from ..onnx_attributes import OnnxNode
 from ..onnx_axes import one_axis, softmax_axis
 from ..onnx_context import GraphContext
-from ..operators import Computed, Elementwise, Gather, GatherElements
+from ..onnx_gathers import import_gather_nd as import_known
+from ..operators import Computed, Elementwise, GatherElements
 from .onnx_outputs import add_outputs
 from .onnx_pointwise import as_type
 
@@ -198,21 +199,4 @@ def import_gather_nd(context: GraphContext, node: OnnxNode) -> None:
     if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
         gather_nd_of_run_time(context, node)
         return
-    data = context.tensor(node, 0)
-    indices = context.array(node, 1, "indices")
-    if indices is None or indices.dtype.kind != "i" or not indices.size:
-        context.refuse(node, "its indices must be integers, at least one")
-    depth = indices.shape[-1] if indices.ndim else 0
-    if not 1 <= depth <= len(data.shape):
-        context.refuse(
-            node,
-            f"its indices select along {depth} axes and must select along 1 to {len(data.shape)}, the axes of its data",
-        )
-    named, rest = data.shape[:depth], data.shape[depth:]
-    rows = indices.reshape(-1, depth).astype(np.int64)
-    if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():
-        context.refuse(node, f"some of its indices lie outside of its data of shape {data.shape}")
-    chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
-    flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
-    shape = (*indices.shape[:-1], *rest)
-    context.add(node, Gather(axis=0, indices=tuple(chosen.tolist())), (flat,), shape, dtype=data.dtype)
+    import_known(context, node)

@@ -8,7 +8,8 @@ A Relu or Clip that is the only reader of an operator is fused with it: only the
 Runtime's static quantizer.
 
 With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` (Softmax and
-normalizations) and products of two activations compute on integers too. A float tensor that a product reads is then
+normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that what follows
+a resized or reduced tensor does not stay float. A float tensor that a product reads is then
 quantized for all its readers, so that embeddings, which are looked up by ids, do not keep the sums of all layers float.
 A function written as several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their
 result only. Scores to which a mask is added stay float.
@@ -26,7 +27,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from ..onnx_attributes import read_node
-from ..onnx_table import FUNCTIONS, MERGED_INTO_FUNCTIONS
+from ..operator_sets import FUNCTIONS, MERGED_INTO_FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
 from .norms import find_norms
@@ -49,6 +50,12 @@ SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
 )
 """Operators whose outputs hold values of their inputs: all of them share one scale."""
+MOVED = frozenset(["Resize", "ReduceMax", "ReduceMin", "GatherND", "GatherElements"])
+"""Further operators of whole networks whose outputs hold values of their inputs, or values between them."""
+REDUCTIONS = frozenset(
+    ["ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "InstanceNormalization", "PRelu", "Div"]
+)
+"""Operators of whole networks that read one tensor and constants, with a scale of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         set()
     )  # Embeddings and their sums, which are quantized only if another operator on integers reads them.
     beside = computed_beside(model) if whole else frozenset[str]()
+    same_scale = SAME_SCALE | MOVED if whole else SAME_SCALE
     for node in model.nodes:
         if node.op_type in LOOK_UPS and node.input[0] in model.constants:
             looked_up.update(node.output)
@@ -167,7 +175,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
             and data[0] in chosen
             and uses[data[0]] == 1
             and before is not None
-            and before.op_type not in SAME_SCALE
+            and before.op_type not in same_scale
         ):
             fused[data[0]] = node.output[0]
     scale_of = _Groups()
@@ -176,13 +184,13 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         tensors = [name for name in tensors if name not in fused]
         for name in tensors:
             scale_of.add(name)
-        if node.op_type in SAME_SCALE:
+        if node.op_type in same_scale:
             for name in tensors[1:]:
                 scale_of.join(tensors[0], name)
     layers = [
         (node, output)
         for output, node in chosen.items()
-        if node.op_type not in SAME_SCALE and not _is_part(node, functions, fused)
+        if node.op_type not in same_scale and not _is_part(node, functions, fused)
     ]
     plan = Plan(
         nodes=frozenset(chosen),
@@ -248,7 +256,7 @@ def masked_sums(model: FloatModel) -> frozenset[str]:
 def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
     """The inputs of a node that are quantized as activations, without weights and other parameters."""
     of_two = node.op_type == "MatMul" and not model.constants.keys() & set(node.input)
-    if node.op_type in POINTWISE or of_two:
+    if node.op_type in POINTWISE | {"Sub"} or of_two:
         return list(node.input[:2])
     return list(node.input) if node.op_type == "Concat" else list(node.input[:1])
 
@@ -290,6 +298,8 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
         return data[0] not in model.constants and _has_weights(model, proto)
     parameters = [name for name in proto.input[len(data) :] if name]
     known = POINTWISE | POOLS | CLAMPS | SAME_SCALE
+    if whole:
+        known |= MOVED | REDUCTIONS | {"Sub"}
     if proto.op_type in ROWS and len([name for name in proto.output if name]) == 1:
         return whole and all(name in model.constants for name in parameters)
     return proto.op_type in known and all(name in model.constants for name in parameters)

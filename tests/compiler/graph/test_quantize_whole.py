@@ -320,3 +320,73 @@ def test_what_ids_look_up_does_not_keep_residual_sums_float():
     model = read_model(model.SerializeToString(), whole=True)
     assert plan_quantization(model, whole=True).nodes == {"p", "s", "y"}
     assert plan_quantization(model).nodes == {"p"}
+
+
+RARE: dict[str, list[tuple[list[str], str, list[str], dict]]] = {
+    "resized, joined, split and added": [
+        (["image"], "Conv", ["a", "w"], {}),
+        (["a", "", "twice"], "Resize", ["up"], {"mode": "linear"}),
+        (["up", "up"], "Concat", ["both"], {"axis": 1}),
+        (["both"], "Split", ["left", "right"], {"axis": 1, "num_outputs": 2}),
+        (["left", "right"], "Add", ["y"], {}),
+    ],
+    "reduced": [
+        (["image"], "Conv", ["a", "w"], {}),
+        (["a", "channels"], "ReduceMax", ["most"], {}),
+        (["a", "channels"], "ReduceMean", ["mean"], {}),
+        (["most", "mean"], "Concat", ["both"], {"axis": 1}),
+        (["both"], "Conv", ["y", "v"], {}),
+    ],
+    "differences and slopes": [
+        (["image"], "Conv", ["a", "w"], {}),
+        (["a"], "PRelu", ["b", "slopes"], {}),
+        (["b", "a"], "Sub", ["c"], {}),
+        (["c"], "Div", ["d", "factors"], {}),
+        (["d"], "Conv", ["y", "u"], {}),
+    ],
+    "instances": [
+        (["image"], "Conv", ["a", "w"], {}),
+        (["a"], "InstanceNormalization", ["b", "scale", "bias"], {}),
+        (["b"], "Relu", ["c"], {}),
+        (["c"], "Conv", ["y", "u"], {}),
+    ],
+}
+"""Nodes as (inputs that are tensors, operator, outputs followed by further inputs, attributes), by name."""
+
+
+def rare(name: str) -> onnx.ModelProto:
+    """A model of the nodes `RARE`[name] on an image (1, 4, 4, 4)."""
+    rng = np.random.default_rng(5)
+    constants = {
+        "w": rng.normal(0, 0.4, (8, 4, 1, 1)).astype(np.float32),
+        "v": rng.normal(0, 0.4, (3, 2, 1, 1)).astype(np.float32),
+        "u": rng.normal(0, 0.4, (3, 8, 1, 1)).astype(np.float32),
+        "twice": np.array([1, 1, 2, 2], np.float32),
+        "channels": np.array([1]),
+        "slopes": np.linspace(0.1, 0.6, 8).astype(np.float32).reshape(8, 1, 1),
+        "factors": np.linspace(0.5, 2, 8).astype(np.float32).reshape(8, 1, 1),
+        "scale": np.linspace(0.8, 1.2, 8).astype(np.float32),
+        "bias": np.linspace(-0.5, 0.5, 8).astype(np.float32),
+    }
+    nodes, read = list[onnx.NodeProto](), set[str]()
+    for number, (inputs, operator, results, attributes) in enumerate(RARE[name]):
+        made = [result for result in results if result not in constants]
+        names = [*inputs, *(result for result in results if result in constants)]
+        read.update(names)
+        nodes.append(helper.make_node(operator, names, made, f"node{number}", **attributes))
+    used = {key: array for key, array in constants.items() if key in read}
+    return model_of(nodes, used, {"image": (1, 4, 4, 4)}, "y")
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
+    """Earlier a resized or reduced tensor stayed float, and so did all operators that read it; such models were refused
+    by the accelerator's importer.
+    """
+    model = rare(name)
+    check_whole(model, quantized(model), steps=2)
+
+
+def test_without_whole_rare_operators_stay_float() -> None:
+    made = quantized(rare("reduced"), Recipe())
+    assert {"ReduceMax", "ReduceMean"} <= made.float_operators.keys()

@@ -1,0 +1,66 @@
+"""Sub of two tensors, and ReduceMin, in integer graphs: by tensors of negated numbers.
+
+The negative of a quantized tensor has the same scale: stored value v becomes -1 - v, as in the look-up table `NEGATED`,
+and the zero point likewise. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .abilities import needs
+from .int8_convolution import Quantization
+from .int8_operators import Table
+from .onnx_attributes import OnnxNode
+from .onnx_channel_constants import spanned
+from .onnx_elementwise import pairwise, stored_operand
+from .onnx_emit import append, real_operand
+from .onnx_integer_context import ImportContext
+from .onnx_known_values import Constant, QuantizedConstant
+from .onnx_strided_views import without_pads
+from .onnx_values import Real
+
+NEGATED = (-1 - np.arange(-128, 128)).astype(np.int8)
+
+
+def import_difference(context: ImportContext, node: OnnxNode) -> None:
+    """Imports Sub of two tensors, or of a tensor and a constant, as the sum of one and the negative other."""
+    operands = [context.value(node, index) for index in (0, 1)]
+    for index, value in enumerate(operands):
+        if isinstance(value, Constant):
+            operands[index] = spanned(value)
+        elif not isinstance(value, QuantizedConstant):
+            operands[index] = real_operand(context, node, index, viewed=True)
+    subtrahend = operands[1]
+    if isinstance(subtrahend, QuantizedConstant):
+        if subtrahend.axis is not None:
+            subtrahend = spanned(subtrahend)
+        limits = np.iinfo(subtrahend.integers.dtype)
+        flip = int(limits.min) + int(limits.max)
+        integers = (flip - subtrahend.integers.astype(np.int64)).astype(subtrahend.integers.dtype)
+        operands[1] = replace(subtrahend, integers=integers, zero_point=flip - subtrahend.zero_point)
+    elif isinstance(subtrahend, Real):
+        operands[1] = negated(context, node, without_pads(context, node, subtrahend))
+    a, b = (stored_operand(context, node, index, operands) for index in range(2))
+    context.bind(node, pairwise(context, node, "add", a, b))
+
+
+def negated(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """The negative of a quantized tensor, as a new tensor; the value has the same view."""
+    if not context.abilities.tables:
+        context.fail(node, *needs("table"))
+    key = (data.tensor, context.tensors[data.tensor].shape, b"negated")
+    grid = negative(data.quantization)
+    if key not in context.moved:
+        tensor = context.declare(f"{data.tensor}.negated", context.tensors[data.tensor].shape, grid)
+        append(context, (node.name,), tensor, Table(table=NEGATED), (data.tensor,), tensor)
+        context.moved[key] = tensor
+    return replace(data, tensor=context.moved[key], quantization=grid)
+
+
+def negative(grid: Quantization) -> Quantization:
+    """The grid on which -1 - v is the negative of the number that v is on `grid`."""
+    flip = 255 if grid.dtype == "uint8" else -1
+    return replace(grid, zero_point=flip - grid.zero_point)

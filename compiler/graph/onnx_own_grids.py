@@ -1,0 +1,100 @@
+"""Grids (scale and zero point) of results that no QuantizeLinear rounds: of outputs of the model, and of results that
+another operator reads as a float tensor.
+
+A maximum or a clamp has the grid of its input, which changes no value. With `ImportContext.own_grids` other results
+with narrow bounds get the grid of 256 steps between these bounds, so that a network runs whole: averages, functions of
+one tensor, softmax, joined and resized tensors. A rounding to such a grid changes a value by half a step at most. Sums
+and products of two tensors, whose bounds are wider than their values, get such a grid as outputs of the model only.
+Products with weights have no bounds that would help: their results need a QuantizeLinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .int8_convolution import Quantization
+from .onnx_attributes import OnnxNode
+from .onnx_emit import emit
+from .onnx_integer_context import ImportContext
+from .onnx_operations import Bounds, Function, Identity, Maximum, Opaque
+from .onnx_row_values import Shared
+from .onnx_values import Pending, Real
+
+STEPS = 255
+"""Number of steps between the least and the greatest stored value."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""The smallest scale of a grid: float32's smallest normal number."""
+
+
+def on_own_grid(
+    context: ImportContext, node: OnnxNode, pending: Pending, *, output: bool = False
+) -> Real | None:
+    """A pending value (an operation that waits for its QuantizeLinear) as a tensor with a grid of its own; None if it
+    has no bounds, or if the import allows only grids that change no value. `output`: it is an output of the model.
+    """
+    operation = pending.operation
+    clamped = {pending.low, pending.high} - {-np.inf, 0.0, np.inf}
+    if isinstance(operation, Maximum | Identity) and not clamped:
+        return emit(context, node, pending, pending.name, operation.data.quantization)
+    if not context.own_grids:
+        return None
+    grid = _bounded(pending, wide=output)
+    return None if grid is None else emit(context, node, pending, pending.name, grid)
+
+
+def _bounded(pending: Pending, *, wide: bool) -> Quantization | None:
+    """The grid between the bounds of a pending value; None if there are none, or only wide ones (unless `wide`)."""
+    bounds: tuple[float, float] | None = None
+    match pending.operation:
+        case Maximum(data=data) | Identity(data=data):
+            bounds = bounds_of(data)
+        case Function(values=values) if np.isfinite(values).all():
+            bounds = float(values.min()), float(values.max())
+        case Shared(gain=None):
+            bounds = 0.0, 1.0
+        case Opaque(bounds=Quantization() as grid) if (pending.low, pending.high) == (-np.inf, np.inf):
+            return grid
+        case Opaque(bounds=Quantization() as grid):
+            bounds = _ends(grid)
+        case Opaque(bounds=Bounds(low=low, high=high, wide=far)) if wide or not far:
+            bounds = low, high
+        case _:
+            pass
+    low, high = (-np.inf, np.inf) if bounds is None else bounds
+    low, high = max(low, pending.low), min(high, pending.high)
+    return spanning(low, high) if np.isfinite([low, high]).all() else None
+
+
+def spanning(low: float, high: float) -> Quantization:
+    """The uint8 grid of 256 steps from `low` to `high`, extended to contain 0."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = np.float32(max((high - low) / STEPS, SMALLEST))
+    return Quantization(scale=scale, zero_point=int(np.rint(-low / float(scale))), dtype="uint8")
+
+
+def bounds_of(data: Real) -> tuple[float, float]:
+    """The least and the greatest number that the stored values of a tensor represent."""
+    return _ends(data.quantization)
+
+
+def _ends(grid: Quantization) -> tuple[float, float]:
+    ends = [(stored - grid.stored_zero_point) * float(grid.scale) for stored in (-128, 127)]
+    return ends[0], ends[1]
+
+
+def common(parts: Sequence[Real]) -> Quantization | Bounds:
+    """The grid of several tensors whose elements become those of one, or their bounds if the grids differ."""
+    grids = [part.quantization for part in parts]
+    if all(grid == grids[0] for grid in grids):
+        return grids[0]
+    ends = [bounds_of(part) for part in parts]
+    return Bounds(low=min(low for low, _ in ends), high=max(high for _, high in ends))
+
+
+def combined(kind: str, a: Real, b: Real) -> Bounds:
+    """The bounds of a sum (`kind` "add") or product of two tensors."""
+    pairs = [(x, y) for x in bounds_of(a) for y in bounds_of(b)]
+    results = [x + y if kind == "add" else x * y for x, y in pairs]
+    return Bounds(low=min(results), high=max(results), wide=True)

@@ -1,0 +1,113 @@
+"""ReduceMax, ReduceMin, ReduceSum, ReduceL1 and ReduceL2 in integer graphs: pools over the reduced axes, and products
+of rows with their own directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from .abilities import needs
+from .int8_convolution import Quantization
+from .int8_operators import Table
+from .onnx_activation_products import multiplied
+from .onnx_attributes import OnnxNode
+from .onnx_axes import reduced_axes
+from .onnx_differences import negated
+from .onnx_emit import Rounding, append, emit, real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_operations import Function, Maximum, Opaque, Operation
+from .onnx_pools import UNCOUNTED, Lines, lines_along, round_average
+from .onnx_row_values import Shared
+from .onnx_rows import shared_rows
+from .onnx_strided_views import elements_of, with_view, without_pads
+from .onnx_tables import STORED, real_values, round_function
+from .onnx_values import Pending, Real, reshaped
+from .operators import AveragePool
+
+DIRECTION = Quantization(scale=np.float32(1 / 127), zero_point=0, dtype="int8")
+"""The grid of the elements of a row of length 1."""
+
+
+def import_reduced(context: ImportContext, node: OnnxNode) -> None:
+    """Imports a reduction of a dequantized tensor over any axes."""
+    data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
+    found = reduced_axes(context, node, data.shape)
+    keepdims = found is None or node.integer("keepdims", 1)
+    axes = set(found or ())
+    sizes = enumerate(data.shape)
+    shape = tuple([1 if axis in axes else size for axis, size in sizes if keepdims or axis not in axes])
+    if node.op_type == "ReduceL2":
+        context.bind(node, reshaped(_length(context, node, data, axes), shape))
+        return
+    lines = lines_along(context, node, data, {axis for axis in axes if data.shape[axis] != 1})
+    operation = _operation(context, node, lines)
+    pending = pending_result(node, operation, lines.natural, shape=shape, view=lines.view.reshape(shape))
+    context.bind(node, with_view(context, pending, lines.view.reshape(shape)))
+
+
+def _operation(context: ImportContext, node: OnnxNode, lines: Lines) -> Operation:
+    match node.op_type:
+        case "ReduceMax":
+            return Maximum(data=lines.data, window=lines.window)
+        case "ReduceMin":
+            return Opaque(round=partial(_round_minimum, node=node, lines=lines))
+        case "ReduceL1":
+            lines = replace(lines, data=_magnitudes(context, node, lines.data))
+    pool = AveragePool(window=lines.window, counted=UNCOUNTED)
+    return Opaque(round=partial(round_average, data=lines.data, pool=pool, total=True))
+
+
+def _round_minimum(context: ImportContext, to: Rounding, *, node: OnnxNode, lines: Lines) -> str:
+    """Adds the maximum of negated numbers and a look-up table that negates and rounds it; returns the name of the
+    result's tensor.
+    """
+    data = negated(context, node, lines.data)
+    most = replace(to.pending, operation=Maximum(data=data, window=lines.window), low=-np.inf, high=np.inf)
+    greatest = emit(context, node, most, f"{to.output}.negated", data.quantization)
+    return round_function(context, Function(data=greatest, values=-real_values(greatest)), to)
+
+
+def _magnitudes(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """The absolute values of a tensor as a new tensor of the same scale, without a rounding."""
+    if not context.abilities.tables:
+        context.fail(node, *needs("table"))
+    grid = Quantization(scale=data.quantization.scale, zero_point=0, dtype="uint8")
+    distance = np.abs(STORED.astype(np.int16) - data.quantization.stored_zero_point)
+    shape = context.tensors[data.tensor].shape
+    tensor = context.declare(f"{node.outputs[0]}.magnitudes", shape, grid)
+    operator = Table(table=(distance + grid.offset).astype(np.int8))
+    append(context, (node.name,), tensor, operator, (data.tensor,), tensor)
+    return replace(data, tensor=tensor, quantization=grid)
+
+
+def _length(context: ImportContext, node: OnnxNode, data: Real, axes: set[int]) -> Pending:
+    """The lengths of rows, which are the elements along `axes`: the product of each row with its direction, a row of
+    length 1 in 8 bits. The product's sum is exact, so a length is as precise as a direction.
+    """
+    if not context.abilities.rows:
+        context.fail(node, *needs("rows"))
+    stay = [axis for axis in range(len(data.shape)) if axis not in axes]
+    order = [*stay, *sorted(axes)]
+    count = prod(data.shape[axis] for axis in axes)
+    elements = elements_of(context, data).transpose(order).reshape(-1, count)
+    rows = with_view(context, data, elements)
+    shared = Shared(
+        data=rows, gain=np.full(count, count**-0.5), offset=np.zeros(count), centre=False, epsilon=0.0
+    )
+    unit = shared_rows(context, node, shared, rows)
+    direction = emit(context, node, unit, f"{node.outputs[0]}.direction", DIRECTION)
+    across, down = (len(elements), 1, count), (len(elements), count, 1)
+    first = with_view(context, data, elements.reshape(across))
+    second = with_view(context, direction, elements_of(context, direction).reshape(down))
+    found = multiplied(context, node, first, second)
+    if found is None:
+        context.fail(
+            node,
+            "multiplies two activations, which needs a machine with batch = 1 and block_in = block_out",
+            "change the configuration, or leave the node to the processor (--target vdla,llvm)",
+        )
+    return found

@@ -1,0 +1,54 @@
+"""PRelu with one slope for each channel, in integer graphs: the sum of the positive part and of the negative part times
+the slopes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .onnx_attributes import OnnxNode
+from .onnx_channel_constants import for_each_channel
+from .onnx_elementwise import round_pairwise
+from .onnx_emit import Rounding, emit, real_operand
+from .onnx_integer_context import ImportContext, pending_result
+from .onnx_known_values import Constant, QuantizedConstant
+from .onnx_operations import Identity, Opaque, Product
+from .onnx_own_grids import bounds_of, spanning
+from .onnx_strided_views import without_pads
+
+
+def import_slopes(context: ImportContext, node: OnnxNode) -> bool:
+    """Imports a PRelu whose constant slopes are the same for all elements of a channel; returns False for any other.
+
+    PRelu of one slope is a look-up table and has a row of its own.
+    """
+    slopes = context.value(node, 1)
+    if not isinstance(slopes, Constant | QuantizedConstant) or slopes.real().size == 1:
+        return False
+    data = without_pads(context, node, real_operand(context, node, 0, viewed=True))
+    factor = slopes.real().astype(np.float64)
+    product = for_each_channel(context, node, data, factor, np.zeros_like(factor))
+    if product is None:
+        return False
+    operation = product.operation
+    assert isinstance(operation, Product)
+    data = operation.data
+    bounds = bounds_of(data)
+    ends = [end * slope for end in (min(bounds[0], 0.0), 0.0) for slope in (factor.min(), factor.max())]
+    grid = spanning(min(ends), max(ends))
+    plain = pending_result(
+        node, Identity(data=data), context.tensors[data.tensor].shape, shape=data.shape, view=data.view
+    )
+
+    def rounded(context: ImportContext, to: Rounding) -> str:
+        own = data.quantization
+        above = emit(context, node, replace(plain, low=0.0), f"{to.output}.above", own)
+        below = emit(context, node, replace(plain, high=0.0), f"{to.output}.below", own)
+        scaled = replace(product, operation=replace(operation, data=below))
+        parts = (above, emit(context, node, scaled, f"{to.output}.scaled", grid))
+        return round_pairwise(context, to, kind="add", operands=parts)
+
+    context.bind(node, replace(plain, operation=Opaque(round=rounded)))
+    return True

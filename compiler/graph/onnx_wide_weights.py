@@ -1,0 +1,41 @@
+"""Weights that take more than 8 bits once their zero point is subtracted, as uint8 weights do: they are sums of int8
+weights, and the input channels of further summands are repeated.
+
+The sum of products is the same, so nothing is rounded. Only input channels with a weight out of range are repeated;
+with zero points near the middle these are few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .int8_operators import Channels
+from .onnx_emit import Rounding, append
+from .onnx_integer_context import ImportContext
+from .onnx_operations import Product
+from .onnx_values import Real
+
+
+def split_weights(context: ImportContext, product: Product, to: Rounding) -> Product:
+    """The product with int8 weights, of a tensor in which some channels of `product.data` are repeated."""
+    rest = product.weight.astype(np.int16)
+    fan_in = rest.shape[1]
+    parts, channels = list[np.ndarray](), list[np.ndarray]()
+    while not parts or rest.any():
+        used = np.arange(fan_in) if not parts else np.flatnonzero(rest.any(axis=(0, 2, 3)))
+        part = np.clip(rest[:, used], -128, 127)
+        rest[:, used] -= part
+        parts.append(part.astype(np.int8))
+        channels.append(used)
+    of_group = np.concatenate(channels)
+    sources = [(0, group * fan_in + int(own)) for group in range(product.groups) for own in of_group]
+    data = context.tensors[product.data.tensor]
+    shape = (data.nchw[0], len(sources), *data.nchw[2:])
+    tensor = context.declare(f"{to.output}.repeated", shape, product.data.quantization)
+    members = to.pending.members
+    operator = Channels(sources=tuple(sources))
+    append(context, members, f"{members[0]}.repeated", operator, (data.name,), tensor)
+    repeated = Real(tensor=tensor, shape=shape, quantization=product.data.quantization)
+    return replace(product, data=repeated, weight=np.concatenate(parts, axis=1))

@@ -1,0 +1,20 @@
+"""Sets of operators that the table of operators defines by its rows."""
+
+from __future__ import annotations
+
+from .onnx_table import ROWS, operators
+
+STRUCTURE = frozenset(operators("either"))
+"""Operators that compute nothing."""
+FUNCTIONS = frozenset(
+    name
+    for name, rows in ROWS.items()
+    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
+)
+"""Names of operators that are functions of one quantized tensor if all their other operands are single numbers."""
+MERGED_INTO_FUNCTIONS = frozenset(
+    name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows)
+)
+"""Names of operators that have integer nodes of their own, but are merged into a pending `Function` (an element-wise
+function of one tensor that waits for its QuantizeLinear) if an input is such a function.
+"""
