@@ -218,15 +218,13 @@ class Config(Sizes):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, in the structure of the TOML file.
 
-        Two kinds of fields are left out: fields that are None, and fields that were added after older files had been
-        written (declared `later`, see parameters.py) if they have their default. So is an empty `instructions`; custom
-        instructions are stored as "module:NAME".
+        Left out are fields that are None, an empty `instructions`, and fields that were added after older files had
+        been written (declared `later`, see parameters.py) if they have their default.
         """
         values = _stored(self)
         values["extensions"] = list(self.extensions)
-        values["instructions"] = [item.reference for item in self.instructions]
-        if not self.instructions:
-            del values["instructions"]
+        if self.instructions:
+            values["instructions"] = [item.reference for item in self.instructions]
         values["memory"] = _stored(self.memory)
         return values
 
@@ -253,14 +251,14 @@ class Config(Sizes):
 
 
 def _stored(values: Config | Memory) -> dict[str, Any]:
-    """The fields of `values`. Left out are fields that are None, and fields added after older files had been written
-    (declared `later` in parameters.py) if they have their default.
+    """The fields of `values`. Left out are fields that are None or (), and fields added after older files had been
+    written (declared `later` in parameters.py) if they have their default.
     """
     later = later_defaults(type(values))
     return {
         item.name: value
         for item in dataclasses.fields(values)
-        if (value := getattr(values, item.name)) is not None
+        if (value := getattr(values, item.name)) not in (None, ())
         and (item.name not in later or value != later[item.name])
     }
 
@@ -298,10 +296,8 @@ def _check_names(values: dict[str, Any], kind: type, where: str, prefix: str) ->
             raise ConfigError(f"{where}: unknown field {prefix}{name}; known are {', '.join(known)}")
         if name in ("extensions", "instructions"):
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                names = (
-                    f"names from {', '.join(EXTENSIONS)}" if name == "extensions" else 'names "module:NAME"'
-                )
-                raise ConfigError(f"{where}: {name} must be a list of {names}")
+                names = f"from {', '.join(EXTENSIONS)}" if name == "extensions" else '"module:NAME"'
+                raise ConfigError(f"{where}: {name} must be a list of names {names}")
         elif name != "name" and (isinstance(value, bool) or not isinstance(value, int)):
             raise ConfigError(f"{where}: {prefix}{name} = {value!r}: expected an integer")
 

@@ -107,9 +107,7 @@ def alu_latency(config: Config) -> int:
 
 
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic. An
-    opcode without an operation has no extra cycles.
-    """
+    """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
     operation = ALU_OPERATIONS[AluOpcode(opcode)] if opcode in ALU_OPERATIONS else None
     if operation is None and config.instructions:
         operation = custom_operation(config, opcode)

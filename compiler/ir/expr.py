@@ -80,19 +80,19 @@ class Operand:
         return binary("<=", other, self)
 
     def __and__(self, other: ExprLike) -> Expr:
-        return bitwise("bit_and", self, other) if dtype_of(self).is_integer else binary("and", self, other)  # pyright: ignore[reportArgumentType]
+        return _bits("and", self, other) if _is_integer(self) else binary("and", self, other)
 
     def __or__(self, other: ExprLike) -> Expr:
-        return bitwise("bit_or", self, other) if dtype_of(self).is_integer else binary("or", self, other)  # pyright: ignore[reportArgumentType]
+        return _bits("or", self, other) if _is_integer(self) else binary("or", self, other)
 
     def __xor__(self, other: ExprLike) -> Expr:
-        return bitwise("bit_xor", self, other)
+        return _bits("xor", self, other)
 
     def __lshift__(self, other: ExprLike) -> Expr:
-        return bitwise("shift_left", self, other)
+        return _bits("lshift", self, other)
 
     def __rshift__(self, other: ExprLike) -> Expr:
-        return bitwise("shift_right", self, other)
+        return _bits("rshift", self, other)
 
     def __bool__(self) -> bool:
         raise TypeError("an IR expression has no truth value; compare with `is None`, or match on Const")
@@ -278,19 +278,14 @@ def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
     return Binary(op, a, b)
 
 
-def bitwise(function: str, left: ExprLike, right: ExprLike) -> Expr:
-    """A function of the bits of two integers of one type: "bit_and", "bit_or", "bit_xor", "shift_left" or "shift_right"
-    (arithmetic for signed types; a shift by a negative number or by at least the width shifts all bits out).
+def _is_integer(value: Operand) -> bool:
+    return dtype_of(value).is_integer  # pyright: ignore[reportArgumentType]
 
-    A Python integer takes the other side's dtype. Raises OperandError for operands that are not integers of one type.
-    """
-    a = wrap(left, dtype_of(wrap(right, DType.INT32)))
-    b = wrap(right, dtype_of(a))
-    if not dtype_of(a).is_integer or dtype_of(a) is not dtype_of(b):
-        raise OperandError(
-            f"{function} of {dtype_of(a)} and {dtype_of(b)}: needs two integers of one type; cast one of them"
-        )
-    return Call(function, (a, b), dtype_of(a))
+
+def _bits(operator: str, left: ExprLike, right: ExprLike) -> Expr:
+    from .bitwise import bitwise
+
+    return bitwise(operator, left, right)
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:

@@ -38,11 +38,8 @@ from .trace import Argument, Step, Trace, step_obstacle
 class Schedule:
     """Applies the primitives of this package to a program and records each in a trace.
 
-    Every method applies the function of the same name in `loops`, `fuse`, `annotate`, `peel`, `guard`, `pipeline`,
-    `pad`, `skip_pads`, `pack`, `reduction`, `rfactor`, `compute_at`, `reverse_compute_at`, `inline`, `in_place`,
-    `compute_early`, `memory`, `cache_write`, `expand_copy`, `box_copy`, `split_copy`, `share_copy`, `prefetch` or
-    `tensorize`, whose docstring has its rewrite and legality; all raise LegalityError and then leave the schedule
-    unchanged. Methods that make new names return them.
+    Every method applies a function of the same name, whose docstring has its rewrite and legality. All raise
+    LegalityError and then leave the schedule unchanged. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:

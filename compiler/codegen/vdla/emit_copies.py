@@ -12,9 +12,8 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.quick_init import quick_init
 from ...ir.stmt import Copy
-from ...ir.types import DType
 from .columns import Column, Iterations, greater, group_rows, item, lesser, pick
-from .errors import EmissionError
+from .loads import LOADS, not_loaded
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -75,8 +74,7 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """Emits a copy from DRAM to a scratchpad: LOAD.INP, LOAD.WGT, LOAD.PAR, or LOAD.ACC8 and LOAD.ACC for accumulators
-    that are int8 and int32 in DRAM; two-dimensional and padded. Raises EmissionError for a tensor of another type.
+    """Emits a copy from DRAM to a scratchpad by a load of LOADS, two-dimensional and padded. Raises EmissionError.
 
     Programs copy whole weight tiles; on a machine with the extension `fold`, which multiplies a tile in several parts,
     a whole tile is several consecutive machine tiles.
@@ -111,7 +109,8 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
         table.extend(transfers)
         parts.append(len(transfers))
         padded.append(axes is not None and any(axis.before or axis.after for axis in axes))
-    kind = _kind(emitter, leaf)
+    if (kind := LOADS.get((scope, leaf.source.buffer.dtype))) is None:
+        raise not_loaded(emitter.program, leaf)
     if scope in ("inp", "acc") and any(padded):
         value = int(leaf.pad.value) if isinstance(leaf.pad, Const) else 0
         register = "LOAD_PAD" if scope == "inp" else "COMPUTE_PAD"
@@ -138,28 +137,6 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
         reads=emitter.emission.dram_span(dram * element, read * element),
         writes=(Span(scope, sram // tiles, -(-(sram + height * width) // tiles)),),
     )
-
-
-_KINDS = {
-    ("inp", DType.INT8): "INP",
-    ("wgt", DType.INT8): "WGT",
-    ("acc", DType.INT8): "ACC8",
-    ("acc", DType.INT32): "ACC",
-    ("par", DType.INT32): "PAR",
-}
-"""The load of a copy by scratchpad and by type of an element in DRAM."""
-
-
-def _kind(emitter: LayerEmitter, leaf: Copy) -> str:
-    source, scope = leaf.source.buffer, leaf.destination.buffer.scope
-    kind = _KINDS.get((scope, source.dtype))
-    if kind is None:
-        known = " or ".join(dtype for memory, dtype in _KINDS if memory == scope)
-        raise EmissionError(
-            f"{emitter.program.name}: {leaf.name} copies {source.name}, {source.dtype}, to {scope}; the accelerator "
-            f"loads {known} there"
-        )
-    return kind
 
 
 def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]:
