@@ -7,10 +7,10 @@ case.
 Kinds float_graphs, qdq_graphs, attributes and tflite_graphs draw valid graphs over every operator of the importers'
 tables; for each operator, the number of its cases and the share of them that is refused because of it are printed and
 written as well. A case must be refused in one line, or run with right results (`vdla run` compares outputs with ONNX
-Runtime or the interpreter; tflite_graphs are compared with LiteRT, three of four cases of tflite are damaged files). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
-is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of
-cases. With --write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same
-kind.
+Runtime or the interpreter; tflite_graphs are compared with LiteRT; three of four cases of tflite are damaged).
+Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each is printed
+with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of cases. With
+--write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same kind.
 """
 
 from __future__ import annotations

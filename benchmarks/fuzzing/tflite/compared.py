@@ -120,7 +120,7 @@ def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
 def _operators_problem(
     builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
 ) -> str:
-    """A text that tells a problem of the outputs `ours`; "" if each operator's result is LiteRT's on the same operands."""
+    """A text that tells a problem of the outputs `ours`; "" if each operator is right on its own operands."""
     model, whole = builder.model, Written()
     whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
     whole.outputs = [index for _, _, outputs, *_ in model.operators for index in outputs]
