@@ -43,7 +43,6 @@ EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
         "L2_NORMALIZATION": lambda x: x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-6),
         "LOGISTIC": lambda x: 1 / (1 + np.exp(-x)),
         "TANH": np.tanh,
-        "SOFTMAX": lambda x, beta: _softmax(x * beta),
         "QUANTIZE": lambda x: x,
         "MEAN": lambda x, axes, keep: x.mean(tuple(axes.reshape(-1).astype(int)), keepdims=bool(keep)),
         "SUM": lambda x, axes, keep: x.sum(tuple(axes.reshape(-1).astype(int)), keepdims=bool(keep)),
@@ -55,14 +54,14 @@ EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
         "NOT_EQUAL": np.not_equal,
     }
 )
-"""Operators whose kernels of integers round more than once, or take function values from tables of 256 or 513 values: a
+"""Operators whose kernels of integers round more than once, or take function values from a table of 256: a
 result that differs from LiteRT's must be the exact one, rounded. The functions have the real operands, and the
 operator's attribute.
 """
-STEPS: Mapping[str, int] = MappingProxyType({"SOFTMAX": 32, "TANH": 2, "LOGISTIC": 2})
+STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
 """Largest difference in steps of LiteRT's results from exact ones, of operators in `EXACT`; 1 for all others."""
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
-    {"LEAKY_RELU": "Alpha", "SOFTMAX": "Beta", "MEAN": "KeepDims", "SUM": "KeepDims"}
+    {"LEAKY_RELU": "Alpha", "MEAN": "KeepDims", "SUM": "KeepDims"}
 )
 """The attribute that a function of `EXACT` has."""
 HALF = 0.51
@@ -196,12 +195,6 @@ def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.nd
     tensor = model.tensors[index]
     array = (values[index] if tensor["data"] is None else tensor["data"]).astype(np.float64)
     return array if tensor["scale"] is None else (array - tensor["zero"][0]) * np.float64(tensor["scale"][0])
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    """The softmax along the last axis."""
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
 
 
 def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:

@@ -142,7 +142,10 @@ def _interpolate(step: Step) -> None:
     data, size = step.inputs
     source, writer = step.tensor(data), step.writer
     value = step.node("Cast", [writer.integral(data, planes=True)], "wide", to=7)
-    for axis, after in zip((2, 3), step.writer.values(size, "size").tolist(), strict=True):
+    sizes = step.writer.values(size, "size").tolist()
+    if tuple(sizes) != step.shape(step.output)[1:3]:
+        raise damaged(f"{step.operator.kind} makes images of {step.shape(step.output)}, not of {sizes}")
+    for axis, after in zip((2, 3), sizes, strict=True):
         low, high, share = _places(step, source.shape[axis - 1], after)
         parts: list[str] = []
         for places, weight in ((low, PLACES - share), (high, share)):
@@ -225,7 +228,8 @@ def matrix_product(step: Step) -> None:
     first, second = step.inputs
     for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):
         name, rank, tensor = step.writer.real(index), step.writer.rank(index), step.tensor(index)
-        if tensor.dtype == np.int16 and len(factors) == 1 and step.writer.known(index) is None:
+        short = tensor.dtype == np.int16 and step.quantized(first, second)
+        if short and len(factors) == 1 and step.writer.known(index) is None:
             grid = _multiplied(step, first, second)
             integers = step.writer.integral(index)
             name = step.writer.dequantized(integers, grid, f"{tensor.name}/real", tensor.dtype)
