@@ -37,7 +37,7 @@ COUNTS = {
     "archives": 500,
     "records": 500,
     "inputs": 500,
-    "tflite": 2_700,
+    "tflite": 3_000,
     "tflite_graphs": 2_000,
     "kills": 60,
     "streams": MATRIX,
