@@ -137,7 +137,7 @@ def resize(step: Step) -> None:
 
 def _interpolate(step: Step) -> None:
     """RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a place between two elements;
-    an exact interpolation is up to 60 steps away.
+    an exact interpolation was up to 235 steps away.
     """
     data, size = step.inputs
     source, writer = step.tensor(data), step.writer
@@ -265,13 +265,16 @@ def _weights(
 
 
 def _multiplied(step: Step, data: int, filters: int) -> Grid:
-    """The quantization of the second operand of a product of quantized data. Of int16 data LiteRT multiplies sums by
-    15 bits of the factor that makes an output of a sum (but for FULLY_CONNECTED): the scales are those of the rounded
-    factor.
+    """The quantization of the second operand of a product of quantized data. Of int16 data LiteRT multiplies sums of 64
+    bits by 15 bits of the factor that makes an output of a sum: the scales are those of the rounded factor. Sums with a
+    bias of int32, and those of FULLY_CONNECTED, are multiplied by all bits.
     """
     grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
     assert grid is not None and source.grid is not None
-    if source.dtype != np.int16 or result is None or step.operator.kind == "FULLY_CONNECTED":
+    kind = step.operator.kind
+    bias = step.inputs[3:] if kind == "TRANSPOSE_CONV" else step.inputs[2:]
+    whole = kind == "FULLY_CONNECTED" or any(i >= 0 and step.tensor(i).dtype == np.int32 for i in bias)
+    if source.dtype != np.int16 or result is None or whole:
         return grid
     ratio = source.grid.scale[0].astype(np.float64) / result.scale[0]
     factors = [fixed(ratio * scale) for scale in grid.scale.astype(np.float64)]

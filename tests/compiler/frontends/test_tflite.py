@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+import tflite
 
 import vdla
 from vdla.benchmarks.fuzzing.tflite.compared import ROUNDED_SUMS
@@ -157,6 +158,22 @@ def test_forms_that_random_graphs_found(name: str) -> None:
     network = vdla.compile(content, target="llvm", cache=False)
     found = network.run({port.name: array for port, array in zip(network.inputs, inputs, strict=True)})
     check(name, [found[port.name] for port in network.outputs], theirs)
+
+
+def test_a_bias_of_int32_keeps_all_bits_of_the_factor() -> None:
+    model = make.convolution("int16", ci=16, co=16)
+    kind, operands, results, options, fields = model.operators[0]
+    model.operators[0] = (
+        kind,
+        operands,
+        results,
+        options,
+        {**fields, "QuantizedBiasType": tflite.TensorType.INT32},
+    )
+    bias = model.tensors[operands[2]]
+    bias.update(data=bias["data"].astype(np.int32), dtype=np.dtype(np.int32))
+    content, inputs = model.content(), samples(model)
+    check("CONV_2D int16", run_onnx(content, inputs), litert(content, inputs))
 
 
 def test_vectors_are_joined_on_the_accelerator() -> None:
