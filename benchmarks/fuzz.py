@@ -4,13 +4,13 @@ case.
     python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
     python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all its output
 
-Kinds float_graphs, qdq_graphs and attributes draw valid graphs over every operator of the importers' tables; for each
-operator, the number of its cases and the share of them that is refused because of it are printed and written as well. A
-case must be refused in one line, or run with right results (`vdla run` compares outputs with ONNX Runtime or the
-interpreter). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
-is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of
-cases. With --write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same
-kind.
+Kinds float_graphs, qdq_graphs, attributes and tflite_graphs draw valid graphs over every operator of the importers'
+tables; for each operator, the number of its cases and the share of them that is refused because of it are printed and
+written as well. A case must be refused in one line, or run with right results (`vdla run` compares outputs with ONNX
+Runtime or the interpreter; tflite_graphs are compared with LiteRT; three of four cases of tflite are damaged).
+Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each is printed
+with the command that repeats it, and the exit code is 1. Without --count each kind has its own number of cases. With
+--write the numbers of cases by verdict go to benchmarks/results/fuzz.json and replace those of the same kind.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ COUNTS = {
     "archives": 500,
     "records": 500,
     "inputs": 500,
-    "tflite": 2_000,
+    "tflite": 3_000,
+    "tflite_graphs": 2_000,
     "kills": 60,
     "streams": MATRIX,
     "interrupts": 20 * len(CALLS),
 }
-LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0}
-"""Time limits in seconds of one fuzzing case, for kinds of cases that start new commands, partly with empty caches;
-Yosys alone takes minutes.
+LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0, "tflite_graphs": 60.0}
+"""Time limits in seconds of one fuzzing case, for kinds of cases that start new commands, partly with empty caches
+(Yosys alone takes minutes), or that compile a graph up to four times and simulate an accelerator.
 """
 
 

@@ -22,6 +22,7 @@ from .qdq_graphs import qdq_graph_case
 from .records import record_case
 from .streams import stream_case
 from .tflite_files import tflite_case
+from .tflite_graphs import tflite_graph_case
 
 KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
     {
@@ -37,6 +38,7 @@ KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
         "kills": kill_case,
         "streams": stream_case,
         "tflite": tflite_case,
+        "tflite_graphs": tflite_graph_case,
         "interrupts": interrupt_case,
     }
 )

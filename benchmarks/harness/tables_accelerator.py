@@ -164,6 +164,13 @@ FUZZED = (
     ("configurations", _DAMAGED.format("configurations"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("programs", _DAMAGED.format("raw programs"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("archives", _DAMAGED.format("compiled networks"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("tflite", _DAMAGED.format("or intact TFLite files"), "{0:,}; {1:,}, {2:,}; {3}"),
+    (
+        "tflite_graphs",
+        "random TFLite graphs over every operator of the frontend, beside LiteRT: cases; refused, right; wrong, "
+        "tracebacks, hangs",
+        "{0:,}; {1:,}, {2:,}; {3}",
+    ),
     ("records", _DAMAGED.format("tuning records"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("inputs", _DAMAGED.format("files of inputs"), "{0:,}; {1:,}, {2:,}; {3}"),
     (

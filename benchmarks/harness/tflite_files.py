@@ -218,11 +218,15 @@ VERSIONS = {
 """Versions of operators: those that know int8."""
 
 
-def litert(content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False) -> list[np.ndarray]:
-    """LiteRT's outputs, by its default kernels or its reference kernels."""
+def litert(
+    content: bytes, inputs: Sequence[np.ndarray], *, reference: bool = False, delegates: bool = True
+) -> list[np.ndarray]:
+    """LiteRT's outputs, by its default kernels or its reference kernels; without `delegates` the default kernels do not
+    include XNNPACK's, which trust the shapes that a file declares."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
+    plain = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    kind = OpResolverType.BUILTIN_REF if reference else plain
     interpreter = Interpreter(model_content=content, experimental_op_resolver_type=kind, num_threads=1)
     interpreter.allocate_tensors()
     for entry, array in zip(interpreter.get_input_details(), inputs, strict=True):

@@ -268,8 +268,10 @@ def _joined(
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
     """Axes of the concatenated values along which only the channel of an element changes, not its position (pixel).
     Returns the last axis alone if an axis changes both channel and position, if the batch axis changes the channel, or
-    if no axis changes the channel.
+    if no axis changes the channel. Of vectors, each element is an image of its own.
     """
+    if rank == 1:
+        return []
     of_channels: set[int] = set()
     of_places: set[int] = set()
     for part in parts:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .model import Grid
+from .softmax import soften_integers
 from .step import Step
 from .writer import refuse
 
@@ -140,6 +141,11 @@ def extreme(step: Step) -> None:
 def soften(step: Step) -> None:
     """SOFTMAX of beta times the last axis, and LOG_SOFTMAX."""
     beta = step.options.Beta() if step.options else 1.0
+    short = all(step.tensor(index).dtype == np.int16 for index in (step.inputs[0], step.output))
+    known = step.writer.known(step.inputs[0]) is not None
+    if step.onnx == "Softmax" and short and not known and step.quantized(step.inputs[0], step.output):
+        soften_integers(step, beta)
+        return
     (data,), planes = step.operands(step.inputs[:1])
     if beta not in (0.0, 1.0):
         data = step.node("Mul", [data, step.constant(beta, "beta", np.float32)], "scores")

@@ -10,7 +10,7 @@ import tflite
 from .flatbuffer import damaged
 from .step import Step
 from .windows import planes_order
-from .writer import PLANE_AXES, Writer, refuse
+from .writer import PLANE_AXES, TO_PLANES, Writer, refuse
 
 _MOST = 2**31 - 1
 """End of a slice that reaches to the end of its axis."""
@@ -171,7 +171,7 @@ def _parts(step: Step, data: str, source: int, axis: int, sizes: Sequence[int]) 
 
 
 def pad(step: Step) -> None:
-    """PAD by zeros, PADV2 by a constant, MIRROR_PAD by reflection."""
+    """PAD by zeros, PADV2 by a constant, MIRROR_PAD by reflection without the edge (REFLECT) or with it (SYMMETRIC)."""
     writer, source = step.writer, step.inputs[0]
     ends, mode = step.numbers(1, "pads").reshape(-1, 2), "constant"
     (data,), planes = step.operands((source,))
@@ -182,12 +182,30 @@ def pad(step: Step) -> None:
     if step.options is not None:
         mode = "reflect"
         if step.options.Mode() != tflite.MirrorPadMode.REFLECT:
-            refuse("mirrors with its edge (SYMMETRIC)", "use REFLECT")
+            step.put(_mirrored(step, data, ends, planes), planes)
+            return
     elif len(step.inputs) > 2:
         value = writer.real_values(step.inputs[2], "value").reshape(())
         dtype = np.float32 if writer.quantized(source) else step.tensor(source).dtype
         inputs.append(step.constant(value.astype(dtype), "value"))
     step.put(step.node("Pad", inputs, mode=mode), planes)
+
+
+def _mirrored(step: Step, data: str, ends: np.ndarray, planes: bool) -> str:
+    """`data` with `ends[i]` more elements in front of and behind axis i, the mirror image of the axis; `ends` and
+    `data` are in the layout `planes`.
+    """
+    sizes = step.shape(step.inputs[0])
+    sizes = [sizes[axis] for axis in TO_PLANES] if planes else sizes
+    for axis, (size, (front, behind)) in enumerate(zip(sizes, ends.tolist(), strict=True)):
+        if not (0 <= front <= size and 0 <= behind <= size):
+            raise damaged(f"{step.operator.kind} has {front} and {behind} elements beside {size}")
+        if front or behind:
+            places = np.pad(np.arange(size), (front, behind), mode="symmetric")
+            data = step.node(
+                "Gather", [data, step.constant(places, "places", np.int64)], "mirrored", axis=axis
+            )
+    return data if ends.any() else step.node("Identity", [data])
 
 
 def cut(step: Step) -> None:
@@ -213,6 +231,8 @@ def strided(step: Step) -> None:
     for axis in axes:
         if shrunk >> axis & 1:
             steps[axis] = 1
+            if options.BeginMask() >> axis & 1:
+                begins[axis] = 0
             ends[axis] = begins[axis] + 1 if begins[axis] != -1 else _MOST
             continue
         if options.BeginMask() >> axis & 1:

@@ -63,6 +63,10 @@ class Step:
         """The shape of a tensor in TFLite's order."""
         return self.tensor(index).shape
 
+    def quantized(self, *indices: int) -> bool:
+        """Whether all of these tensors have a scale."""
+        return all(self.tensor(index).grid is not None for index in indices)
+
     def numbers(self, place: int, role: str) -> np.ndarray:
         """The constant values of the operator's input at `place`, flat; `role` names them in messages."""
         return self.writer.values(self.inputs[place], role).reshape(-1)

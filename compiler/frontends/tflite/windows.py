@@ -8,6 +8,7 @@ import numpy as np
 import tflite
 
 from .flatbuffer import damaged
+from .functions import fixed
 from .model import Grid
 from .step import Step
 from .writer import refuse
@@ -17,6 +18,8 @@ RAW = Grid(scale=np.ones(1, np.float32), zero=np.zeros(1, np.int64))
 HALVES_AWAY = 2.0**-20
 """Share by which averages of integers grow before they are rounded half to even: TFLite rounds halves away from zero.
 Averages over fewer than 4,096 elements that are no halves round as before."""
+PLACES = 1024
+"""Places between two elements in LiteRT's bilinear resize of integers."""
 Pair = tuple[int, int]
 
 
@@ -118,6 +121,9 @@ def pool(step: Step) -> None:
 def resize(step: Step) -> None:
     """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR with constant sizes."""
     data, size = step.inputs
+    if step.onnx == "linear" and step.tensor(data).dtype == np.int16 and step.same_integers():
+        _interpolate(step)
+        return
     batch, _, _, channels = step.shape(data)
     half = "half_pixel" if step.options.HalfPixelCenters() else "asymmetric"
     coordinates = "align_corners" if step.options.AlignCorners() else half
@@ -127,6 +133,49 @@ def resize(step: Step) -> None:
     if step.onnx == "nearest":
         more["nearest_mode"] = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
     step.put(step.node("Resize", inputs, **more), planes=True)
+
+
+def _interpolate(step: Step) -> None:
+    """RESIZE_BILINEAR of int16 by the integers of LiteRT's kernel, which has 10 bits for a place between two elements;
+    an exact interpolation was up to 235 steps away.
+    """
+    data, size = step.inputs
+    source, writer = step.tensor(data), step.writer
+    value = step.node("Cast", [writer.integral(data, planes=True)], "wide", to=7)
+    sizes = step.writer.values(size, "size").tolist()
+    if tuple(sizes) != step.shape(step.output)[1:3]:
+        raise damaged(f"{step.operator.kind} makes images of {step.shape(step.output)}, not of {sizes}")
+    for axis, after in zip((2, 3), sizes, strict=True):
+        low, high, share = _places(step, source.shape[axis - 1], after)
+        parts: list[str] = []
+        for places, weight in ((low, PLACES - share), (high, share)):
+            part = step.node("Gather", [value, step.constant(places, "places", np.int64)], "part", axis=axis)
+            column = weight.reshape(-1, 1) if axis == 2 else weight
+            parts.append(step.node("Mul", [part, step.constant(column, "weight", np.int64)], "part"))
+        value = step.node("Add", parts, "sum")
+    half = step.node(
+        "Mul", [step.node("Sign", [value], "sign"), step.constant(PLACES**2 // 2, "half", np.int64)], "half"
+    )
+    # Div of integers rounds towards zero.
+    whole = step.node(
+        "Div", [step.node("Add", [value, half], "more"), step.constant(PLACES**2, "unit", np.int64)]
+    )
+    writer.put_integers(step.output, step.cast(whole, "narrow"), planes=True)
+
+
+def _places(step: Step, before: int, after: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each element of a resized axis: (the element below, the element above, the share of the latter in 1/PLACES),
+    as `ResizeBilinearInteger` in TFLite's reference_ops.h has them.
+    """
+    scale = (PLACES * before + after // 2) // after
+    if step.options.AlignCorners() and after > 1:
+        scale = (PLACES * (before - 1) + (after - 1) // 2) // (after - 1)
+    place = np.arange(after) * scale
+    if step.options.HalfPixelCenters():
+        place += scale // 2 - PLACES // 2
+    # In front of the first element both are the first.
+    low, high = np.maximum(place // PLACES, 0), np.clip(-(-place // PLACES), 0, before - 1)
+    return low, high, place - PLACES * low
 
 
 def fully_connected(step: Step) -> None:
@@ -176,8 +225,14 @@ def planes_order(shape: tuple[int, ...]) -> np.ndarray | None:
 def matrix_product(step: Step) -> None:
     """BATCH_MATMUL: a product of two activations, or with a constant."""
     factors: list[str] = []
-    for index, turned in zip(step.inputs, (step.options.AdjX(), step.options.AdjY()), strict=True):
-        name, rank = step.writer.real(index), step.writer.rank(index)
+    first, second = step.inputs
+    for index, turned in ((first, step.options.AdjX()), (second, step.options.AdjY())):
+        name, rank, tensor = step.writer.real(index), step.writer.rank(index), step.tensor(index)
+        short = tensor.dtype == np.int16 and step.quantized(first, second)
+        if short and len(factors) == 1 and step.writer.known(index) is None:
+            grid = _multiplied(step, first, second)
+            integers = step.writer.integral(index)
+            name = step.writer.dequantized(integers, grid, f"{tensor.name}/real", tensor.dtype)
         if turned:
             axes = (*range(rank - 2), rank - 1, rank - 2)
             name = step.writer.node("Transpose", [name], f"{step.tensor(index).name}/turned", perm=axes)
@@ -201,11 +256,30 @@ def _weights(
         by_channel = (-1,) if last else (-1, *[1] * (weights.ndim - 1))
         real = (weights.astype(np.float32) - grid.zero.reshape(by_channel)) * grid.scale.reshape(by_channel)
         return writer.constant(real.astype(np.float32), tensor.name)
+    grid = _multiplied(step, data, filters)
     zero = grid.zero
     if weights.dtype == np.uint8 and (zero == 128).all():
         weights, zero = (weights.astype(np.int16) - 128).astype(np.int8), zero - 128
     name, grid = writer.constant(weights, tensor.name), Grid(scale=grid.scale, zero=zero)
     return writer.dequantized(name, grid, f"{tensor.name}/real", weights.dtype, axis=int(last))
+
+
+def _multiplied(step: Step, data: int, filters: int) -> Grid:
+    """The quantization of the second operand of a product of quantized data. Of int16 data LiteRT multiplies sums of 64
+    bits by 15 bits of the factor that makes an output of a sum: the scales are those of the rounded factor. Sums with a
+    bias of int32, and those of FULLY_CONNECTED, are multiplied by all bits.
+    """
+    grid, source, result = step.tensor(filters).grid, step.tensor(data), step.tensor(step.output).grid
+    assert grid is not None and source.grid is not None
+    kind = step.operator.kind
+    bias = step.inputs[3:] if kind == "TRANSPOSE_CONV" else step.inputs[2:]
+    whole = kind == "FULLY_CONNECTED" or any(i >= 0 and step.tensor(i).dtype == np.int32 for i in bias)
+    if source.dtype != np.int16 or result is None or whole:
+        return grid
+    ratio = source.grid.scale[0].astype(np.float64) / result.scale[0]
+    factors = [fixed(ratio * scale) for scale in grid.scale.astype(np.float64)]
+    scales = np.array([factor * 2.0 ** (shift - 15) / ratio for factor, shift in factors], np.float32)
+    return replace(grid, scale=scales)
 
 
 def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
@@ -219,6 +293,7 @@ def _bias(step: Step, place: int, data: int, filters: int) -> list[str]:
     data_grid, weight_grid = step.tensor(data).grid, step.tensor(filters).grid
     if data_grid is None or weight_grid is None:
         return [writer.constant(bias.astype(np.float32), name)]
+    weight_grid = _multiplied(step, data, filters)
     grid = Grid(scale=data_grid.scale * weight_grid.scale, zero=np.zeros_like(weight_grid.zero))
     if np.abs(bias, dtype=np.float64).max(initial=0) < 2**31:
         integers = writer.constant(bias.astype(np.int32), name)

@@ -14,12 +14,12 @@ from vdla.benchmarks.fuzzing.runner import CaseProcess
 
 GRAPHS = {"float_graphs": len(float_operators()), "qdq_graphs": len(quantized_operators())}
 """Number of cases for the kinds that draw random graphs: one for each operator, since case i begins with operator i."""
-CASES = dict.fromkeys(KINDS, 100) | {"kills": 1, "streams": 3, "interrupts": 4} | GRAPHS
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 1, "streams": 3, "interrupts": 4, "tflite_graphs": 40} | GRAPHS
 FIRST = {"kills": 4}
 """Number of the first case, by kind; 0 for kinds that are not listed. Case 4 of "kills" kills its command after 1.3 s,
 while it works; other cases wait up to 6 s.
 """
-VALID = (*GRAPHS, "attributes")
+VALID = (*GRAPHS, "attributes", "tflite_graphs")
 """Kinds that draw valid graphs: in "attributes" every case must be rejected, in the other kinds only few may be."""
 LIMIT = 120.0
 """Time limit of a case in seconds. The campaign's limit is 20 s; here other tests run at the same time."""

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+import tflite
 
 import vdla
+from vdla.benchmarks.fuzzing.tflite.compared import ROUNDED_SUMS
+from vdla.benchmarks.harness import tflite_one_operator as make
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.benchmarks.harness.tflite_files import Written, litert, samples
 from vdla.benchmarks.harness.tflite_networks import NETWORKS
@@ -25,14 +28,14 @@ from vdla.compiler.graph.onnx_read import read_model
 from vdla.compiler.pipeline import compile_program
 from vdla.compiler.runtime.accelerator import run
 
+SYMMETRIC = [np.array([[0, 0], [4, 3], [2, 5], [0, 0]], np.int32)]
 KERAS = Path(__file__).with_name("keras_int8.tflite")
-STEPS = {
-    "RESIZE_BILINEAR int8": 1, "LEAKY_RELU int8": 1, "QUANTIZE int8 int8": 1,
-    "CONV_2D int16": 1, "DEPTHWISE_CONV_2D int16": 1, "SOFTMAX int16": 8,
-}  # fmt: skip
+STEPS = {"RESIZE_BILINEAR int8": 1, "LEAKY_RELU int8": 1, "QUANTIZE int8 int8": 1}
 """Largest difference from LiteRT's default kernels in steps, by the beginning of a case's name; 0 for all others. Its
-reference kernels differ by as much themselves, except for int16, whose kernels multiply by 16 bits.
+reference kernels differ by as much themselves.
 """
+SUMS = ("BATCH_MATMUL int16", "CONV_2D int16", "DEPTHWISE_CONV_2D int16", "TRANSPOSE_CONV int16")
+"""Cases whose float32 sums round some results to the other side of a half."""
 INTEGERS = (
     *(
         "ADD",
@@ -74,7 +77,11 @@ def check(name: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
             tolerance = 1e-2 if "hybrid" in name else 2e-6
             np.testing.assert_allclose(mine, other, rtol=0, atol=tolerance * np.abs(other).max())
         else:
-            assert np.abs(mine.astype(np.int64) - other).max(initial=0) <= allowed(name)
+            away = np.abs(mine.astype(np.int64) - other)
+            if name.startswith(SUMS) and mine.dtype == np.int16:
+                assert away.max() <= 1 and np.count_nonzero(away) <= 1 + ROUNDED_SUMS * away.size
+                return
+            assert away.max(initial=0) <= allowed(name)
 
 
 def run_onnx(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -105,6 +112,77 @@ def test_every_operator_computes_as_litert(name: str) -> None:
     kind, form = name.split()[:2]
     if kind in INTEGERS and form == "int8":
         check(name, run_integers(content, inputs), theirs)
+
+
+MENDED = {
+    "CONV_2D int16 many scales": lambda: make.convolution("int16", ci=16, co=16, k=(1, 1), plane=(12, 12)),
+    "DEPTHWISE_CONV_2D int16 multiplier": lambda: make.convolution("int16", depthwise=2, stride=(2, 2)),
+    "TRANSPOSE_CONV int16": lambda: make.transposed("int16"),
+    "BATCH_MATMUL int16": lambda: make.multiplied("int16"),
+    "BATCH_MATMUL int16 turned": lambda: make.multiplied("int16", right=True),
+    **{
+        f"RESIZE_BILINEAR int16 {size} {align} {half}": (
+            lambda size=size, align=align, half=half: make.resized("int16", "RESIZE_BILINEAR", size, align, half)
+        )
+        for size in ((10, 12), (7, 11), (2, 1))
+        for align, half in ((False, False), (False, True), (True, False))
+    },
+    **{
+        f"MIRROR_PAD {form} symmetric": (
+            lambda form=form: make.moved(
+                form, "MIRROR_PAD", (1, 4, 5, 6), (1, 11, 12, 6), SYMMETRIC, "MirrorPad", Mode=1
+            )
+        )
+        for form in ("int8", "int16", "float")
+    },
+    "MIRROR_PAD int8 symmetric planes": lambda: make.behind_planes(
+        make.convolution("int8", plane=(4, 5), co=6), "MIRROR_PAD", (1, 11, 12, 6), SYMMETRIC, "MirrorPad", Mode=1
+    ),
+    "SOFTMAX int16 image": lambda: make.soft("int16", shape=(2, 4, 3, 9), scale=0.0003),
+    "SOFTMAX int16 beta": lambda: make.soft("int16", shape=(64, 16), scale=0.00007, beta=0.5),
+    "STRIDED_SLICE float masked index": lambda: make.moved(
+        "float", "STRIDED_SLICE", (2, 9, 1), (1, 1),
+        [np.array(numbers, np.int32) for numbers in ([0, 7, 0], [2, 8, 20], [2, 1, 1])],
+        "StridedSlice", BeginMask=7, ShrinkAxisMask=2,
+    ),
+}  # fmt: skip
+"""Models of one operator in forms that random graphs found wrong or refused."""
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_forms_that_random_graphs_found(name: str) -> None:
+    model = MENDED[name]()
+    content, inputs = model.content(), samples(model)
+    theirs = litert(content, inputs)
+    check(name, run_onnx(content, inputs), theirs)
+    network = vdla.compile(content, target="llvm", cache=False)
+    found = network.run({port.name: array for port, array in zip(network.inputs, inputs, strict=True)})
+    check(name, [found[port.name] for port in network.outputs], theirs)
+
+
+def test_a_bias_of_int32_keeps_all_bits_of_the_factor() -> None:
+    model = make.convolution("int16", ci=16, co=16)
+    kind, operands, results, options, fields = model.operators[0]
+    model.operators[0] = (
+        kind,
+        operands,
+        results,
+        options,
+        {**fields, "QuantizedBiasType": tflite.TensorType.INT32},
+    )
+    bias = model.tensors[operands[2]]
+    bias.update(data=bias["data"].astype(np.int32), dtype=np.dtype(np.int32))
+    content, inputs = model.content(), samples(model)
+    check("CONV_2D int16", run_onnx(content, inputs), litert(content, inputs))
+
+
+def test_vectors_are_joined_on_the_accelerator() -> None:
+    model = Written()
+    parts = [model.input((5,)), model.input((3,))]
+    parts = [model.add("RELU", [part], model.like(part, model.shape(part))) for part in parts]
+    model.outputs = [model.add("CONCATENATION", parts, model.like(parts[0], (8,)), "Concatenation", Axis=0)]
+    content, inputs = model.content(), samples(model)
+    check("", run_integers(content, inputs), litert(content, inputs))
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
@@ -193,9 +271,9 @@ def test_an_image_too_large_to_transpose_is_refused_in_one_line() -> None:
 
 
 def test_one_image_input_is_transposed_once() -> None:
-    for make in NETWORKS.values():
-        kinds = Counter(node.op_type for node in read_model(make().content()).bare.graph.node)
-        outputs = len(make().outputs)
+    for network in NETWORKS.values():
+        kinds = Counter(node.op_type for node in read_model(network().content()).bare.graph.node)
+        outputs = len(network().outputs)
         assert kinds["Transpose"] <= 1 + outputs + 6 * (kinds["Concat"] > 1)
 
 

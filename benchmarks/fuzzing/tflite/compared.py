@@ -1,0 +1,231 @@
+"""Verdict on a compiled random TFLite graph: its outputs beside LiteRT's and, where these differ, each operator's
+result beside LiteRT's on the same operands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+import vdla
+from vdla.benchmarks.harness.tflite_files import Written, WrittenOperator, litert
+from vdla.compiler.frontends.tflite.step import BOUNDS
+from vdla.util.errors import UserError
+
+from ..graphs.compared import traced
+from ..outcome import Outcome
+from .builder import TfliteBuilder, one_operator
+
+RELATIVE = 4e-6
+"""Largest difference of a float result, relative to the largest value of the result and of its float operands."""
+KERNEL_SETS_DIFFER = (
+    "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LEAKY_RELU", "MEAN", "MUL", "QUANTIZE",
+    "RESIZE_BILINEAR", "TRANSPOSE_CONV",
+)  # fmt: skip
+"""Operators on 8 bits whose default and reference kernels differ by one step on some operands of these graphs."""
+EXACT: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
+    {
+        "ADD": lambda a, b: a + b,
+        "SUB": lambda a, b: a - b,
+        "MUL": lambda a, b: a * b,
+        "ABS": np.abs,
+        "RELU": lambda x: np.maximum(x, 0),
+        "RELU6": lambda x: np.clip(x, 0, 6),
+        "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
+        "RELU_0_TO_1": lambda x: np.clip(x, 0, 1),
+        "LEAKY_RELU": lambda x, alpha: np.where(x < 0, x * alpha, x),
+        "PRELU": lambda x, slope: np.where(x < 0, x * slope, x),
+        "SQUARED_DIFFERENCE": lambda a, b: (a - b) ** 2,
+        "L2_NORMALIZATION": lambda x: x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-6),
+        "LOGISTIC": lambda x: 1 / (1 + np.exp(-x)),
+        "TANH": np.tanh,
+        "QUANTIZE": lambda x: x,
+        "MEAN": lambda x, axes, keep: x.mean(tuple(axes.reshape(-1).astype(int)), keepdims=bool(keep)),
+        "SUM": lambda x, axes, keep: x.sum(tuple(axes.reshape(-1).astype(int)), keepdims=bool(keep)),
+        "LESS": np.less,
+        "LESS_EQUAL": np.less_equal,
+        "GREATER": np.greater,
+        "GREATER_EQUAL": np.greater_equal,
+        "EQUAL": np.equal,
+        "NOT_EQUAL": np.not_equal,
+    }
+)
+"""Operators whose kernels of integers round more than once, or take function values from a table of 256: a
+result that differs from LiteRT's must be the exact one, rounded. The functions have the real operands, and the
+operator's attribute.
+"""
+STEPS: Mapping[str, int] = MappingProxyType({"TANH": 2, "LOGISTIC": 2})
+"""Largest difference in steps of LiteRT's results from exact ones, of operators in `EXACT`; 1 for all others."""
+ATTRIBUTES: Mapping[str, str] = MappingProxyType(
+    {"LEAKY_RELU": "Alpha", "MEAN": "KeepDims", "SUM": "KeepDims"}
+)
+"""The attribute that a function of `EXACT` has."""
+HALF = 0.51
+"""Largest distance from an exact result in steps: half a step, and what float32 arithmetic adds on 16 bits."""
+PRODUCTS = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
+ROUNDED_SUMS = 0.01
+"""Share of the results of int16 products that float32 sums may round to the other side of a half."""
+SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+"""Floats below are rounded to 0 by some kernels."""
+HYBRID = 1.02 / 127
+"""Step in which LiteRT rounds the float data of int8 weights, relative to the largest value."""
+
+
+def compiled_outcome(builder: TfliteBuilder, target: str, **options: object) -> Outcome:
+    """Compiles the graph for a target, and compares its outputs with LiteRT's."""
+    model, operators = builder.model, tuple(dict.fromkeys(kind for kind, *_ in builder.model.operators))
+    theirs = builder.expected
+    try:
+        ours = outputs_of(model, builder.feeds(), target, **options)
+        if problem := _shapes(ours, theirs):
+            return Outcome("wrong", problem, operators)
+        if all(np.array_equal(mine, other) for mine, other in zip(ours, theirs, strict=True)):
+            return Outcome("right", "", operators)
+        problem = _operators_problem(builder, ours, target, **options)
+    except UserError as error:
+        text = str(error)
+        if not all(line.isprintable() for line in text.splitlines()):
+            return Outcome("wrong", f"refused with control characters: {text[:300]!r}", operators)
+        named = set(re.findall(r"\(([A-Z0-9_]+)\)", text))
+        return Outcome("refused", text, operators, tuple(kind for kind in operators if kind in named))
+    except MemoryError:
+        return Outcome("memory", traced(), operators)
+    except Exception:
+        return Outcome("traceback", traced(), operators)
+    return (
+        Outcome("wrong", problem, operators)
+        if problem
+        else Outcome("right", "operator by operator", operators)
+    )
+
+
+def outputs_of(
+    model: Written, feeds: Sequence[np.ndarray], target: str, **options: object
+) -> list[np.ndarray]:
+    """The outputs of a model compiled for a target, in the model's order."""
+    with vdla.compile(model.content(), target=target, cache=False, **options) as network:  # pyright: ignore
+        found = network.run({port.name: array for port, array in zip(network.inputs, feeds, strict=True)})
+        return [np.asarray(found[port.name]) for port in network.outputs]
+
+
+def _shapes(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:
+    """A text if outputs differ in number, shape or element type; "" if they do not."""
+    found, wanted = ([(array.shape, array.dtype.name) for array in arrays] for arrays in (ours, theirs))
+    return "" if found == wanted else f"outputs are {found}, LiteRT's {wanted}"
+
+
+def _operators_problem(
+    builder: TfliteBuilder, ours: Sequence[np.ndarray], target: str, **options: object
+) -> str:
+    """A text that tells a problem of the outputs `ours`; "" if each operator is right on its own operands."""
+    model, whole = builder.model, Written()
+    whole.tensors, whole.operators, whole.inputs = model.tensors, model.operators, model.inputs
+    whole.outputs = [index for _, _, outputs, *_ in model.operators for index in outputs]
+    values = dict(zip(model.inputs, builder.feeds(), strict=True))
+    values |= zip(whole.outputs, outputs_of(whole, builder.feeds(), target, **options), strict=True)
+    for operator in model.operators:
+        if problem := operator_problem(model, operator, values):
+            return problem
+    for index, mine in zip(model.outputs, ours, strict=True):
+        if problem := _float_problem(mine, values[index], 1e-5) if mine.dtype.kind == "f" else (
+            "" if np.array_equal(mine, values[index]) else "differ"
+        ):  # fmt: skip
+            return f"output {index} alone and beside all results: {problem}"
+    return ""
+
+
+def operator_problem(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> str:
+    """A text that tells a problem of an operator's result in `values`; "" if the result is right."""
+    kind, inputs, places, *_ = operator
+    one, read = one_operator(model, operator)
+    content, operands = one.content(), [values[index] for index in read]
+    default = litert(content, operands)
+    try:
+        reference = litert(content, operands, reference=True)
+    except (RuntimeError, ValueError):
+        reference = default
+    for index, first, second in zip(places, default, reference, strict=True):
+        mine = values[index]
+        if mine.dtype.kind == "f":
+            problem = _float_problem(mine, first, _tolerance(model, operator, values))
+        else:
+            step = kind in KERNEL_SETS_DIFFER and mine.dtype.itemsize == 1
+            problem = _integer_problem(mine, first, second, step=step)
+            away = np.abs(mine.astype(np.int64) - first)
+            if problem and kind in EXACT and away.max() <= STEPS.get(kind, 1):
+                problem = problem if (_from_exact(model, operator, values) > HALF)[away > 0].any() else ""
+            elif problem and kind in PRODUCTS and mine.dtype == np.int16 and away.max() == 1:
+                problem = "" if np.count_nonzero(away) <= 1 + ROUNDED_SUMS * away.size else problem
+        if problem:
+            forms = "/".join(model.tensors[i]["dtype"].name for i in (*(i for i in inputs if i >= 0), index))
+            return f"{kind} {forms} (t{index}): {problem}"
+    return ""
+
+
+def _integer_problem(mine: np.ndarray, default: np.ndarray, reference: np.ndarray, *, step: bool) -> str:
+    """A text that tells a problem of integers; each may be one `step` away, or as far as the kernel sets are apart."""
+    wide = [array.astype(np.int64) for array in (mine, default, reference)]
+    away = np.abs(wide[0] - wide[1])
+    allowed = 1 if step else np.minimum(np.abs(wide[1] - wide[2]), 1)
+    if (away <= allowed).all():
+        return ""
+    return f"{np.count_nonzero(away > allowed)} of {away.size} elements, up to {away.max()} steps"
+
+
+def _from_exact(model: Written, operator: WrittenOperator, values: Mapping[int, np.ndarray]) -> np.ndarray:
+    """The distance of an operator's integers from the exact result, in steps."""
+    kind, inputs, (place, *_), _, fields = operator
+    operands: list[Any] = [_real(model, index, values) for index in inputs]
+    operands += [fields[ATTRIBUTES[kind]]] if kind in ATTRIBUTES else []
+    tensor, exact = model.tensors[place], EXACT[kind](*operands)
+    if tensor["scale"] is None:
+        return np.abs(values[place].astype(np.float64) - exact)
+    limits = np.iinfo(tensor["dtype"])
+    exact = np.clip(exact, *BOUNDS[fields.get("FusedActivationFunction", 0)])
+    exact = exact / np.float64(tensor["scale"][0]) + tensor["zero"][0]
+    return np.abs(values[place] - np.clip(exact, limits.min, limits.max))
+
+
+def _real(model: Written, index: int, values: Mapping[int, np.ndarray]) -> np.ndarray:
+    """The real values of a tensor in float64."""
+    tensor = model.tensors[index]
+    array = (values[index] if tensor["data"] is None else tensor["data"]).astype(np.float64)
+    return array if tensor["scale"] is None else (array - tensor["zero"][0]) * np.float64(tensor["scale"][0])
+
+
+def _tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
+    """The largest difference of a float result, as a number."""
+    _, inputs, places, *_ = operator
+    floats = [values[i] for i in (*inputs, *places) if i in values and values[i].dtype.kind == "f"]
+    floats += [model.tensors[i]["data"] for i in inputs if i >= 0 and model.tensors[i]["data"] is not None]
+    largest = max(
+        (float(np.abs(a.astype(np.float64)).max(initial=0)) for a in floats if a.dtype.kind == "f"),
+        default=1.0,
+    )
+    return RELATIVE * largest + SMALLEST_NORMAL + _hybrid_tolerance(model, operator, values)
+
+
+def _hybrid_tolerance(model: Written, operator: WrittenOperator, values: dict[int, np.ndarray]) -> float:
+    """The largest difference by LiteRT's rounding of the float data of int8 weights; 0 for other operators."""
+    kind, inputs, *_ = operator
+    if kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") or values[inputs[0]].dtype.kind != "f":
+        return 0.0
+    weights = model.tensors[inputs[1]]
+    if weights["dtype"] != np.int8:
+        return 0.0
+    scale = float(np.max(weights["scale"]))
+    integers = np.abs(weights["data"].astype(np.float64))
+    if kind == "DEPTHWISE_CONV_2D":
+        sums = integers.sum(axis=(0, 1, 2)).max()
+    else:
+        sums = integers.reshape(len(integers), -1).sum(axis=1).max()
+    return float(HYBRID * np.abs(values[inputs[0]]).max() * scale * sums)
+
+
+def _float_problem(mine: np.ndarray, other: np.ndarray, tolerance: float) -> str:
+    away = float(np.abs(mine.astype(np.float64) - other).max(initial=0))
+    return "" if away <= tolerance else f"{away:.3g} away of {tolerance:.3g}"

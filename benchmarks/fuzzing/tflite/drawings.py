@@ -1,0 +1,740 @@
+"""Drawings of TFLite's operators: for each operator of the frontend's table a function that adds a random one to a
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tflite
+
+from .builder import TfliteBuilder, UnfitError
+
+Drawing = Callable[[TfliteBuilder], None]
+
+SAME, VALID = 0, 1
+ACTIVATIONS = (0, 0, 0, 1, 2, 3)
+"""Fused activations: none, RELU, RELU_N1_TO_1, RELU6."""
+BYTES = ("int8", "uint8", "float32")
+SIGNED = ("int8", "float32")
+SCALED = ("int8", "uint8", "int16", "float32")
+FLOATS = ("float32",)
+
+
+def _window(
+    b: TfliteBuilder, plane: Sequence[int], *, greatest: int = 4, dilated: bool = False
+) -> dict[str, Any]:
+    """Random kernel, strides, dilations and padding that fit on an image of these rows and columns."""
+    draw = b.draw
+    kernel = [1 + draw.below(min(greatest, size)) for size in plane]
+    strides = [draw.of((1, 1, 1, 2, 3)) for _ in plane]
+    dilations = [1, 1]
+    padding = draw.of((SAME, VALID))
+    if dilated and draw.chance(0.25):
+        strides, dilations = [1, 1], [1 + draw.below(3) for _ in plane]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    if padding == VALID and any(span > size for span, size in zip(spans, plane, strict=True)):
+        raise UnfitError("the window is larger than the image")
+    return {"kernel": kernel, "strides": strides, "dilations": dilations, "padding": padding}
+
+
+def _weights(b: TfliteBuilder, data: int, shape: tuple[int, ...], axis: int | None) -> int:
+    """Random weights for the data `data`; quantized ones have a scale for each index along `axis` (None: one)."""
+    draw, dtype = b.draw, b.dtype(data)
+    if dtype.kind == "f" and b.form != "hybrid":
+        return b.model.constant(draw.rng.normal(0, 0.4, shape).astype(np.float32))
+    if dtype == np.uint8:
+        zero = 128 if draw.chance(0.5) else 96 + draw.below(64)
+        return b.model.constant(draw.rng.integers(0, 256, shape, dtype=np.uint8), 0.0041, zero)
+    # LiteRT's hybrid depthwise kernel reads a scale for each channel without a check.
+    every = axis == 3 and dtype.kind == "f"
+    count = shape[axis] if axis is not None and (every or draw.chance(0.7)) else 1
+    scales = np.exp(draw.rng.uniform(np.log(0.001), np.log(0.02), count)).astype(np.float32)
+    integers = draw.rng.integers(-127, 128, shape).astype(np.int8)
+    return b.model.constant(integers, scales, np.zeros(count, np.int64), axis or 0)
+
+
+def _bias(b: TfliteBuilder, data: int, weights: int, count: int, *, needed: bool = False) -> list[int]:
+    """A random bias; by chance none, unless it is `needed`."""
+    if not needed and b.draw.chance(0.2):
+        return []
+    source = b.model.tensors[data]
+    if source["scale"] is None:
+        return [b.model.constant(b.draw.rng.normal(0, 0.5, count).astype(np.float32))]
+    step = np.float32(source["scale"]) * b.model.tensors[weights]["scale"]
+    dtype = np.int64 if source["dtype"] == np.int16 else np.int32
+    integers = b.draw.rng.integers(-4000, 4000, count).astype(dtype)
+    return [b.model.constant(integers, step, np.zeros(len(step), np.int64))]
+
+
+def convolution(b: TfliteBuilder) -> None:
+    """CONV_2D."""
+    data = b.activation((4,), kinds=SCALED)
+    _, height, width, channels = b.shape(data)
+    window = _window(b, (height, width), dilated=True)
+    groups = 1
+    if b.form == "float" and b.draw.chance(0.15):
+        groups = b.draw.of([n for n in (1, 2, 3, 4) if channels % n == 0])
+    outputs = groups * (1 + b.draw.below(8))
+    weights = _weights(b, data, (outputs, *window["kernel"], channels // groups), 0)
+    _convolved(b, "CONV_2D", "Conv2D", window, [data, weights, *_bias(b, data, weights, outputs)])
+
+
+def depthwise(b: TfliteBuilder) -> None:
+    """DEPTHWISE_CONV_2D."""
+    data = b.activation((4,), kinds=SCALED)
+    _, height, width, channels = b.shape(data)
+    window = _window(b, (height, width), dilated=True)
+    window["strides"] = [window["strides"][0]] * 2  # LiteRT's kernels need equal strides.
+    multiplier = b.draw.of((1, 1, 2, 3))
+    weights = _weights(b, data, (1, *window["kernel"], channels * multiplier), 3)
+    # LiteRT's kernels read a bias without a check.
+    inputs = [data, weights, *_bias(b, data, weights, channels * multiplier, needed=True)]
+    _convolved(b, "DEPTHWISE_CONV_2D", "DepthwiseConv2D", window, inputs, DepthMultiplier=multiplier)
+
+
+def _convolved(
+    b: TfliteBuilder, kind: str, options: str, window: Mapping[str, Any], inputs: Sequence[int], **fields: Any
+) -> None:
+    (height, width), (down, right) = window["strides"], window["dilations"]
+    b.node(
+        kind, inputs, options, Padding=window["padding"], StrideH=height, StrideW=width, DilationHFactor=down,
+        DilationWFactor=right, FusedActivationFunction=b.draw.of(ACTIVATIONS), **fields,
+    )  # fmt: skip
+
+
+def transposed(b: TfliteBuilder) -> None:
+    """TRANSPOSE_CONV."""
+    data = b.activation((4,), kinds=SCALED if b.form != "hybrid" else ("int8",))
+    batch, height, width, channels = b.shape(data)
+    kernel, padding = [1 + b.draw.below(4) for _ in range(2)], b.draw.of((SAME, VALID))
+    strides = [1 + b.draw.below(3) for _ in range(2)]
+    outputs = 1 + b.draw.below(6)
+    weights = _weights(b, data, (outputs, *kernel, channels), 0)
+    sizes = [
+        n * s if padding == SAME else (n - 1) * s + k
+        for n, s, k in zip((height, width), strides, kernel, strict=True)
+    ]
+    if padding == SAME:  # any size that SAME reduces to the data's
+        sizes = [n - b.draw.below(s) for n, s in zip(sizes, strides, strict=True)]
+    inputs = [b.integers([batch, *sizes, outputs]), weights, data, *_bias(b, data, weights, outputs)]
+    b.node(
+        "TRANSPOSE_CONV", inputs, "TransposeConv", Padding=padding, StrideH=strides[0], StrideW=strides[1],
+        FusedActivationFunction=b.draw.of((0, 0, 1, 3)),
+    )  # fmt: skip
+
+
+def pool(b: TfliteBuilder, kind: str) -> None:
+    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    data = b.activation((4,), kinds=SCALED)
+    window = _window(b, b.shape(data)[1:3], greatest=9)
+    (rows, columns), (height, width) = window["strides"], window["kernel"]
+    b.node(
+        kind, [data], "Pool2D", grid="same", Padding=window["padding"], StrideH=rows, StrideW=columns,
+        FilterHeight=height, FilterWidth=width, FusedActivationFunction=b.draw.of(ACTIVATIONS),
+    )  # fmt: skip
+
+
+def resize(b: TfliteBuilder, kind: str) -> None:
+    """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR."""
+    data = b.activation((4,), kinds=SCALED)
+    options = "ResizeBilinear" if kind == "RESIZE_BILINEAR" else "ResizeNearestNeighbor"
+    align, half = b.draw.of(((False, False), (False, True), (True, False)))
+    size = [1 + b.draw.below(14) for _ in range(2)]
+    if b.draw.chance(0.4):
+        size = [2 * n for n in b.shape(data)[1:3]]
+    b.node(kind, [data, b.integers(size)], options, grid="same", AlignCorners=align, HalfPixelCenters=half)
+
+
+def connected(b: TfliteBuilder) -> None:
+    """FULLY_CONNECTED, of rows, of images and with all dimensions kept."""
+    data = b.activation((2, 2, 3, 4), kinds=SCALED)
+    shape, outputs = b.shape(data), 1 + b.draw.below(9)
+    columns = int(np.prod(shape[1:])) if len(shape) == 4 and b.draw.chance(0.4) else shape[-1]
+    keep = columns == shape[-1] and b.draw.chance(0.5)
+    weights = _weights(b, data, (outputs, columns), 0 if b.dtype(data) in (np.int8, np.int16) else None)
+    inputs = [data, weights, *(_bias(b, data, weights, outputs) or [-1])]
+    activation = b.draw.of(ACTIVATIONS)
+    b.node("FULLY_CONNECTED", inputs, "FullyConnected", KeepNumDims=keep, FusedActivationFunction=activation)
+
+
+def matrix_product(b: TfliteBuilder) -> None:
+    """BATCH_MATMUL of two activations, or with a constant."""
+    data = b.activation((2, 3, 3, 4), kinds=("int8", "int16", "float32"))
+    shape, left, right = b.shape(data), b.draw.chance(0.25), b.draw.chance(0.4)
+    inner, columns = shape[-2] if left else shape[-1], 1 + b.draw.below(7)
+    other = (*shape[:-2], *((columns, inner) if right else (inner, columns)))
+    same = [i for i in b.arrays if i != data and b.shape(i) == other and b.dtype(i) == b.dtype(data)]
+    factor = b.draw.of(same) if same else b.input(other, b.dtype(data))
+    b.node("BATCH_MATMUL", [data, factor], "BatchMatMul", AdjX=left, AdjY=right)
+
+
+def pair(b: TfliteBuilder, kind: str) -> None:
+    """ADD, SUB or MUL of two tensors that broadcast, one of them perhaps a constant."""
+    first = b.activation(kinds=SCALED)
+    operands = [first, _partner(b, first)]
+    if b.draw.chance(0.3):
+        operands.reverse()
+    b.node(kind, operands, kind.title(), FusedActivationFunction=b.draw.of(ACTIVATIONS))
+
+
+def squared_difference(b: TfliteBuilder) -> None:
+    """SQUARED_DIFFERENCE."""
+    first = b.activation(kinds=SIGNED)
+    second = _partner(b, first)
+    scales = [b.model.tensors[index]["scale"] for index in (first, second)]
+    # LiteRT ends the process if the scale of the result is far too small.
+    grid = "free" if scales[0] is None else (float(max(scales)[0] ** 2 * b.draw.of((100, 150, 240))), -128)
+    b.node("SQUARED_DIFFERENCE", [first, second], "SquaredDifference", grid=grid)
+
+
+def _partner(b: TfliteBuilder, first: int, *, same: bool = False, constant: float = 0.3) -> int:
+    """A second operand that broadcasts with the tensor `first`; with `same` of its quantization."""
+    shape = b.shape(first)
+    kind = b.same_grid(first) if same else b.same_kind(first)
+
+    def fits(index: int) -> bool:
+        try:
+            size = np.prod(np.broadcast_shapes(shape, b.shape(index)))
+        except ValueError:
+            return False
+        return kind(index) and bool(size <= 1500)
+
+    if b.draw.chance(constant):
+        return b.like(first, _part(b, shape), same=same)
+    found = [index for index in b.arrays if fits(index)]
+    if found and b.draw.chance(0.8):
+        return b.draw.of(found)
+    made = b.input(_part(b, shape), b.dtype(first))
+    if same and b.quantized(first):
+        tensor = b.model.tensors[first]
+        b.model.tensors[made].update(scale=tensor["scale"], zero=tensor["zero"])
+    return made
+
+
+def _part(b: TfliteBuilder, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape that broadcasts to `shape`: equal, one for each channel, a single element, or with some ones."""
+    match b.draw.below(5):
+        case 0 | 1:
+            return shape
+        case 2:
+            return shape[-1:]
+        case 3:
+            return () if b.draw.chance(0.5) else (1,) * len(shape)
+        case _:
+            return tuple(1 if b.draw.chance(0.5) else n for n in shape)
+
+
+def extreme_pair(b: TfliteBuilder, kind: str) -> None:
+    """MAXIMUM and MINIMUM, whose operands and result have one quantization."""
+    first = b.activation(kinds=SCALED)
+    b.node(kind, [first, _partner(b, first, same=True)], "MaximumMinimum", grid="same")
+
+
+def divided(b: TfliteBuilder) -> None:
+    """DIV by numbers from 0.5 to 2."""
+    first = b.activation(kinds=FLOATS)
+    divisor = b.draw.rng.uniform(0.5, 2, _part(b, b.shape(first))).astype(np.float32)
+    b.node("DIV", [first, b.model.constant(divisor)], "Div", FusedActivationFunction=b.draw.of(ACTIVATIONS))
+
+
+def powered(b: TfliteBuilder) -> None:
+    """POW of a square."""
+    (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
+    b.node("POW", [square, b.model.constant(np.float32(b.draw.of((0.5, 1.5, 2.0, 1.7))))], "Pow")
+
+
+def positive(b: TfliteBuilder, kind: str) -> None:
+    """LOG, SQRT and RSQRT, of a square plus a number."""
+    (square,) = b.node("SQUARE", [b.activation(kinds=FLOATS)], "Square")
+    (more,) = b.node("ADD", [square, b.model.constant(np.float32(0.1))], "Add")
+    b.node(kind, [more])
+
+
+def summed(b: TfliteBuilder) -> None:
+    """ADD_N of tensors of one shape."""
+    first = b.activation(kinds=FLOATS)
+    same = [i for i in b.arrays if b.shape(i) == b.shape(first) and b.dtype(i) == np.float32]
+    b.node("ADD_N", [first, *(b.draw.of(same) for _ in range(1 + b.draw.below(3)))], "AddN")
+
+
+def rectified(b: TfliteBuilder) -> None:
+    """PRELU with a constant slope for each channel."""
+    data = b.activation((3, 4), kinds=BYTES)
+    shape = (*(1 for _ in b.shape(data)[1:-1]), b.shape(data)[-1])
+    b.node("PRELU", [data, b.like(data, shape)])
+
+
+def single(
+    b: TfliteBuilder, kind: str, kinds: Sequence[str], options: str = "", grid: Any = "free",
+    **fields: Callable[[TfliteBuilder], Any],
+) -> None:  # fmt: skip
+    """An operator of one tensor, element by element; `fields`: functions that draw its options."""
+    data = b.activation(kinds=kinds)
+    own = grid.get(b.dtype(data).name, "free") if isinstance(grid, Mapping) else grid
+    b.node(kind, [data], options, grid=own, **{name: function(b) for name, function in fields.items()})
+
+
+def compared(b: TfliteBuilder, kind: str) -> None:
+    """A comparison of two float tensors, or of quantized ones, whose scales are below 1 for LiteRT's kernel."""
+    first = b.activation(kinds=("float32", "float32", "int8"))
+    second = _partner(b, first)
+    if b.quantized(first) and max(b.model.tensors[index]["scale"][0] for index in (first, second)) >= 1:
+        raise UnfitError("LiteRT does not compare such scales")
+    options = "".join(part.title() for part in kind.split("_"))
+    b.node(kind, [first, second], options, dtype=np.bool_)
+
+
+def logical(b: TfliteBuilder, kind: str, count: int) -> None:
+    """An operator of truth values."""
+    first = b.activation(kinds=("bool",))
+    others = [_partner(b, first, constant=0) for _ in range(count - 1)]
+    b.node(kind, [first, *others], "".join(part.title() for part in kind.split("_")))
+
+
+def selected(b: TfliteBuilder, kind: str) -> None:
+    """SELECT of equal shapes, and SELECT_V2, which broadcasts."""
+    first = b.activation(kinds=SCALED)
+    shape, same = b.shape(first), b.same_grid(first)
+    others = [i for i in b.arrays if same(i) and (kind == "SELECT_V2" or b.shape(i) == shape)]
+    second = b.draw.of(others) if kind == "SELECT" else _partner(b, first, same=True)
+    conditions = [i for i in b.arrays if b.dtype(i) == np.bool_ and b.shape(i) == shape]
+    condition = b.draw.of(conditions) if conditions else b.input(shape, np.bool_)
+    options = "SelectV2" if kind == "SELECT_V2" else "Select"
+    after = np.broadcast_shapes(shape, b.shape(second))
+    b.node(
+        kind, [condition, first, second], options, dtype=b.dtype(first), grid=_grid_of(b, first), shape=after
+    )
+
+
+def _grid_of(b: TfliteBuilder, index: int) -> Any:
+    """The (scale, zero point) of a tensor; "free" without one."""
+    tensor = b.model.tensors[index]
+    return "free" if tensor["scale"] is None else (tensor["scale"], tensor["zero"])
+
+
+def requantized(b: TfliteBuilder) -> None:
+    """QUANTIZE of floats, or of integers to another grid or type."""
+    data = b.activation(kinds=SCALED)
+    targets = {
+        "float32": (np.int8, np.uint8, np.int16), "int8": (np.int8, np.uint8, np.int16), "uint8": (np.int8, np.uint8),
+        "int16": (np.int8, np.int16),
+    }  # fmt: skip
+    b.node("QUANTIZE", [data], "Quantize", dtype=b.draw.of(targets[b.dtype(data).name]))
+
+
+def dequantized(b: TfliteBuilder) -> None:
+    """DEQUANTIZE."""
+    b.node("DEQUANTIZE", [b.activation(kinds=("int8", "uint8", "int16"))], "Dequantize", dtype=np.float32)
+
+
+def cast(b: TfliteBuilder) -> None:
+    """CAST between floats, integers and truth values."""
+    data = b.activation(kinds=("float32", "int32", "bool"))
+    numbers = {
+        "float32": tflite.TensorType.FLOAT32,
+        "int32": tflite.TensorType.INT32,
+        "bool": tflite.TensorType.BOOL,
+    }
+    before = b.dtype(data).name
+    after = b.draw.of([name for name in numbers if name != before])
+    b.node("CAST", [data], "Cast", dtype=after, InDataType=numbers[before], OutDataType=numbers[after])
+
+
+# Elements moved.
+
+
+def reshape(b: TfliteBuilder) -> None:
+    """RESHAPE to rows, to a flat tensor, or to other ranks."""
+    data = b.activation((1, 2, 3, 4, 4))
+    shape = b.shape(data)
+    size, batch = int(np.prod(shape)), shape[0]
+    ways = [(size,), (batch, size // batch), (1, size), (1, 1, *shape)[-4:], tuple(reversed(shape))]
+    if len(shape) == 4:
+        ways.append((batch, shape[1] * shape[2], shape[3]))
+    ways += [(1, n, size // n, 1) for n in (2, 3, 4, 6) if size % n == 0]
+    after = b.draw.of([way for way in ways if int(np.prod(way)) == size])
+    shaped = [data] if b.draw.chance(0.5) else [data, b.integers(after)]
+    b.node("RESHAPE", shaped, "Reshape", grid="same", NewShape=list(after))
+
+
+def squeezed(b: TfliteBuilder) -> None:
+    """SQUEEZE of some axes of size 1, or of all."""
+    data = b.activation((1, 2, 3, 4), lambda index: 1 in b.shape(index) and max(b.shape(index)) > 1)
+    ones = [axis for axis, size in enumerate(b.shape(data)) if size == 1]
+    chosen = [axis for axis in ones if b.draw.chance(0.6)]
+    axes = [axis - len(b.shape(data)) * b.draw.chance(0.3) for axis in chosen]
+    b.node("SQUEEZE", [data], "Squeeze", grid="same", SqueezeDims=axes)
+
+
+def expanded(b: TfliteBuilder) -> None:
+    """EXPAND_DIMS."""
+    data = b.activation((1, 2, 3))
+    rank = len(b.shape(data)) + 1
+    b.node("EXPAND_DIMS", [data, b.integers(b.draw.below(2 * rank) - rank)], "ExpandDims", grid="same")
+
+
+def transpose(b: TfliteBuilder) -> None:
+    """TRANSPOSE."""
+    data = b.activation((2, 3, 4))
+    order = b.draw.rng.permutation(len(b.shape(data)))
+    b.node("TRANSPOSE", [data, b.integers(order)], "Transpose", grid="same")
+
+
+def shaped(b: TfliteBuilder) -> None:
+    """SHAPE."""
+    b.node("SHAPE", [b.activation()], "Shape", dtype=np.int32, OutType=tflite.TensorType.INT32)
+
+
+def blocks(b: TfliteBuilder, kind: str) -> None:
+    """DEPTH_TO_SPACE and SPACE_TO_DEPTH."""
+    size = b.draw.of((2, 2, 3))
+    deep = kind == "DEPTH_TO_SPACE"
+
+    def fits(index: int) -> bool:
+        _, height, width, channels = b.shape(index)
+        return channels % size**2 == 0 if deep else height % size == width % size == 0
+
+    data = b.activation((4,), fits)
+    b.node(kind, [data], "DepthToSpace" if deep else "SpaceToDepth", grid="same", BlockSize=size)
+
+
+def space_to_batch(b: TfliteBuilder) -> None:
+    """SPACE_TO_BATCH_ND of images."""
+    data = b.activation((4,))
+    block, pads = [1 + b.draw.below(3) for _ in range(2)], []
+    for size, extent in zip(b.shape(data)[1:3], block, strict=True):
+        before = b.draw.below(3)
+        pads.append((before, -(size + before) % extent))
+    b.node("SPACE_TO_BATCH_ND", [data, b.integers(block), b.integers(pads)], "SpaceToBatchND", grid="same")
+
+
+def batch_to_space(b: TfliteBuilder) -> None:
+    """BATCH_TO_SPACE_ND of images."""
+    data = b.activation((4,), lambda index: b.shape(index)[0] > 1)
+    batch = b.shape(data)[0]
+    block = b.draw.of([(r, c) for r in (1, 2, 3) for c in (1, 2, 3) if batch % (r * c) == 0])
+    crops = [(b.draw.below(2), b.draw.below(2)) for _ in block]
+    b.node("BATCH_TO_SPACE_ND", [data, b.integers(block), b.integers(crops)], "BatchToSpaceND", grid="same")
+
+
+def concatenated(b: TfliteBuilder) -> None:
+    """CONCATENATION of tensors of one quantization, of uint8 ones of different scales."""
+    first = b.activation((1, 2, 3, 4))
+    shape = b.shape(first)
+    axis = b.draw.below(len(shape))
+    other = b.draw.chance(0.3) and b.dtype(first) == np.uint8
+    kind = b.same_kind(first) if other else b.same_grid(first)
+
+    def fits(index: int) -> bool:
+        found = b.shape(index)
+        return kind(index) and len(found) == len(shape) and not any(
+            a != axis and n != m for a, (n, m) in enumerate(zip(found, shape, strict=True))
+        )  # fmt: skip
+
+    parts = [first]
+    found = [index for index in b.arrays if fits(index)]
+    for _ in range(1 + b.draw.below(3)):
+        if b.draw.chance(0.2):
+            sizes = list(shape)
+            sizes[axis] = 1 + b.draw.below(4)
+            parts.append(b.like(first, sizes, same=True))
+        else:
+            parts.append(b.draw.of(found))
+    b.draw.rng.shuffle(parts)
+    place = axis - len(shape) * b.draw.chance(0.4)
+    activation = b.draw.of((0, 0, 0, 1)) if b.dtype(first) == np.float32 else 0
+    grid = "free" if other else "same"
+    b.node("CONCATENATION", parts, "Concatenation", grid=grid, Axis=place, FusedActivationFunction=activation)
+
+
+def packed(b: TfliteBuilder) -> None:
+    """PACK."""
+    first = b.activation((1, 2, 3))
+    same = b.same_grid(first)
+    found = [index for index in b.arrays if same(index) and b.shape(index) == b.shape(first)]
+    parts = [first, *(b.draw.of(found) for _ in range(b.draw.below(3)))]
+    rank = len(b.shape(first)) + 1
+    axis = b.draw.below(2 * rank) - rank
+    b.node("PACK", parts, "Pack", grid="same", Axis=axis, ValuesCount=len(parts))
+
+
+def unpacked(b: TfliteBuilder) -> None:
+    """UNPACK."""
+    data = b.activation((2, 3, 4))
+    rank = len(b.shape(data))
+    axis = b.draw.below(rank)
+    count = b.shape(data)[axis]
+    place = axis - rank * b.draw.chance(0.4)
+    b.node("UNPACK", [data], "Unpack", grid="same", count=count, Num=count, Axis=place)
+
+
+def pad(b: TfliteBuilder, kind: str) -> None:
+    """PAD, PADV2 and MIRROR_PAD."""
+    data = b.activation((2, 3, 4))
+    shape = b.shape(data)
+    mode = b.draw.below(2)
+    ends: list[tuple[int, int]] = []
+    for axis, size in enumerate(shape):
+        most = 3 if kind != "MIRROR_PAD" else max(1, size + mode)
+        left_out = len(shape) == 4 and axis in (0, 3) and b.draw.chance(0.7)
+        ends.append((0, 0) if left_out else (b.draw.below(most), b.draw.below(most)))
+    inputs = [data, b.integers(ends, b.draw.of((np.int32, np.int32, np.int64)))]
+    if kind == "PADV2":
+        inputs.append(b.like(data, (), same=True))
+    if kind == "MIRROR_PAD":
+        b.node(kind, inputs, "MirrorPad", grid="same", Mode=mode)
+    else:
+        b.node(kind, inputs, "Pad" if kind == "PAD" else "PadV2", grid="same")
+
+
+def cut(b: TfliteBuilder) -> None:
+    """SLICE."""
+    data = b.activation((1, 2, 3, 4))
+    begins = [b.draw.below(size) for size in b.shape(data)]
+    sizes = [1 + b.draw.below(size - at) for size, at in zip(b.shape(data), begins, strict=True)]
+    written = [-1 if b.draw.chance(0.3) else size for size in sizes]
+    shape = [
+        whole - at if size == -1 else size
+        for whole, at, size in zip(b.shape(data), begins, written, strict=True)
+    ]
+    b.node("SLICE", [data, b.integers(begins), b.integers(written)], "Slice", grid="same", shape=shape)
+
+
+def strided(b: TfliteBuilder) -> None:
+    """STRIDED_SLICE with steps of both signs, masks, and axes that are an index."""
+    data = b.activation((1, 2, 3, 4))
+    shape, draw = b.shape(data), b.draw
+    count = len(shape) if draw.chance(0.8) else 1 + draw.below(len(shape))
+    begins, ends, steps, shrunk = [], [], [], 0
+    for axis, size in enumerate(shape[:count]):
+        step = draw.of((1, 1, 1, 2, 3, -1, -2))
+        begin, end = sorted((draw.below(size), draw.below(size + 1)))
+        if step < 0:
+            begin, end = end - draw.chance(0.5), begin - 1
+        if draw.chance(0.12) and len(shape) > 1:
+            shrunk |= 1 << axis
+            step, begin, end = 1, draw.below(size), 0
+            end = begin + 1
+            if draw.chance(0.4):
+                begin, end = begin - size, begin - size + 1
+        begins.append(begin)
+        ends.append(end if draw.chance(0.85) else end + 20 * (1 if step > 0 else -1))
+        steps.append(step)
+    masks = [draw.below(1 << count) if draw.chance(0.4) else 0 for _ in range(2)]
+    inputs = [data, *(b.integers(numbers) for numbers in (begins, ends, steps))]
+    b.node(
+        "STRIDED_SLICE", inputs, "StridedSlice", grid="same", BeginMask=masks[0], EndMask=masks[1],
+        ShrinkAxisMask=shrunk,
+    )  # fmt: skip
+
+
+def split(b: TfliteBuilder) -> None:
+    """SPLIT."""
+    data = b.activation((1, 2, 3, 4), lambda index: max(b.shape(index)) > 1)
+    rank = len(b.shape(data))
+    axis = b.draw.below(rank)
+    size = b.shape(data)[axis]
+    count = b.draw.of([n for n in range(1, size + 1) if size % n == 0])
+    place = b.integers(axis - rank * b.draw.chance(0.4))
+    b.node("SPLIT", [place, data], "Split", grid="same", count=count, NumSplits=count)
+
+
+def split_by_sizes(b: TfliteBuilder) -> None:
+    """SPLIT_V, one of whose sizes may be -1."""
+    data = b.activation((1, 2, 3, 4), lambda index: max(b.shape(index)) > 1)
+    rank = len(b.shape(data))
+    axis = b.draw.below(rank)
+    left, sizes = b.shape(data)[axis], []
+    while left:
+        sizes.append(1 + b.draw.below(left))
+        left -= sizes[-1]
+    if b.draw.chance(0.3):
+        sizes[b.draw.below(len(sizes))] = -1
+    inputs = [data, b.integers(sizes), b.integers(axis - rank * b.draw.chance(0.4))]
+    b.node("SPLIT_V", inputs, "SplitV", grid="same", count=len(sizes), NumSplits=len(sizes))
+
+
+def gather(b: TfliteBuilder) -> None:
+    """GATHER by constant indices, or by an input of the model."""
+    data = b.activation((1, 2, 3, 4))
+    rank = len(b.shape(data))
+    axis = b.draw.below(rank)
+    size = b.shape(data)[axis]
+    shape = b.draw.of(((), (1,), (2,), (3,), (2, 2)))
+    found = b.draw.rng.integers(0, size, shape)
+    if size >= 4 and b.draw.chance(0.2):
+        indices = b.input(shape or (1,), np.int32)
+    else:
+        indices = b.integers(found, b.draw.of((np.int32, np.int32, np.int64)))
+    b.node("GATHER", [data, indices], "Gather", grid="same", Axis=axis - rank * b.draw.chance(0.4))
+
+
+def tiled(b: TfliteBuilder) -> None:
+    """TILE."""
+    data = b.activation((1, 2, 3, 4))
+    numbers = [b.draw.of((1, 1, 2, 3)) for _ in b.shape(data)]
+    b.node("TILE", [data, b.integers(numbers)], "Tile", grid="same")
+
+
+def broadcast(b: TfliteBuilder) -> None:
+    """BROADCAST_TO."""
+    data = b.activation((1, 2, 3, 4), lambda index: 1 in b.shape(index))
+    after = [b.draw.of((1, 2, 4)) if size == 1 else size for size in b.shape(data)]
+    more = [2] if len(after) < 4 and b.draw.chance(0.3) else []
+    b.node("BROADCAST_TO", [data, b.integers([*more, *after])], "BroadcastTo", grid="same")
+
+
+def reverse(b: TfliteBuilder) -> None:
+    """REVERSE_V2 along one axis or two neighbours."""
+    data = b.activation((1, 2, 3, 4))
+    rank = len(b.shape(data))
+    b.node("REVERSE_V2", [data, b.integers([b.draw.below(rank)])], "ReverseV2", grid="same")
+
+
+# Along axes.
+
+
+def reduce(b: TfliteBuilder, kind: str, kinds: Sequence[str] = SCALED, grid: str = "free") -> None:
+    """A reduction along some axes."""
+    data = b.activation((1, 2, 3, 4, 4), kinds=kinds)
+    rank = len(b.shape(data))
+    axes = [int(axis) for axis in b.draw.rng.permutation(rank)[: 1 + b.draw.below(rank)]]
+    if rank == 4 and b.draw.chance(0.4):
+        axes = [1, 2]
+    axes = [axis - rank * b.draw.chance(0.3) for axis in axes]
+    indices = b.integers(axes[0] if len(axes) == 1 and b.draw.chance(0.3) else axes)
+    b.node(kind, [data, indices], "Reducer", grid=grid, KeepDims=b.draw.chance(0.5))
+
+
+def extreme(b: TfliteBuilder, kind: str) -> None:
+    """ARG_MAX and ARG_MIN."""
+    data = b.activation((1, 2, 3, 4), kinds=BYTES)
+    rank = len(b.shape(data))
+    axis = b.integers(b.draw.below(2 * rank) - rank)
+    options = "ArgMax" if kind == "ARG_MAX" else "ArgMin"
+    b.node(kind, [data, axis], options, dtype=np.int32, OutputType=tflite.TensorType.INT32)
+
+
+UNIT = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
+"""Quantization of results from 0 to 1."""
+SYMMETRIC = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)}
+"""Quantization of results from -1 to 1."""
+LOGARITHMS = {"int8": (16 / 256, 127), "uint8": (16 / 256, 255)}
+"""Quantization of logarithms of numbers up to 1."""
+
+
+def soften(b: TfliteBuilder) -> None:
+    """SOFTMAX."""
+    data = b.activation((1, 2, 3, 4), kinds=SCALED)
+    beta = b.draw.of((1.0, 1.0, 1.0, 0.5, 2.0))
+    b.node("SOFTMAX", [data], "Softmax", grid=UNIT.get(b.dtype(data).name, "free"), Beta=beta)
+
+
+def soften_logarithm(b: TfliteBuilder) -> None:
+    """LOG_SOFTMAX."""
+    data = b.activation((2, 3, 4), kinds=BYTES)
+    b.node("LOG_SOFTMAX", [data], "LogSoftmax", grid=LOGARITHMS.get(b.dtype(data).name, "free"))
+
+
+def normalized(b: TfliteBuilder) -> None:
+    """L2_NORMALIZATION."""
+    data = b.activation((2, 3, 4), kinds=BYTES)
+    b.node("L2_NORMALIZATION", [data], "L2Norm", grid=SYMMETRIC.get(b.dtype(data).name, "free"))
+
+
+def _alpha(b: TfliteBuilder) -> float:
+    return b.draw.of((0.1, 0.2, 0.01, 0.3, 1.5))
+
+
+def _approximate(b: TfliteBuilder) -> bool:
+    return b.draw.chance(0.5)
+
+
+DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
+    {
+        "CONV_2D": convolution,
+        "DEPTHWISE_CONV_2D": depthwise,
+        "TRANSPOSE_CONV": transposed,
+        **{kind: partial(pool, kind=kind) for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")},
+        **{kind: partial(resize, kind=kind) for kind in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")},
+        "FULLY_CONNECTED": connected,
+        "BATCH_MATMUL": matrix_product,
+        **{kind: partial(pair, kind=kind) for kind in ("ADD", "SUB", "MUL")},
+        "SQUARED_DIFFERENCE": squared_difference,
+        "DIV": divided,
+        "POW": powered,
+        "ADD_N": summed,
+        "PRELU": rectified,
+        **{kind: partial(extreme_pair, kind=kind) for kind in ("MAXIMUM", "MINIMUM")},
+        **{
+            kind: partial(compared, kind=kind)
+            for kind in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "EQUAL", "NOT_EQUAL")
+        },
+        **{kind: partial(logical, kind=kind, count=2) for kind in ("LOGICAL_AND", "LOGICAL_OR")},
+        "LOGICAL_NOT": partial(logical, kind="LOGICAL_NOT", count=1),
+        **{kind: partial(selected, kind=kind) for kind in ("SELECT", "SELECT_V2")},
+        **{kind: partial(single, kind=kind, kinds=SCALED) for kind in ("RELU", "RELU6", "RELU_N1_TO_1")},
+        "RELU_0_TO_1": partial(single, kind="RELU_0_TO_1", kinds=SCALED),
+        "LOGISTIC": partial(single, kind="LOGISTIC", kinds=SCALED, grid=UNIT),
+        "TANH": partial(single, kind="TANH", kinds=SCALED, grid=SYMMETRIC),
+        **{kind: partial(single, kind=kind, kinds=SIGNED) for kind in ("ELU", "EXP")},
+        "ABS": partial(single, kind="ABS", kinds=("int8", "int16", "float32"), options="Abs"),
+        "HARD_SWISH": partial(single, kind="HARD_SWISH", kinds=BYTES, options="HardSwish"),
+        "LEAKY_RELU": partial(single, kind="LEAKY_RELU", kinds=SCALED, options="LeakyRelu", Alpha=_alpha),
+        "GELU": partial(single, kind="GELU", kinds=BYTES, options="Gelu", Approximate=_approximate),
+        **{kind: partial(positive, kind=kind) for kind in ("LOG", "SQRT", "RSQRT")},
+        **{kind: partial(single, kind=kind, kinds=FLOATS) for kind in ("FLOOR", "CEIL", "ROUND", "SIN")},
+        **{
+            kind: partial(single, kind=kind, kinds=FLOATS, options=kind.title())
+            for kind in ("SQUARE", "NEG", "SIGN", "COS")
+        },
+        "QUANTIZE": requantized,
+        "DEQUANTIZE": dequantized,
+        "CAST": cast,
+        "RESHAPE": reshape,
+        "SQUEEZE": squeezed,
+        "EXPAND_DIMS": expanded,
+        "TRANSPOSE": transpose,
+        "SHAPE": shaped,
+        **{kind: partial(blocks, kind=kind) for kind in ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")},
+        "SPACE_TO_BATCH_ND": space_to_batch,
+        "BATCH_TO_SPACE_ND": batch_to_space,
+        "CONCATENATION": concatenated,
+        "PACK": packed,
+        "UNPACK": unpacked,
+        **{kind: partial(pad, kind=kind) for kind in ("PAD", "PADV2", "MIRROR_PAD")},
+        "SLICE": cut,
+        "STRIDED_SLICE": strided,
+        "SPLIT": split,
+        "SPLIT_V": split_by_sizes,
+        "GATHER": gather,
+        "TILE": tiled,
+        "BROADCAST_TO": broadcast,
+        "REVERSE_V2": reverse,
+        "MEAN": partial(reduce, kind="MEAN"),
+        "SUM": partial(reduce, kind="SUM"),
+        "REDUCE_PROD": partial(reduce, kind="REDUCE_PROD", kinds=FLOATS),
+        **{kind: partial(reduce, kind=kind, grid="same") for kind in ("REDUCE_MAX", "REDUCE_MIN")},
+        **{kind: partial(extreme, kind=kind) for kind in ("ARG_MAX", "ARG_MIN")},
+        "SOFTMAX": soften,
+        "LOG_SOFTMAX": soften_logarithm,
+        "L2_NORMALIZATION": normalized,
+    }
+)
+"""For each operator of the frontend's table the function that adds a random one."""
+FREQUENT = (
+    "CONV_2D",
+    "DEPTHWISE_CONV_2D",
+    "FULLY_CONNECTED",
+    "ADD",
+    "MUL",
+    "CONCATENATION",
+    "AVERAGE_POOL_2D",
+    "PAD",
+)
+"""Operators that are drawn more often than others, as in networks."""
