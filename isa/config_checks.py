@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def check_fields(config: Config) -> None:
     """Checks the name, and each declared field against its range; raises ConfigError."""
     if not isinstance(config.name, str) or not config.name or not config.name.isprintable():
-        raise ConfigError(
-            f"name = {config.name!r}: expected a string of at least one character, all printable"
-        )
+        raise ConfigError(f"name = {config.name!r}: expected at least one character, all printable")
     check_declared(config)
 
 

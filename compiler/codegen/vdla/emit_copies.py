@@ -74,10 +74,8 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """Emits a copy from DRAM to a scratchpad by a load of LOADS, two-dimensional and padded. Raises EmissionError.
-
-    Programs copy whole weight tiles; on a machine with the extension `fold`, which multiplies a tile in several parts,
-    a whole tile is several consecutive machine tiles.
+    """Emits a copy from DRAM to a scratchpad by a load of LOADS, two-dimensional and padded. With the extension `fold`,
+    which multiplies a tile in several parts, a whole weight tile is several machine tiles. Raises EmissionError.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
