@@ -75,7 +75,10 @@ def default_values(sketches: Sketches) -> dict[str, int]:
     elif len(wide) == len(narrow) == 1:
         rows = [axle for axle in summed.axles if axle.inner not in wide[0].loops()]
         wanted, blocks = _product_tile(sketches, summed, lane, rows)
-        values |= _panels(sketches, summed, wide[0], lane, rows)
+        again = [
+            a.name for a in summed.axles if (blocks.get(a.name, 0) or -(-a.size // wanted.get(a.name, 1))) > 1
+        ]
+        values |= _panels(sketches, summed, wide[0], lane, rows, again)
     for k, axle in enumerate(summed.axles):
         length = min(wanted.get(axle.name, 1), axle.size)
         values[f"tile.{k}"] = max(known for known in axes[f"tile.{k}"] if known <= length)
@@ -181,15 +184,21 @@ def _product_tile(
     return {row.name: height, lane.name: vectors * lanes}, {row.name: tiles}
 
 
-def _panels(sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
+def _panels(
+    sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle], again: list[str]
+) -> dict[str, int]:
     """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
     panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
-    unrolled steps and partial sums.
+    unrolled steps and partial sums. `again`: the loops over tiles that repeat, whose order matters.
     """
     loops = [axle.name for axle in summed.axles if axle not in rows]
     loops += [axle.name for axle in rows]
     free = permuted(summed)
-    order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
+    order = next(
+        k
+        for k, names in enumerate(permutations(free))
+        if [n for n in names if n in again] == [n for n in loops if n in free and n in again]
+    )
     number = sketches.number(wide)
     if wide.buffer in sketches.constants:
         part = default_part(summed)

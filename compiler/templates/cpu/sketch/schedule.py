@@ -14,7 +14,7 @@ from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
 from ..loops import has_loop, peel_ends, peel_ragged, team_times
 from ..partial_sums import named, prefetch, sum_in_memory, sum_in_parts
-from .cost import effective_values
+from .default import default_values
 from .dots import dot_loop, tensorize_dots
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
@@ -47,12 +47,17 @@ consumer calls functions.
 Values = Mapping[str, int]
 
 
-def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
-    """The program scheduled with `values`, a setting of the knobs of `sketch_space`.
+def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedule:
+    """The program scheduled with `values`, a setting of the knobs of `sketch_space`; None: the default setting.
 
     Raises LegalityError if a primitive is not legal, which is rare; the setting then counts as a failed trial.
     """
-    values = effective_values(sketches, values)
+    if values is None:
+        values = default_values(sketches)
+    else:
+        from .cost import effective_values
+
+        values = effective_values(sketches, values)
     s = with_consumers(sketches.program)
     for nest in sketches.stages.nests:
         schedule_nest(s, sketches.target, nest, values, parallel=sketches.parallel)
@@ -160,11 +165,11 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     s.set_scope(summed.buffer, "workspace" if stored else "register")
     if producer not in (WHOLE, INLINE):
         at = {MIDDLE: middle(len(outer), len(order)), INNERMOST: len(around) - 1}.get(producer, 0)
-        for name in summed.producers:
+        for name, written in summed.producers.items():
             s.compute_at(name, around[at])
             if not knobs.dots:
                 # The dot product instruction reads data in the scope of parameters.
-                s.set_scope(_written_by(s, name), "workspace")
+                s.set_scope(written, "workspace")
     passes = _sum_up(s, sketches, summed, knobs, rows, lane, ordered(names, free, knobs.get("order")))
     shared: list[str] = []
     counts = dict.fromkeys([*outer, *order], 1.0)
@@ -354,16 +359,6 @@ def _inline(s: Schedule, name: str) -> None:
     if isinstance(find_statement(s.program, name), Copy):
         s.expand_copy(name)
     s.compute_inline(name)
-
-
-def _written_by(s: Schedule, name: str) -> str:
-    """Name of the buffer that a producer statement fills."""
-    match find_statement(s.program, name):
-        case Copy(destination=destination):
-            return destination.buffer.name
-        case Assign(buffer=buffer) | Reduce(buffer=buffer):
-            return buffer.name
-    raise ValueError(f"{name} is no producer")
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ vectorized.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -71,7 +71,7 @@ class Sum:
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
     `producers`: statements that are the only writers of allocations which the sum reads, and may be computed in its
-    loops.
+    loops; with the name of the buffer that each writes.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Sum:
     terms: tuple[Term, ...]
     beside: tuple[Term, ...]
     reads: tuple[Read, ...]
-    producers: tuple[str, ...]
+    producers: Mapping[str, str]
 
     @property
     def work(self) -> int:
@@ -222,10 +222,10 @@ class _Finder(NestFinder):
             )
         return tuple(found.values())
 
-    def producers(self, leaf: Reduce) -> tuple[str, ...]:
+    def producers(self, leaf: Reduce) -> dict[str, str]:
         read = dict.fromkeys(e.buffer.name for e in walk_expr(leaf.value) if isinstance(e, Load))
-        made = [self.writers.get(name, []) for name in read if name not in self.parameters]
-        return tuple([names[0] for names in made if len(names) == 1])
+        made = {name: self.writers.get(name, []) for name in read if name not in self.parameters}
+        return {writers[0]: name for name, writers in made.items() if len(writers) == 1}
 
 
 def _pairs(
