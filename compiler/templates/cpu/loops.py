@@ -194,3 +194,8 @@ def even_part(units: int, most: int) -> int:
     """The largest divisor of `units` that is at most `most`, if it is more than half of `most`; else `most`."""
     even = max(d for d in range(1, most + 1) if units % d == 0)
     return even if even * 2 > most else most
+
+
+def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
+    """For each suffix, a map from the names in `around` (loops of a tile) to these names with the suffix."""
+    return tuple({loop: f"{loop}{suffix}" for loop in around} for suffix in suffixes)

@@ -8,13 +8,11 @@ from itertools import permutations
 from math import prod
 
 from ..loops import VECTORS
-from ..partial_sums import most_steps, written_steps
-from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
-from .convolution import convolution_values
-from .roles import roles_of
+from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, most_steps, row_block, written_steps
+from .convolution import convolution_values, roles_of
 from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, default_part, permuted
-from .stages import Axle, Read, Sum
-from .taps import padded_read, taps_of
+from .stages import Axle, Read, Sum, padded_read
+from .taps import taps_of
 
 COPIED_ROWS = 32
 """Least number of rows of a matrix product at which it pays to copy an operand into panels (contiguous pieces, each

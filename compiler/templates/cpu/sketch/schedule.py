@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ....codegen.cpu.intrinsics import DOT_DEPTH
-from ....ir.expr import Call, Select
+from ....codegen.cpu.intrinsics import DOT_DEPTH, dot_u8s8
+from ....ir.expr import Call, Const, Select
 from ....ir.named_nodes import find_statement
-from ....ir.stmt import Assign, Copy, Program, Reduce
+from ....ir.stmt import Assign, Copy, For, Program, Reduce
 from ....ir.visit import free_vars, walk, walk_expr
 from ....schedule import Schedule
-from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import named, prefetch, sum_in_memory, sum_in_parts
+from ..loops import has_loop, named, parts_of, peel_ends, peel_ragged, team_times
+from ..partial_sums import prefetch, sum_in_memory, sum_in_parts
+from .cost import effective_values
 from .default import default_values
-from .dots import dot_loop, tensorize_dots
 from .nests import schedule_around, schedule_nest, share_first
 from .sketch import (
     INLINE,
@@ -33,7 +33,7 @@ from .sketch import (
     unrolled_loops,
     with_consumers,
 )
-from .stages import Axle, Read, Sum
+from .stages import Axle, Read, Sum, dot_loop
 from .taps import skip_dead_taps, taps_of
 from .traffic import waits
 
@@ -52,12 +52,7 @@ def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedul
 
     Raises LegalityError if a primitive is not legal, which is rare; the setting then counts as a failed trial.
     """
-    if values is None:
-        values = default_values(sketches)
-    else:
-        from .cost import effective_values
-
-        values = effective_values(sketches, values)
+    values = default_values(sketches) if values is None else effective_values(sketches, values)
     s = with_consumers(sketches.program)
     for nest in sketches.stages.nests:
         schedule_nest(s, sketches.target, nest, values, parallel=sketches.parallel)
@@ -74,7 +69,7 @@ def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedul
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
         if tiles.knobs.dots:
-            tensorize_dots(s, tiles.knobs.vector)
+            _tensorize_dots(s, tiles.knobs.vector)
     schedule_around(s, sketches.stages.around, sketches.stages.chains if sketches.parallel else ())
     return s
 
@@ -303,8 +298,12 @@ def _sum_up(
         around = (*around, four)
     if cuts:
         nests = sum_in_memory(s, summed.name, summed.buffer, terms, around, part, cuts)
+    elif part:
+        nests = named(around, *sum_in_parts(s, summed.name, summed.buffer, terms, around, part))
     else:
-        nests = named(around, *sum_in_parts(s, summed.name, summed.buffer, terms, around, part or None))
+        s.reorder(*terms, *around)
+        s.decompose_reduction(summed.name, terms[0])
+        nests = named(around, "", ".init")
     for loop in unrolled:
         s.unroll(loop)
     for names in nests:
@@ -343,6 +342,13 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
         if name == first:
             part //= piece
     return terms, part, names
+
+
+def _tensorize_dots(s: Schedule, lane: Axle) -> None:
+    """Replaces the loops over lanes around `DOT_DEPTH` terms with the instruction."""
+    for loop in parts_of(s, lane.inner):
+        if isinstance(loop.body, For) and loop.body.extent == Const(DOT_DEPTH):
+            s.tensorize(loop.name, dot_u8s8(lane.size))
 
 
 def _sizes(summed: Sum) -> dict[str, int]:

@@ -20,7 +20,7 @@ from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
 from ...space import Axis
 from ..loops import part_size
-from ..partial_sums import written_steps
+from ..register_tile import written_steps
 from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 

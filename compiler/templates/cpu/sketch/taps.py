@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....ir.expr import Binary, Const
-from ....ir.stmt import Copy, For, Program, Reduce
-from ....ir.visit import loops, walk
+from ....ir.stmt import For, Program, Reduce
+from ....ir.visit import loops
 from ....schedule import Schedule
-from .stages import Read, Sum
+from .stages import Sum, padded_read
 
 LEAST_DEAD = 0.08
 """Least share of products with pads at which skipping these products saves more time than the branches for it cost."""
@@ -58,13 +58,6 @@ class Taps:
         first_beyond = max(0, -((reach - self.size) // self.stride))
         last = self.outputs - (self.outputs % tile or tile)
         return -(-self.pad // self.stride) <= tile and first_beyond >= last
-
-
-def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
-    """The read of a windowed sum whose data a copy pads, and this copy; None if there are no pads."""
-    copies = [s for s in walk(program) if isinstance(s, Copy) and s.name in summed.producers]
-    pairs = [(r, s) for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name]
-    return next(iter(pairs), None)
 
 
 def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
