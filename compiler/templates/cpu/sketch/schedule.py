@@ -33,7 +33,7 @@ from .sketch import (
     unrolled_loops,
     with_consumers,
 )
-from .stages import Axle, Read, Sum, dot_loop
+from .stages import Axle, Read, Sum, dot_loop, padded_read
 from .taps import skip_dead_taps, taps_of
 from .traffic import waits
 
@@ -65,7 +65,13 @@ def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedul
         _peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.ragged)
         # Sums of several nests, such as the phases of a transposed convolution, are short.
-        if len(tiled) == 1 and tiles.knobs.get("producer") != INLINE:
+        padded = None if len(tiled) > 1 else padded_read(sketches.program, summed)
+        # Products of other pads than zeros, which convolutions of integers have, are no zeros.
+        if (
+            padded is not None
+            and padded[1].pad == Const(0, padded[0].dtype)
+            and tiles.knobs.get("producer") != INLINE
+        ):
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
         if tiles.knobs.dots:
