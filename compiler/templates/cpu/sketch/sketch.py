@@ -9,7 +9,7 @@ tile), or computed by their producers ahead or inline. This file defines the kno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import ceil, gcd, prod
 
@@ -125,15 +125,7 @@ def find_sketches(
     if unrolled or not axes:
         # A program without choices has a space of one point.
         axes.append(Axis(name="nest.unroll", values=(1, 2, 4, 8) if unrolled else (1,)))
-    return Sketches(
-        program=program,
-        target=target,
-        constants=constants,
-        parallel=parallel,
-        stages=found,
-        main=main,
-        axes=tuple(axes),
-    )
+    return replace(sketches, axes=tuple(axes))
 
 
 def with_consumers(program: Program) -> Schedule:
