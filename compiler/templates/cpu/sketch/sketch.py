@@ -270,19 +270,10 @@ def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
             and bool(read.loops() & inner and read.loops() & terms)
         )
 
-    if len(sketches.stages.sums) == 1:
-        return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
     # Several sums would each copy different panels, and packed constants have the order of the main sum.
-    return tuple(
-        [
-            read
-            for read in summed.reads
-            if summed is sketches.main
-            and read.buffer in sketches.constants
-            and seen.count(read.buffer) == 1
-            and fits(read)
-        ]
-    )
+    alone, main = len(sketches.stages.sums) == 1, summed is sketches.main
+    reads = [read for read in summed.reads if alone or (main and read.buffer in sketches.constants)]
+    return tuple([read for read in reads if seen.count(read.buffer) == 1 and fits(read)])
 
 
 def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:

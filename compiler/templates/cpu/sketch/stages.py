@@ -192,15 +192,9 @@ class _Finder(NestFinder):
                 buffer=leaf.buffer.name,
                 bits=leaf.buffer.dtype.bits,
                 axles=axles,
-                others=tuple([Term(name=n.name, size=size_of(n)) for n in around if n.name not in names]),
-                terms=tuple([Term(name=n.name, size=size_of(n)) for n in chain if n.name in own]),
-                beside=tuple(
-                    [
-                        Term(name=n.name, size=size_of(n))
-                        for n in chain
-                        if n.name not in own and n.name not in inner
-                    ]
-                ),
+                others=_terms([n for n in around if n.name not in names]),
+                terms=_terms([n for n in chain if n.name in own]),
+                beside=_terms([n for n in chain if n.name not in own and n.name not in inner]),
                 reads=self.reads(leaf, sizes),
                 producers=self.producers(leaf),
             ),
@@ -228,6 +222,10 @@ class _Finder(NestFinder):
         read = dict.fromkeys(e.buffer.name for e in walk_expr(leaf.value) if isinstance(e, Load))
         made = {name: self.writers.get(name, []) for name in read if name not in self.parameters}
         return {writers[0]: name for name, writers in made.items() if len(writers) == 1}
+
+
+def _terms(loops: Sequence[For]) -> tuple[Term, ...]:
+    return tuple([Term(name=n.name, size=size_of(n)) for n in loops])
 
 
 def _pairs(
