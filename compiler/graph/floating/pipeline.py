@@ -67,7 +67,9 @@ def _crop_windows(graph: Graph, _: Vectors) -> Graph:
     """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
     for node in graph.nodes:
         operator = node.operator
-        if isinstance(operator, Convolution) and operator.window.has_pad_taps(*graph.data_shape(node)[2:]):
+        if not isinstance(operator, Convolution) or operator.transposed:
+            continue
+        if operator.window.has_pad_taps(*graph.data_shape(node)[2:]):
             from ..crop_windows import crop_windows
 
             return crop_windows(graph)
