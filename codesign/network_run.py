@@ -18,7 +18,6 @@ from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.foreign_domains import is_qonnx
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_integer_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.pipeline import compile_program
@@ -28,6 +27,7 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.templates.vdla.lower import DoesNotFitError
 from vdla.isa.config import Config, load_config
 from vdla.sim import SimulationResult, simulate
+from vdla.util.arguments import InputError
 from vdla.util.errors import CodeError, LinesError, UserError
 from vdla.verify.random_programs import random_program
 

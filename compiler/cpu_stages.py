@@ -31,7 +31,7 @@ from .templates.columns import Values
 from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node
 from .templates.cpu.lower_int8 import lower_int8_node
-from .templates.cpu.lowered import LoweredCpuNode
+from .templates.cpu.lowered import LoweredCpuNode, tunable
 from .templates.cpu.table import CPU
 from .templates.cpu.workload import CpuWorkload
 from .templates.registry import Registry
@@ -73,7 +73,7 @@ class CpuLowering:
     def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
         """The default lowering, as the only alternative: processors have one method for each node."""
         lowered = self.default(graph, node)
-        return () if lowered is None else (lowered,)
+        return () if lowered is None else (tunable(lowered),)
 
     def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
         """The node lowered with the knob values `values` instead of those of `lowered`."""

@@ -15,10 +15,6 @@ def _same(error: NodeError) -> ModelError:
     return error
 
 
-def _accept(label: str, graph: Graph) -> None:
-    """Accepts every graph: the default of `GraphRules.check`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRules:
     """A target's requirements on graphs.
@@ -28,7 +24,7 @@ class GraphRules:
     result. `tiling`: function that chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators
     among LSTM, GRU and RNN whose steps the target computes in one kernel. `refused` maps an error of the import to the
     error to raise. `check` gets the model's label and its graph, and raises ModelError if the target has no code for
-    it.
+    it (None: the target has code for every graph).
     """
 
     lanes: int
@@ -37,4 +33,4 @@ class GraphRules:
     tiling: Tiling | None = None
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     refused: Callable[[NodeError], ModelError] = _same
-    check: Callable[[str, Graph], None] = _accept
+    check: Callable[[str, Graph], None] | None = None

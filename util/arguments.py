@@ -1,4 +1,4 @@
-"""Checks the arguments of a call against the annotations of the function's parameters."""
+"""Checks the arguments of a call against the annotations of the function's parameters, and a network's inputs."""
 
 from __future__ import annotations
 
@@ -226,3 +226,19 @@ def _words(kind: Any) -> list[str]:
         return [called]
     name = getattr(kind, "__name__", str(kind))
     return [f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"]
+
+
+class InputError(UserError):
+    """Raised for an input array that is missing, unknown, or of the wrong shape or type."""
+
+
+def arrays_by_name(inputs: object) -> Mapping[str, np.ndarray]:
+    """The inputs of a caller, if they are a mapping of numpy arrays by name. Raises InputError for anything else."""
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            f"inputs must be a dictionary of numpy arrays by name, as in {{'x': array}}, not {type(inputs).__name__}"
+        )
+    for name, array in inputs.items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+    return inputs

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 SILENCE = 5.0
 """Seconds of compilation by numba, over all functions of a process, before the long-compilation message is printed."""
@@ -27,6 +28,7 @@ def print_it(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@dataclass(slots=True, eq=False)
 class LongCompilation:
     """Seconds that this process has spent in numba's compiler, and whether the message on long compilation was printed.
 
@@ -34,14 +36,13 @@ class LongCompilation:
     prints nothing with -q.
     """
 
-    def __init__(self, tell: Callable[[str], object] = print_it) -> None:
-        self.tell = tell
-        self._told = False
-        self._spent = 0.0
-        self._depth = 0
-        self._timer: threading.Timer | None = None
-        self._began = 0.0
-        self._lock = threading.Lock()
+    tell: Callable[[str], object] = print_it
+    _told: bool = False
+    _spent: float = 0.0
+    _depth: int = 0
+    _timer: threading.Timer | None = None
+    _began: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def compiling(self) -> Iterator[None]:

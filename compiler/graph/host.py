@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from vdla.isa.scales import dequantize, quantize
-from vdla.util.errors import UserError
+from vdla.util.arguments import InputError
 
 from .graph import Graph, GraphInput, GraphOutput
-
-
-class InputError(UserError):
-    """Raised for an input array that is missing, unknown, or of the wrong shape or type."""
-
-
-def arrays_by_name(inputs: object) -> Mapping[str, np.ndarray]:
-    """The inputs of a caller, if they are a mapping of numpy arrays by name. Raises InputError for anything else."""
-    if not isinstance(inputs, Mapping):
-        raise InputError(
-            f"inputs must be a dictionary of numpy arrays by name, as in {{'x': array}}, not {type(inputs).__name__}"
-        )
-    for name, array in inputs.items():
-        if not isinstance(array, np.ndarray):
-            raise InputError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
-    return inputs
 
 
 def store_inputs(graph: Graph, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,9 +1,9 @@
-"""Minima and maxima: the extremes of a linear form over loops, and the simplified minimum or maximum of forms."""
+"""The extremes of a linear form over loops."""
 
 from __future__ import annotations
 
-from .affine import LinearForm, atom_form, form_to_expr, linear_form, single_atom
-from .bounds import Interval, Ranges, form_interval, interval
+from .affine import LinearForm, form_to_expr, linear_form
+from .bounds import Interval, Ranges, interval
 from .expr import (
     Binary,
     Const,
@@ -13,7 +13,6 @@ from .expr import (
     maximum,
     minimum,
 )
-from .expression_printer import format_expr
 from .visit import free_vars
 
 
@@ -56,43 +55,3 @@ def extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | 
             rest = rest.plus(linear_form(held).offset(-1), coefficient)
         return extreme(rest, over, ranges, up)
     return form_to_expr(form)
-
-
-def simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
-    """The minimum or maximum (`op`) of forms as a linear form: nested minima or maxima are flattened, dominated forms
-    dropped, the rest in canonical order.
-    """
-    flat: list[LinearForm] = []
-    while forms:
-        form = forms.pop(0)
-        match single_atom(form):
-            case Binary(op=inner, a=a, b=b) if inner == op:
-                forms[:0] = [linear_form(a), linear_form(b)]
-            case _:
-                flat.append(form)
-    kept: list[LinearForm] = []
-    for i, form in enumerate(flat):
-        # An equal pair keeps its first member, so a later one is also dropped by a tie.
-        others = [(j, f) for j, f in enumerate(flat) if j != i]
-        if not any(_dominates(op, other, form, ranges, strict=j > i) for j, other in others):
-            kept.append(form)
-    if len(kept) == 1:
-        return kept[0]
-    exprs = sorted((form_to_expr(f) for f in kept), key=lambda e: (isinstance(e, Const), format_expr(e)))
-    result = exprs[0]
-    for expr in exprs[1:]:
-        result = Binary("min" if op == "min" else "max", result, expr)
-    return atom_form(result)
-
-
-def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
-    """Whether a always decides op(a, b), min or max, so that b can be dropped; with `strict` ties do not count (else
-    both of two tied operands would be dropped).
-    """
-    held = form_interval(a.plus(b, -1), ranges)
-    # a <= b everywhere and b <= a everywhere only if they are equal everywhere.
-    if strict and held == Interval(0, 0):
-        return False
-    if op == "min":
-        return held.high is not None and held.high <= 0
-    return held.low is not None and held.low >= 0

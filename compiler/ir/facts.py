@@ -1,10 +1,10 @@
-"""Bounds of indices that follow from conditions and from extents of loops, where ranges alone do not give them."""
+"""Bounds of indices that follow from facts: conditions, or extents of loops; ranges alone do not give these bounds."""
 
 from __future__ import annotations
 
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval
-from .expr import Binary, Const, Expr, Var, dtype_of
+from .expr import Binary, Const, Expr, dtype_of
 from .types import DType
 
 Facts = tuple[LinearForm, ...]
@@ -22,27 +22,6 @@ def facts_of(condition: Expr) -> Facts:
                 return form, form.times(-1)
             return (form.offset(-1) if op == "<" else form,)
     return ()
-
-
-def facts_in_loop(var: Var, extent: Expr) -> Facts:
-    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
-    from c * var < c * (a // c) <= a.
-    """
-    facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
-    for fact in tuple(facts):
-        for atom, coefficient in fact.terms.items():
-            match atom:
-                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0 and coefficient > 0:
-                    facts.append(fact.without(atom).times(divisor).plus(linear_form(a), coefficient))
-    return tuple(facts)
-
-
-def _least(extent: Expr) -> Facts:
-    """The forms whose minimum is `extent`: several for a min, else one."""
-    match extent:
-        case Binary(op="min", a=a, b=b):
-            return *_least(a), *_least(b)
-    return (linear_form(extent),)
 
 
 def lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:

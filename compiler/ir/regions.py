@@ -8,15 +8,14 @@ extent 9. Boxes are not clamped to the buffer: a guarded or padded read may star
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
 from .bounds import Interval, Ranges, loop_range
-from .expr import Buffer, Const, Expr, Load, Var, binary, maximum, minimum
+from .expr import Buffer, Const, Expr, Var, binary, maximum, minimum
 from .extremes import extreme
 from .simplify import simplify
-from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq, Stmt
-from .visit import children, expressions, free_vars, loads_in, map_expr, map_expressions, walk
+from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq
+from .visit import children, expressions, free_vars, loads_in, walk
 
 NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
@@ -221,50 +220,3 @@ def region_of(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
 
 def _loads(expr: Expr) -> bool:
     return bool(loads_in(expr))
-
-
-def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with each access to a buffer redirected to copy number `slot` of it in the buffer `wide`.
-
-    `wide` replaces the old buffer under the same name; its shape is the number of copies followed by the old shape.
-    """
-
-    def access(region: Region) -> Region:
-        if region.buffer.name != wide.name:
-            return region
-        return Region(buffer=wide, starts=(slot, *region.starts), extents=(Const(1), *region.extents))
-
-    def touched(node: Assign | Reduce) -> bool:
-        if node.buffer.name == wide.name:
-            return True
-        return any(load.buffer.name == wide.name for top in expressions(node) for load in loads_in(top))
-
-    def loads(expr: Expr) -> Expr:
-        if isinstance(expr, Load) and expr.buffer.name == wide.name:
-            return Load(wide, (slot, *expr.indices))
-        return expr
-
-    def visit(node: Stmt) -> Stmt:
-        match node:
-            case For():
-                return For(var=node.var, extent=node.extent, body=visit(node.body), kind=node.kind)
-            case Seq():
-                return Seq(statements=tuple([visit(item) for item in node.statements]))
-            case Alloc():
-                return Alloc(buffer=node.buffer, body=visit(node.body))
-            case Copy(destination=to, source=of) if (
-                to.buffer.name == wide.name or of.buffer.name == wide.name
-            ):
-                return replace(node, destination=access(to), source=access(of))
-            case Intrinsic(operands=operands) if any(item.buffer.name == wide.name for item in operands):
-                return replace(node, operands=tuple([access(operand) for operand in operands]))
-            case Assign() | Reduce() if touched(node):
-                changed = map_expressions(node, lambda expr: map_expr(expr, loads))
-                assert isinstance(changed, Assign | Reduce)
-                if changed.buffer.name == wide.name:
-                    return replace(changed, buffer=wide, indices=(slot, *changed.indices))
-                return changed
-            case _:
-                return node
-
-    return visit(statement)

@@ -26,7 +26,6 @@ from .expr import (
     select,
 )
 from .expression_printer import format_expr
-from .extremes import simplify_extremum
 from .stmt import For, Program, Stmt
 from .types import DType
 from .visit import N, map_children, map_expressions, map_operands
@@ -123,7 +122,7 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
             divide = _floor_divide if op == "//" else _modulo
             return divide(form, divisor.constant, ranges)
         case Binary(op="min" | "max" as op, a=a, b=b):
-            return simplify_extremum(op, [simplify_form(a, ranges), simplify_form(b, ranges)], ranges)
+            return _simplify_extremum(op, [simplify_form(a, ranges), simplify_form(b, ranges)], ranges)
         case Binary(op="*", a=a, b=b):
             x, y = simplify_form(a, ranges), simplify_form(b, ranges)
             if not x.terms:
@@ -143,6 +142,46 @@ def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
             return linear_form(inner)
         case Const(value=value):
             return LinearForm({}, int(value))
+
+
+def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
+    """The minimum or maximum (`op`) of forms as a linear form: nested minima or maxima are flattened, dominated forms
+    dropped, the rest in canonical order.
+    """
+    flat: list[LinearForm] = []
+    while forms:
+        form = forms.pop(0)
+        match single_atom(form):
+            case Binary(op=inner, a=a, b=b) if inner == op:
+                forms[:0] = [linear_form(a), linear_form(b)]
+            case _:
+                flat.append(form)
+    kept: list[LinearForm] = []
+    for i, form in enumerate(flat):
+        # An equal pair keeps its first member, so a later one is also dropped by a tie.
+        others = [(j, f) for j, f in enumerate(flat) if j != i]
+        if not any(_dominates(op, other, form, ranges, strict=j > i) for j, other in others):
+            kept.append(form)
+    if len(kept) == 1:
+        return kept[0]
+    exprs = sorted((form_to_expr(f) for f in kept), key=lambda e: (isinstance(e, Const), format_expr(e)))
+    result = exprs[0]
+    for expr in exprs[1:]:
+        result = Binary("min" if op == "min" else "max", result, expr)
+    return atom_form(result)
+
+
+def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
+    """Whether a always decides op(a, b), min or max, so that b can be dropped; with `strict` ties do not count (else
+    both of two tied operands would be dropped).
+    """
+    held = form_interval(a.plus(b, -1), ranges)
+    # a <= b everywhere and b <= a everywhere only if they are equal everywhere.
+    if strict and held == Interval(0, 0):
+        return False
+    if op == "min":
+        return held.high is not None and held.high <= 0
+    return held.low is not None and held.low >= 0
 
 
 def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:

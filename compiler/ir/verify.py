@@ -15,7 +15,7 @@ from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .expression_printer import format_expr
-from .facts import Facts, facts_in_loop, facts_of, lower_bound
+from .facts import Facts, facts_of, lower_bound
 from .printer import format_buffer, format_region, summarize
 from .regions import operand_access
 from .simplify import provably_equal
@@ -111,7 +111,7 @@ class _Verifier:
                 self.typed(extent, DType.INT64, "extent", ranges, scalars)
                 around = self._entered
                 if not isinstance(extent, Const):
-                    self._entered = (*around, *facts_in_loop(var, extent))
+                    self._entered = (*around, *_facts_in_loop(var, extent))
                 self.statement(body, {**ranges, var.name: loop_range(extent)}, scalars)
                 self._entered = around
             case Seq(statements=statements):
@@ -311,3 +311,24 @@ def _widens(source: DType, destination: DType) -> bool:
 def wide(extents: Sequence[Expr]) -> list[Expr]:
     """The extents that are not the constant 1, in order; the two regions of a copy must agree in them."""
     return [e for e in extents if not (isinstance(e, Const) and e.value == 1)]
+
+
+def _facts_in_loop(var: Var, extent: Expr) -> Facts:
+    """Facts in a loop's body, each a form that is at least 0. They follow from var < extent and, for an extent a // c,
+    from c * var < c * (a // c) <= a.
+    """
+    facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
+    for fact in tuple(facts):
+        for atom, coefficient in fact.terms.items():
+            match atom:
+                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0 and coefficient > 0:
+                    facts.append(fact.without(atom).times(divisor).plus(linear_form(a), coefficient))
+    return tuple(facts)
+
+
+def _least(extent: Expr) -> Facts:
+    """The forms whose minimum is `extent`: several for a min, else one."""
+    match extent:
+        case Binary(op="min", a=a, b=b):
+            return *_least(a), *_least(b)
+    return (linear_form(extent),)

@@ -10,8 +10,9 @@ import numpy as np
 from vdla.isa.program import Program
 from vdla.isa.program_text import instructions_text
 from vdla.sim import SimulationResult, simulate
+from vdla.util.arguments import arrays_by_name
 
-from ..graph.host import arrays_by_name, load_outputs, store_inputs
+from ..graph.host import load_outputs, store_inputs
 from ..graph.layout import pack_activation, unpack_activation
 from .artifact import Compiled
 from .executable import Arrays, Port

@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from vdla.util.arguments import InputError, arrays_by_name
 from vdla.util.closing import Closing
 from vdla.util.errors import CodeError, UserError
 
-from ..graph.host import InputError, arrays_by_name, load_output, store_inputs
+from ..graph.host import load_output, store_inputs
 from ..graph.partition import Region
 from .accelerator import run as execute
 from .artifact import Compiled

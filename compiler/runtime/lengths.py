@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vdla.util.arguments import arrays_by_name
 from vdla.util.errors import UserError
 
-from ..graph.host import arrays_by_name
 from .executable import Arrays, AxisRange, Executable, Port
 from .readable import Readable, joined
 

@@ -11,10 +11,11 @@ from math import prod
 
 import numpy as np
 
+from vdla.util.arguments import arrays_by_name
+
 from ..codegen.cpu.errors import KernelArgumentError
 from ..codegen.cpu.memory import ALIGNMENT
 from ..graph.graph import Graph, GraphInput, GraphOutput
-from ..graph.host import arrays_by_name
 from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from .executable import Port

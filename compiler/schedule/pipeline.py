@@ -11,10 +11,10 @@ from itertools import takewhile
 
 from ..ir.bounds import interval, loop_range, loop_ranges, provably_at_least
 from ..ir.expr import Buffer, Expr, Var, minimum
-from ..ir.regions import in_slot
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
 from ..ir.visit import substitute, walk
+from ..passes.interleave_virtual_threads import in_slot
 from .errors import LegalityError
 from .legality import check_grid, touches, written
 from .tree import locate_loop, names_in, rebuild

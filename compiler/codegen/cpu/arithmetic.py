@@ -21,23 +21,6 @@ from .machine import CpuTarget
 from .text import Block, Value, constant, type_text
 
 
-def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
-    """The minimum (`op` "min") or maximum of x and y; NaN if either is NaN. `second_is_number`: y is known not to be
-    NaN, which saves a comparison.
-    """
-    if not x.dtype.is_float:
-        sign = "u" if x.dtype.is_unsigned else "s"
-        condition = block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
-        return block.select(condition, y, x)
-    # y if y is beyond x, else x: one instruction on x86, which returns x if x is not a number.
-    condition = block.binary(f"fcmp {'olt' if op == 'min' else 'ogt'}", y, x, DType.BOOL)
-    result = block.select(condition, y, x)
-    if second_is_number:
-        return result
-    unordered = block.binary("fcmp uno", y, y, DType.BOOL)
-    return block.select(unordered, y, result)
-
-
 def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
     """`x // divisor` or `x % divisor`, rounded down, for a divisor above 0."""
     dtype = x.dtype
@@ -185,8 +168,8 @@ class Quantized:
     def saturate(self, value: Value, zero_point: int, low: int, high: int) -> Value:
         """`value` rounded half to even, plus `zero_point`, clamped to low .. high."""
         block = self.block
-        limited = extremum(block, "max", value, constant(low - zero_point, DType.FLOAT32), True)
-        limited = extremum(block, "min", limited, constant(high - zero_point, DType.FLOAT32), True)
+        limited = block.extremum("max", value, constant(low - zero_point, DType.FLOAT32), True)
+        limited = block.extremum("min", limited, constant(high - zero_point, DType.FLOAT32), True)
         # The lowest byte of ROUNDING's bits is 0, so that of the sum is the whole number.
         shifted = block.binary("fadd", limited, constant(ROUNDING, DType.FLOAT32))
         octets = self.cast("trunc", self.cast("bitcast", shifted, DType.INT32), DType.INT8)

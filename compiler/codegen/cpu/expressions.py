@@ -15,7 +15,7 @@ from ...ir.expression_printer import format_expr
 from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr
-from .arithmetic import call_quantized, comparison, convert, extremum, floor_divide
+from .arithmetic import call_quantized, comparison, convert, floor_divide
 from .constant_folding import FoldingFunction, folding_function, unfoldable
 from .errors import LoweringError
 from .functions import call_function
@@ -241,7 +241,7 @@ class ExpressionEmitter:
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
-            return extremum(self.block, op, x, y, isinstance(b, Const))
+            return self.block.extremum(op, x, y, isinstance(b, Const))
         name = {"+": "add", "-": "sub", "*": "mul"}[op]
         return self.block.binary(f"f{name}" if dtype.is_float else name, x, y)
 

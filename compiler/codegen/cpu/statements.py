@@ -9,7 +9,6 @@ from ...ir.expr import Binary, Buffer, Load, Select
 from ...ir.printer import summarize
 from ...ir.stmt import AXES, Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
-from .arithmetic import extremum
 from .errors import LoweringError
 from .expressions import ExpressionEmitter, VectorLoop
 from .half_floats import HALF_FLOATS, narrow, widen
@@ -305,10 +304,10 @@ class StatementEmitter:
         values, block = self.values, self.block
         if reduce.buffer.dtype in HALF_FLOATS:
             a, b = widen(block, current), widen(block, values.expr(reduce.value))
-            total = extremum(block, "max", a, b) if reduce.op == "max" else block.binary("fadd", a, b)
+            total = block.extremum("max", a, b) if reduce.op == "max" else block.binary("fadd", a, b)
             return narrow(block, total, reduce.buffer.dtype)
         if reduce.op == "max":
-            return extremum(block, "max", current, values.expr(reduce.value))
+            return block.extremum("max", current, values.expr(reduce.value))
         if not reduce.buffer.dtype.is_float:
             return block.binary("add", current, values.expr(reduce.value))
         match reduce.value:

@@ -267,6 +267,22 @@ class Block:
         then, otherwise = self.splat(then, lanes), self.splat(otherwise, lanes)
         return self.define(f"select {condition.typed}, {then.typed}, {otherwise.typed}", then.dtype, lanes)
 
+    def extremum(self, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
+        """The minimum (`op` "min") or maximum of x and y; NaN if either is NaN. `second_is_number`: y is known not to
+        be NaN, which saves a comparison.
+        """
+        if not x.dtype.is_float:
+            sign = "u" if x.dtype.is_unsigned else "s"
+            condition = self.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
+            return self.select(condition, y, x)
+        # y if y is beyond x, else x: one instruction on x86, which returns x if x is not a number.
+        condition = self.binary(f"fcmp {'olt' if op == 'min' else 'ogt'}", y, x, DType.BOOL)
+        result = self.select(condition, y, x)
+        if second_is_number:
+            return result
+        unordered = self.binary("fcmp uno", y, y, DType.BOOL)
+        return self.select(unordered, y, result)
+
 
 @dataclass(slots=True)
 class _Slot:

@@ -14,8 +14,8 @@ from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
-from ...te.ops.common import CHAIN
-from ...te.post import PoolOperator, Post, Views, post_point
+from ...te.ops.common import CHAIN, Views, post_point
+from ...te.post import PoolOperator, Post
 
 
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:

@@ -9,8 +9,9 @@ from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equa
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
+from ...te.ops.common import Views, rolling_point
 from ...te.ops.patches import patch_declaration
-from ...te.post import Post, Views, rolling_point
+from ...te.post import Post
 
 
 def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..crop_windows import crop_windows
 from ..graph import Graph
 from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise
 from ..printer import format_graph
@@ -64,6 +63,19 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
     return run_rewrites(graph, passes.rows, passes.target, dump)
 
 
+def _crop_windows(graph: Graph, _: Vectors) -> Graph:
+    """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
+    for node in graph.nodes:
+        operator = node.operator
+        if not isinstance(operator, Convolution) or operator.transposed:
+            continue
+        if operator.window.has_pad_taps(*graph.data_shape(node)[2:]):
+            from ..crop_windows import crop_windows
+
+            return crop_windows(graph)
+    return graph
+
+
 def _fold_scale_shift(graph: Graph, _: Vectors) -> Graph:
     from .fold_scale_shift import fold_scale_shift
 
@@ -100,7 +112,7 @@ def _row(name: str, function: Callable[[Graph, Vectors], Graph], *roots: type) -
 
 
 REMOVE_DEAD = _row("remove-dead", lambda graph, _: remove_dead(graph))
-CROP_WINDOWS = _row("crop-windows", lambda graph, _: crop_windows(graph), Convolution)
+CROP_WINDOWS = _row("crop-windows", _crop_windows, Convolution)
 FOLD_SCALE_SHIFT = _row("fold-scale-shift", _fold_scale_shift, BatchNormalization, Elementwise)
 EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormalization)
 INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)

@@ -12,8 +12,8 @@ from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
-from ..post import Post, Views, rolling_point
-from .common import INT32_MIN, Outputs
+from ..post import Post
+from .common import INT32_MIN, Outputs, Views, rolling_point
 from .patches import Patches
 
 

@@ -123,22 +123,6 @@ threads.
 """
 
 
-def vector_width(target: CpuTarget, size: int, vectors: int = VECTORS) -> int:
-    """Number of iterations of a contiguous loop of `size` iterations to vectorize at once: up to `vectors` whole
-    vectors of the target, at least one vector.
-    """
-    lanes = target.lanes(DType.FLOAT32)
-    return lanes * max(1, min(vectors, size // lanes))
-
-
-def vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int, vectors: int = VECTORS) -> str:
-    """Vectorizes a contiguous loop of `size` iterations and peels the remainder; returns the outer loop."""
-    outer, inner = s.split(loop, vector_width(target, size, vectors))
-    s.vectorize(inner)
-    peel_ragged(s, outer)
-    return outer
-
-
 def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) -> None:
     """Makes a loop parallel: the outermost of `loops` (names and iterations, nested in this order) that has enough
     iterations.
@@ -194,3 +178,8 @@ def even_part(units: int, most: int) -> int:
     """The largest divisor of `units` that is at most `most`, if it is more than half of `most`; else `most`."""
     even = max(d for d in range(1, most + 1) if units % d == 0)
     return even if even * 2 > most else most
+
+
+def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
+    """For each suffix, a map from the names in `around` (loops of a tile) to these names with the suffix."""
+    return tuple({loop: f"{loop}{suffix}" for loop in around} for suffix in suffixes)

@@ -10,22 +10,27 @@ from ...ir.stmt import Program, Reduce
 from ...ir.visit import walk
 from ...schedule import LegalityError, Schedule
 from ..lowered_node import LoweredNode
-from .workload import CpuWorkload, Operator
+from .workload import CpuWorkload, Operator, SketchCpu
 
 LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator) -> LoweredCpuNode:
-    """`lowered` with a workload whose knobs come from sketch rules (rules that generate schedules) on the node's
-    program; `lowered` itself if these rules do not apply to that program.
+    """`lowered` with a workload, the node's program; its knobs come from sketch rules (rules that generate
+    schedules).
     """
-    from .sketches import sketch_workload
+    constants = tuple([p.name for p in lowered.program.parameters if p.name in lowered.constants])
+    workload = SketchCpu(operator=operator, constants=constants, expression=lowered.program)
+    return replace(lowered, workload=workload)
 
-    workload = sketch_workload(operator, lowered.program, lowered.constants)
-    if workload is None:
-        return lowered
-    # Constants that may be packed ahead make the kernel of an equal program a different one.
-    return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))
+
+def tunable(lowered: LoweredCpuNode) -> LoweredCpuNode:
+    """`lowered` for a tuner or its records: without the workload if tuning cannot pay (`SketchCpu.worth_tuning`)."""
+    workload = lowered.workload
+    if workload is None or not workload.worth_tuning():
+        return replace(lowered, workload=None)
+    # Constants that may be packed ahead make the tuned kernel of an equal program a different one.
+    return replace(lowered, key=" ".join([lowered.key, *workload.constants]))
 
 
 def scheduled(
@@ -41,13 +46,12 @@ def scheduled(
     `constants`: parameters that may be packed before any call (weights).
     """
     if any(isinstance(node, Reduce) for node in walk(program)):
-        from .sketch.default import default_values
         from .sketch.schedule import sketch_schedule
         from .sketch.sketch import find_sketches
 
         sketches = find_sketches(program, target, constants=constants, parallel=parallel)
         try:
-            return sketch_schedule(sketches, default_values(sketches))
+            return sketch_schedule(sketches)
         except LegalityError:
             pass  # Sums become nests like all others, of which only legal loops are vectorized.
     from .sketch.nests import schedule_nests

@@ -1,5 +1,4 @@
-"""Schedules the reduction loops of a sum: long sums cut into partial sums, and prefetches of weights where they save
-time.
+"""Schedules the reduction loops of long sums, cut into partial sums, and prefetches of weights.
 
 Partial sums are for accuracy: rounding errors grow with the number of terms added in sequence.
 """
@@ -8,30 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import For
 from ...ir.visit import loops, walk
 from ...schedule import Schedule
-from .loops import has_loop
-
-REMOTE_BYTES_CYCLE = 8.0
-"""Bytes per cycle that a core gets from beyond the second-level cache, for transfers that arithmetic does not hide."""
+from .loops import has_loop, named
 
 
 def sum_in_parts(
-    s: Schedule, name: str, buffer: str, terms: tuple[str, ...], around: Sequence[str], part: int | None
+    s: Schedule, name: str, buffer: str, terms: tuple[str, ...], around: Sequence[str], part: int
 ) -> tuple[str, ...]:
     """Reorders the loops of the sum `name` into `buffer`, a tile in registers: outermost the loop over partial sums,
     then the loops over the terms of one partial sum, innermost the tile.
 
-    `terms`: the reduction loops, outermost first; the first loop is split into parts of `part` iterations (None: one
-    part). `around`: the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest,
-    the suffix that the names in `around` have in it.
+    `terms`: the reduction loops, outermost first; the first loop is split into parts of `part` iterations. `around`:
+    the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the suffix that the
+    names in `around` have in it.
     """
-    if part is None:
-        s.reorder(*terms, *around)
-        s.decompose_reduction(name, terms[0])
-        return ("", ".init")
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
     s.decompose_reduction(name, parts)
@@ -68,11 +59,6 @@ def sum_in_memory(
     return (of_tile, started, *named(around, ".rf", ".rf.init"))
 
 
-def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
-    """For each suffix, a map from the names in `around` (loops of a tile) to these names with the suffix."""
-    return tuple({loop: f"{loop}{suffix}" for loop in around} for suffix in suffixes)
-
-
 def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[str, list[str]]:
     """Splits the first loop of `terms` and sums each part separately. Returns the loop over parts, and the loops over
     the terms of a part.
@@ -102,49 +88,8 @@ def _sum_of_part(
     s.decompose_reduction(f"{name}.rf", own[0])
 
 
-WAITING_SHARE = 0.05
-"""Least time of waiting for weights, as a share of the arithmetic's time, at which prefetches save more than their
-instructions cost.
-"""
-
 PREFETCH_BYTES = 4096
 """Distance of prefetches in bytes: some hundred cycles of a tile's steps."""
-
-STEPS = 4
-"""Default number of unrolled steps of a sum: 3 to 10% faster than no unrolling (20 convolutions and products on a
-Golden Cove whose weights stay in the caches), and equally fast with prefetches.
-"""
-
-WIDE = 256
-"""Least width of vectors, in bits, at which x86 multiplies with an operand in memory (a vector or a broadcast element),
-so that loads take few registers.
-"""
-
-
-def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
-    """Whether prefetching weights saves time. `panel`, `weights`: bytes of a panel (packed weights of one tile) and of
-    all weights; `cycles`: cycles of the arithmetic.
-
-    It does for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to 10%
-    faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from beyond
-    the second-level cache that few output pixels use.
-    """
-    if panel > target.cache_bytes[0]:
-        return True
-    far = weights > target.cache_bytes[1] * 0.75
-    return far and weights / REMOTE_BYTES_CYCLE > WAITING_SHARE * cycles
-
-
-def most_steps(target: CpuTarget) -> int:
-    """Largest number of unrolled steps of a sum: 1 with vectors of 128 bits (SSE, NEON), where the loads of several
-    steps would spill sums; else `STEPS`.
-    """
-    return STEPS if target.vector_bits >= WIDE else 1
-
-
-def written_steps(target: CpuTarget, depth: int) -> int:
-    """Number of steps to unroll of a sum of `depth` terms: the greatest divisor of `depth` up to `most_steps`."""
-    return max(steps for steps in range(1, most_steps(target) + 1) if depth % steps == 0)
 
 
 def prefetch(s: Schedule, loop: str, buffer: str) -> None:

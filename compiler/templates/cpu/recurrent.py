@@ -15,7 +15,7 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
 from ...te.blocks import ceil_div
-from .loops import GRAIN, peel_ragged, vectorize_loop
+from .loops import GRAIN, VECTORS, peel_ragged
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 
 RESERVED_REGISTERS = 2
@@ -106,9 +106,19 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
         if parallel and hidden > width and batch * hidden * hidden >= GRAIN:
             s.parallel(cells)
     for copy in copies:
-        vectorize_loop(s, target, f"{copy}.j", hidden)
+        _vectorize_loop(s, target, f"{copy}.j", hidden)
     for weight, width in widths.items():
         s.pack(weight, ((3, width),), (0, 3, 1, 2, 4))
     for stage in stages:
         peel_ragged(s, f"j.{stage.label}.0", f"n.{stage.label}.0")
     return s
+
+
+def _vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int) -> None:
+    """Vectorizes a contiguous loop of `size` iterations, by up to `VECTORS` vectors at once, and peels the
+    remainder.
+    """
+    lanes = target.lanes(DType.FLOAT32)
+    outer, inner = s.split(loop, lanes * max(1, min(VECTORS, size // lanes)))
+    s.vectorize(inner)
+    peel_ragged(s, outer)

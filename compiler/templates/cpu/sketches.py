@@ -1,46 +1,17 @@
-"""Programs whose knobs come from sketch rules (rules that generate schedules): their workloads, search spaces and
-default schedules.
-"""
+"""The search spaces and schedules of workloads whose knobs come from sketch rules (rules that generate schedules)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from ...codegen.cpu.machine import CpuTarget
-from ...ir.program_json import program_to_dict
-from ...ir.stmt import Program
-from ...ir.work import statement_runs
 from ...schedule import Schedule
 from ..space import Space
 from .lowered import scheduled
 from .sketch.default import default_values
 from .sketch.schedule import sketch_schedule
 from .sketch.sketch import Sketches, find_sketches
-from .workload import Operator, SketchCpu
-
-LEAST_RUNS = 4096
-"""Least number of statement executions of a program that is tuned: with fewer, a kernel takes only a microsecond or
-two.
-"""
-MOST_TEXT = 1 << 15
-"""Largest number of characters of a program as JSON: each tuning record contains it, and the length of a record's line
-is limited.
-"""
-
-
-def sketch_workload(operator: Operator, program: Program, constants: Collection[str]) -> SketchCpu | None:
-    """The workload of a whole kernel; None if it is too small to tune, too long for a record, or cannot be measured
-    (`SketchCpu.refusal`).
-    """
-    workload = SketchCpu(
-        operator=operator,
-        constants=tuple([p.name for p in program.parameters if p.name in constants]),
-        expression=program,
-    )
-    if workload.refusal() is not None or statement_runs(program) < LEAST_RUNS:
-        return None
-    return workload if len(json.dumps(program_to_dict(program))) <= MOST_TEXT else None
+from .workload import SketchCpu
 
 
 def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:

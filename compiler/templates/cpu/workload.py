@@ -7,11 +7,11 @@ sketch rules (rules that generate schedules) make the space.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ...ir.program_json import program_to_dict
 from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.types import DType
@@ -56,8 +56,16 @@ class SketchCpu:
         """The reason why the workload cannot be measured; None if it can."""
         return expression_refusal(self.expression, self.constants)
 
+    def worth_tuning(self) -> bool:
+        """Whether the workload can be measured, is not too small to tune, and not too long for a record."""
+        if self.refusal() is not None or statement_runs(self.expression) < LEAST_RUNS:
+            return False
+        return len(json.dumps(self.to_dict()["expression"])) <= MOST_TEXT
+
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object, from which `workload_from_dict` makes an equal workload."""
+        from ...ir.program_json import program_to_dict
+
         return {
             "template": self.template,
             "operator": self.operator,
@@ -67,6 +75,14 @@ class SketchCpu:
 
 
 CpuWorkload: TypeAlias = SketchCpu
+LEAST_RUNS = 4096
+"""Least number of statement executions of a program that is tuned: with fewer, a kernel takes only a microsecond or
+two.
+"""
+MOST_TEXT = 1 << 15
+"""Largest number of characters of a program as JSON: each tuning record contains it, and the length of a record's line
+is limited.
+"""
 MOST_RUNS = 1 << 36
 """Largest number of statement executions of a program that is measured: about a minute at a nanosecond each."""
 

@@ -21,8 +21,8 @@ from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.schedule import LegalityError, Schedule
 from vdla.compiler.te.blocks import Blocks
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.common import activation
-from vdla.compiler.te.post import Post, Views, post_point
+from vdla.compiler.te.ops.common import Views, activation, post_point
+from vdla.compiler.te.post import Post
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.isa.alu import ALU_OPERATIONS, AluOpcode
 from vdla.isa.assembler import instruction_text

@@ -20,7 +20,7 @@ from vdla.compiler.codegen.cuda.errors import CompileError, LoweringError
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.cpu_stages import CpuLowering, cpu_ahead, cpu_now
 from vdla.compiler.gpu_stages import GpuLowering, gpu_ahead, gpu_emulated, gpu_emulated_ahead
-from vdla.compiler.ir import facts, verify
+from vdla.compiler.ir import verify
 from vdla.compiler.pipeline import compile_kernels, network_workloads
 from vdla.compiler.records import apply
 from vdla.compiler.records.book import read_book
@@ -83,9 +83,9 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """
 
     def entered(var, extent):
-        return tuple(form.offset(-1) for form in facts._least(extent))
+        return tuple(form.offset(-1) for form in verify._least(extent))
 
-    monkeypatch.setattr(verify, "facts_in_loop", entered)
+    monkeypatch.setattr(verify, "_facts_in_loop", entered)
 
 
 @pytest.mark.parametrize(

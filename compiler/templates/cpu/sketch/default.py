@@ -1,86 +1,31 @@
-"""The default knobs of a sketch (rule-generated schedule): the cheapest register tile of the main sum, from the
-target's sizes alone.
-"""
+"""The default knobs of a sketch (rule-generated schedule), from the program and the target's sizes alone."""
 
 from __future__ import annotations
 
-from itertools import permutations
-from math import prod
-
 from ..loops import VECTORS
-from ..partial_sums import most_steps, written_steps
-from ..register_tile import LATENCY_SUMS, MAXIMUM_ROWS, choose_tile, row_block
-from .convolution import convolution_values
-from .roles import roles_of
-from .sketch import INLINE, MIDDLE, OUTERMOST, WHOLE, Sketches, candidates, default_part, permuted
-from .stages import Axle, Read, Sum
-from .taps import padded_read, taps_of
-
-COPIED_ROWS = 32
-"""Least number of rows of a matrix product at which it pays to copy an operand into panels (contiguous pieces, each
-read by one tile).
-"""
-ROWS, COLUMNS = 2, 4
-"""Output positions in the register tile of a sum over a window, such as a pool: ROWS rows if vectors run along a row,
-COLUMNS columns if vectors run over channels.
-"""
-SCALARS = 16
-"""Most rows in the register tile of a sum over a window of channels that has a single filter; LLVM makes vectors of
-these sums.
-"""
-WEIGHTED = 2, 7
-"""Largest number of rows and of columns of output positions in the register tile of a windowed sum with weights (a
-convolution). Each loaded weight is used at all positions of the tile. With 16 registers, a single row is 1.0 to 2.2
-times as fast as two, whose sums are spilled.
-"""
-WRITTEN_TERMS = 16
-"""Number of terms of the largest window whose sum is unrolled completely. Tiles along borders then test for each term
-whether it is a pad.
-"""
+from .convolution import convolution_values, roles_of
+from .other_sums import other_values
+from .sketch import Sketches, candidates
+from .stages import Axle, Sum
 
 
 def default_values(sketches: Sketches) -> dict[str, int]:
-    """The default setting of the knobs of `cost.sketch_space` for a program whose main sum is a product, or has one
-    operand.
+    """The default setting of the knobs of `cost.sketch_space`: for convolutions with constant weights as in
+    `convolution`, for other sums as in `other_sums`; all other knobs have their first value.
 
-    Vectors run along the innermost loop of the sum's consumer (the nest that reads the sum). The product's operand that
-    depends on this loop is read in panels (the pieces that one tile reads). The loops over panels are outside of the
-    loops over rows. A panel is copied if enough rows read it, or if it could not be read in vectors. For a sum of one
-    operand, a tile has as many vectors as keep the adders busy; for a sum over a window, a tile has a few output
-    positions. All other knobs have their first value.
+    Vectors run along the innermost loop of the main sum's consumer (the nest that reads the sum).
     """
-    axes = {axis.name: axis.values for axis in sketches.axes}
-    values = {name: known[0] for name, known in axes.items()}
-    values |= {"nest.vectors": VECTORS} if "nest.vectors" in axes else {}
-    if sketches.main is None:
-        return values
-    summed, lane = sketches.main, candidates(sketches.main)[0]
-    wide = [read for read in summed.reads if lane.inner in read.loops()]
-    narrow = [read for read in summed.reads if lane.inner not in read.loops()]
-    wanted = {lane.name: sketches.lanes(summed.bits) * LATENCY_SUMS}
-    blocks: dict[str, int] = {}
-    positions = _positions(summed)
-    if lane not in positions and (roles := roles_of(sketches, summed, lane, positions)) is not None:
-        values |= convolution_values(sketches, summed, roles)
-        return {name: value for name, value in values.items() if name in axes}
-    if positions:
-        moved = {axle.inner for axle in positions}
-        if lane in positions or all(read.loops() & moved for read in summed.reads):
-            wanted = _window_tile(sketches, summed, positions)
-            values |= _taps(summed) | ({"part": default_part(summed)} if len(summed.reads) > 1 else {})
+    values = {axis.name: axis.values[0] for axis in sketches.axes}
+    known = frozenset(values)
+    values |= {"nest.vectors": VECTORS}
+    if (summed := sketches.main) is not None:
+        lane, positions = candidates(summed)[0], _positions(summed)
+        roles = None if lane in positions else roles_of(sketches, summed, lane, positions)
+        if roles is not None:
+            values |= convolution_values(sketches, summed, roles)
         else:
-            wanted = _weighted_tile(sketches, summed, lane, positions)
-            blocks, taps = _weighted_taps(sketches, summed, positions, wanted)
-            values |= taps
-    elif len(wide) == len(narrow) == 1:
-        rows = [axle for axle in summed.axles if axle.inner not in wide[0].loops()]
-        wanted, blocks = _product_tile(sketches, summed, lane, rows)
-        values |= _panels(sketches, summed, wide[0], lane, rows)
-    for k, axle in enumerate(summed.axles):
-        length = min(wanted.get(axle.name, 1), axle.size)
-        values[f"tile.{k}"] = max(known for known in axes[f"tile.{k}"] if known <= length)
-        values[f"block.{k}"] = max(known for known in axes[f"block.{k}"] if known <= blocks.get(axle.name, 0))
-    return {name: value for name, value in values.items() if name in axes}
+            values |= other_values(sketches, summed, lane, positions)
+    return {name: value for name, value in values.items() if name in known}
 
 
 def _positions(summed: Sum) -> list[Axle]:
@@ -91,111 +36,3 @@ def _positions(summed: Sum) -> list[Axle]:
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
     moved = {name for names in read if names & terms for name in names - terms}
     return [axle for axle in summed.axles if axle.inner in moved]
-
-
-def _window_tile(sketches: Sketches, summed: Sum, positions: list[Axle]) -> dict[str, int]:
-    """Elements of a register tile of a windowed sum without weights (a pool), by loop: two vectors of channels at
-    several columns, or one vector of columns in several rows.
-    """
-    lanes, channels, columns = sketches.lanes(summed.bits), summed.axles[-1], positions[-1]
-    if channels not in positions:
-        return {channels.name: 2 * lanes, columns.name: COLUMNS}
-    long = [[steps for steps, size in zip(r.steps, r.shape, strict=True) if size > 1] for r in summed.reads]
-    last = [steps[-1] if steps else () for steps in long]
-    if len(last) > 1 and all(columns.inner not in dict(steps) for steps in last):
-        # A single filter on blocks of channels: columns are not contiguous, so sums are scalars.
-        return {axle.name: min(SCALARS, 2 * lanes) for axle in positions[-2:-1]}
-    return {columns.name: lanes} | {axle.name: ROWS for axle in positions[-2:-1]}
-
-
-def _taps(summed: Sum) -> dict[str, int]:
-    """The knobs that decide how a windowed sum without weights (a pool) adds its terms. A small window is unrolled, and
-    tiles along borders test for pads; a large window reads a padded copy.
-    """
-    if prod(term.size for term in summed.terms) <= WRITTEN_TERMS:
-        return {"unroll": WRITTEN_TERMS, "producer": INLINE}
-    return {"unroll": WRITTEN_TERMS // 2, "producer": OUTERMOST}
-
-
-def _weighted_tile(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> dict[str, int]:
-    """Elements of a register tile of a windowed sum with weights (a convolution), by loop: all channels of some output
-    positions.
-    """
-    vectors = -(-lane.size // sketches.lanes(summed.bits))
-    # Values that must be widened first are worth a register of sums for each row that uses them. Otherwise half of the
-    # registers is for inputs, which the compiler loads for several taps ahead.
-    widened = any(read.bits < summed.bits for read in summed.reads)
-    registers = sketches.target.vector_registers
-    room = max(1, (registers - 2 if widened else registers // 2) // vectors)
-    rows = min(WEIGHTED[0], max(1, room // WEIGHTED[1])) if len(positions) > 1 else 1
-    columns = min(WEIGHTED[1], max(1, room // rows))
-    tile = zip([axle.name for axle in positions[-2:]], (rows, columns)[-len(positions) :], strict=True)
-    return {lane.name: lane.size, **dict(tile)}
-
-
-def _weighted_taps(
-    sketches: Sketches, summed: Sum, positions: list[Axle], tile: dict[str, int]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """For a windowed sum with weights (a convolution): number of tiles in a block, by loop, and the knobs that decide
-    how the terms are added.
-
-    If only the tiles along borders read pads, these tiles test for pads. If windows of other tiles read pads too, such
-    a test would be needed for every term, so the input is copied with its pads: for each block of channels a whole
-    plane or, if half of the second-level cache does not hold the plane, a block of its rows.
-    """
-    (unroll,) = [axis.values[-1] for axis in sketches.axes if axis.name == "unroll"] or [1]
-    values = {"unroll": unroll, "producer": INLINE}
-    padded = padded_read(sketches.program, summed)
-    taps = taps_of(sketches.program, summed)
-    if padded is None or all(along.in_ends(tile[along.axle]) for along in taps):
-        return {}, values
-    read = padded[0]
-    outer = [axle.name for axle in summed.axles if axle.name not in tile]
-    height = next(d for d, steps in enumerate(read.steps) if positions[0].inner in dict(steps))
-    line = prod(read.shape[height + 1 :]) * read.bits // 8
-    room = sketches.target.cache_bytes[1] // 2
-    if line * read.shape[height] > room:
-        step = tile[positions[0].name] * dict(read.steps[height])[positions[0].inner]
-        blocks = dict.fromkeys(outer, 1) | {positions[0].name: max(1, room // (line * step))}
-        return blocks, values | {"producer": MIDDLE if outer else OUTERMOST}
-    if len(outer) < 2:
-        return {}, values | {"producer": OUTERMOST if outer else WHOLE}
-    return dict.fromkeys(outer, 1), values | {"producer": MIDDLE}
-
-
-def _product_tile(
-    sketches: Sketches, summed: Sum, lane: Axle, rows: list[Axle]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """For a product of matrices: elements of a register tile by loop, and number of tiles in a block by loop. Only the
-    loop `lane` and the last of the loops `rows` have more than one element.
-    """
-    lanes, depth = sketches.lanes(summed.bits), prod(term.size for term in summed.terms)
-    row = next((axle for axle in reversed(rows) if axle.size > 1), None)
-    sizes = (1, 1 if row is None else row.size, -(-lane.size // lanes))
-    most = (1, MAXIMUM_ROWS, sketches.target.vector_registers)
-    _, height, vectors = choose_tile(sketches.target, sizes, depth, most)
-    if row is None:
-        return {lane.name: vectors * lanes}, {}
-    together = row_block(sketches.target, row.size, height, depth * summed.bits // 8)
-    tiles = 0 if together >= row.size else together // height
-    return {row.name: height, lane.name: vectors * lanes}, {row.name: tiles}
-
-
-def _panels(sketches: Sketches, summed: Sum, wide: Read, lane: Axle, rows: list[Axle]) -> dict[str, int]:
-    """The knobs for the operand `wide` of a product, which is read in panels (pieces, each for one tile): whether
-    panels are packed or copied, and the order of loops. Products with constant weights, which may be long, also get
-    unrolled steps and partial sums.
-    """
-    loops = [axle.name for axle in summed.axles if axle not in rows]
-    loops += [axle.name for axle in rows]
-    free = permuted(summed)
-    order = list(permutations(free)).index(tuple([name for name in loops if name in free]))
-    number = sketches.number(wide)
-    if wide.buffer in sketches.constants:
-        part = default_part(summed)
-        if len(long := [term.size for term in summed.terms if term.size > 1]) == 1:
-            part -= part % written_steps(sketches.target, long[0])
-        steps = {"part": part, "unroll": most_steps(sketches.target)}
-        return {f"pack.{number}": 1, "order": order, "outer": order, **steps}
-    copied = prod(axle.size for axle in rows) >= COPIED_ROWS or wide.stride(lane.inner) != 1
-    return {f"copy.{number}": int(copied), "order": order, "outer": order}

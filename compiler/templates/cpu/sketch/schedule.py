@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ....codegen.cpu.intrinsics import DOT_DEPTH
-from ....ir.expr import Call, Select
-from ....ir.named_nodes import find_statement
-from ....ir.stmt import Assign, Copy, Program, Reduce
-from ....ir.visit import free_vars, walk, walk_expr
+from ....codegen.cpu.intrinsics import DOT_DEPTH, dot_u8s8
+from ....ir.expr import Call, Const
+from ....ir.stmt import Assign, For, Program
+from ....ir.visit import walk, walk_expr
 from ....schedule import Schedule
-from ..loops import has_loop, peel_ends, peel_ragged, team_times
-from ..partial_sums import named, prefetch, sum_in_memory, sum_in_parts
+from ..loops import has_loop, named, parts_of, peel_ragged, team_times
+from ..partial_sums import prefetch, sum_in_memory, sum_in_parts
 from .cost import effective_values
-from .dots import dot_loop, tensorize_dots
+from .default import default_values
 from .nests import schedule_around, schedule_nest, share_first
+from .panels import copy_panels
 from .sketch import (
     INLINE,
     INNERMOST,
@@ -33,8 +33,8 @@ from .sketch import (
     unrolled_loops,
     with_consumers,
 )
-from .stages import Axle, Read, Sum
-from .taps import skip_dead_taps, taps_of
+from .stages import Axle, Read, Sum, dot_loop, padded_read
+from .taps import borders, inline_producer, peel_borders, skip_dead_taps, taps_of
 from .traffic import waits
 
 PARALLEL_WORK = 16384
@@ -47,12 +47,12 @@ consumer calls functions.
 Values = Mapping[str, int]
 
 
-def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
-    """The program scheduled with `values`, a setting of the knobs of `sketch_space`.
+def sketch_schedule(sketches: Sketches, values: Values | None = None) -> Schedule:
+    """The program scheduled with `values`, a setting of the knobs of `sketch_space`; None: the default setting.
 
     Raises LegalityError if a primitive is not legal, which is rare; the setting then counts as a failed trial.
     """
-    values = effective_values(sketches, values)
+    values = default_values(sketches) if values is None else effective_values(sketches, values)
     s = with_consumers(sketches.program)
     for nest in sketches.stages.nests:
         schedule_nest(s, sketches.target, nest, values, parallel=sketches.parallel)
@@ -62,14 +62,21 @@ def sketch_schedule(sketches: Sketches, values: Values) -> Schedule:
     for summed, tiles in tiled:
         if sketches.parallel:
             share_first(s, tiles.shared)
-        _peel_borders(s, tiles.bordered)
+        if tiles.bordered:
+            peel_borders(s, tiles.bordered)
         peel_ragged(s, *tiles.ragged)
         # Sums of several nests, such as the phases of a transposed convolution, are short.
-        if len(tiled) == 1 and tiles.knobs.get("producer") != INLINE:
+        padded = None if len(tiled) > 1 else padded_read(sketches.program, summed)
+        # Products of other pads than zeros, which convolutions of integers have, are no zeros.
+        if (
+            padded is not None
+            and padded[1].pad == Const(0, padded[0].dtype)
+            and tiles.knobs.get("producer") != INLINE
+        ):
             skip_dead_taps(s, taps_of(sketches.program, summed), tiles.knobs.tile, tiles.knobs.block)
         _prefetch_weights(s, sketches, summed, tiles.knobs)
         if tiles.knobs.dots:
-            tensorize_dots(s, tiles.knobs.vector)
+            _tensorize_dots(s, tiles.knobs.vector)
     schedule_around(s, sketches.stages.around, sketches.stages.chains if sketches.parallel else ())
     return s
 
@@ -134,7 +141,7 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     producer = knobs.get("producer", WHOLE)
     if producer == INLINE:
         for name in summed.producers:
-            _inline(s, name)
+            inline_producer(s, name)
     blocks: dict[str, str] = {}
     tiles: dict[str, str] = {}
     inside: dict[str, str] = {}
@@ -150,7 +157,7 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     lane = inside[knobs.vector.name]
     others = [loop.name for loop in summed.others if loop.size > 1]
     s.reorder(*outer, *order, *rows, lane, *others)
-    tested = _borders(s, summed) if producer == INLINE else set()
+    tested = borders(s, summed) if producer == INLINE else set()
     stored = bool(knobs.get("stored"))
     bordered = {tiles[a.name] for a in summed.axles if a.inner in tested and a.name not in blocks}
     # Sums in memory are those of a whole block.
@@ -160,11 +167,11 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     s.set_scope(summed.buffer, "workspace" if stored else "register")
     if producer not in (WHOLE, INLINE):
         at = {MIDDLE: middle(len(outer), len(order)), INNERMOST: len(around) - 1}.get(producer, 0)
-        for name in summed.producers:
+        for name, written in summed.producers.items():
             s.compute_at(name, around[at])
             if not knobs.dots:
                 # The dot product instruction reads data in the scope of parameters.
-                s.set_scope(_written_by(s, name), "workspace")
+                s.set_scope(written, "workspace")
     passes = _sum_up(s, sketches, summed, knobs, rows, lane, ordered(names, free, knobs.get("order")))
     shared: list[str] = []
     counts = dict.fromkeys([*outer, *order], 1.0)
@@ -189,26 +196,6 @@ def _tile(s: Schedule, sketches: Sketches, summed: Sum, values: Values) -> _Tile
     )
 
 
-def _borders(s: Schedule, summed: Sum) -> set[str]:
-    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether the input
-    element of a term is a pad.
-    """
-    value = next(
-        node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
-    )
-    conditions = [e.condition for e in walk_expr(value) if isinstance(e, Select)]
-    return {name for condition in conditions for name in free_vars(condition)}
-
-
-def _peel_borders(s: Schedule, loops: Sequence[str]) -> None:
-    """Separates (peels) the first and the last iteration of the nested loops `loops` over tiles, so that only the code
-    of these iterations tests whether an input element is a pad.
-    """
-    parts = [""]
-    for loop in loops:
-        parts = [f"{part}{end}" for part in parts for end in peel_ends(s, f"{loop}{part}", True, True)]
-
-
 def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
     """Packs constants that a sum reads, or copies its other operands into panels (contiguous pieces, each for one
     tile), according to the knobs pack.p and copy.p of parameter number p.
@@ -225,7 +212,7 @@ def _pack(s: Schedule, sketches: Sketches, summed: Sum, tiles: _Tiles) -> None:
                 for loop in tiles.of[a.name]
                 if loop in tiles.repeated
             ]
-            _copy_panels(s, sketches, summed, read, tiles.knobs, own, tiles.around)
+            copy_panels(s, read, tiles.knobs.vector, sketches.lanes(summed.bits), own, tiles.around)
 
 
 def _prefetch_weights(s: Schedule, sketches: Sketches, summed: Sum, knobs: _Knobs) -> None:
@@ -298,8 +285,12 @@ def _sum_up(
         around = (*around, four)
     if cuts:
         nests = sum_in_memory(s, summed.name, summed.buffer, terms, around, part, cuts)
+    elif part:
+        nests = named(around, *sum_in_parts(s, summed.name, summed.buffer, terms, around, part))
     else:
-        nests = named(around, *sum_in_parts(s, summed.name, summed.buffer, terms, around, part or None))
+        s.reorder(*terms, *around)
+        s.decompose_reduction(summed.name, terms[0])
+        nests = named(around, "", ".init")
     for loop in unrolled:
         s.unroll(loop)
     for names in nests:
@@ -340,6 +331,13 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
     return terms, part, names
 
 
+def _tensorize_dots(s: Schedule, lane: Axle) -> None:
+    """Replaces the loops over lanes around `DOT_DEPTH` terms with the instruction."""
+    for loop in parts_of(s, lane.inner):
+        if isinstance(loop.body, For) and loop.body.extent == Const(DOT_DEPTH):
+            s.tensorize(loop.name, dot_u8s8(lane.size))
+
+
 def _sizes(summed: Sum) -> dict[str, int]:
     return {term.name: term.size for term in summed.terms}
 
@@ -348,22 +346,6 @@ def _calls(program: Program) -> bool:
     """Whether any assignment of the program calls a scalar function, whose inlined code has dozens of instructions."""
     values = [node.value for node in walk(program) if isinstance(node, Assign)]
     return any(isinstance(e, Call) for value in values for e in walk_expr(value))
-
-
-def _inline(s: Schedule, name: str) -> None:
-    if isinstance(find_statement(s.program, name), Copy):
-        s.expand_copy(name)
-    s.compute_inline(name)
-
-
-def _written_by(s: Schedule, name: str) -> str:
-    """Name of the buffer that a producer statement fills."""
-    match find_statement(s.program, name):
-        case Copy(destination=destination):
-            return destination.buffer.name
-        case Assign(buffer=buffer) | Reduce(buffer=buffer):
-            return buffer.name
-    raise ValueError(f"{name} is no producer")
 
 
 def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
@@ -409,37 +391,3 @@ def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, in
         inner.append(rank + len(tiles))
         tiles.append((next(d for d, steps in enumerate(read.steps) if knobs.dots in dict(steps)), DOT_DEPTH))
     return tuple(tiles), (*outer, *middle, *inner)
-
-
-def _copy_panels(
-    s: Schedule,
-    sketches: Sketches,
-    summed: Sum,
-    read: Read,
-    knobs: _Knobs,
-    own: Sequence[str],
-    around: Sequence[str],
-) -> None:
-    """Copies the elements of a buffer that one tile reads into a panel (contiguous buffer); the dimension that is read
-    in vectors becomes the innermost one.
-
-    `own`: the loops on which these elements depend. The copy is placed in the innermost of the loops `around` that is
-    in `own`.
-    """
-    at = max((k for k, loop in enumerate(around) if loop in own), default=None)
-    copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")
-    wide = next((d for d, steps in enumerate(read.steps) if dict(steps).get(knobs.vector.inner)), None)
-    if wide is None or wide == len(read.shape) - 1:
-        return
-    s.expand_copy(copy)
-    last = len(read.shape) - 1
-    others = [d for d in range(last) if d != wide]
-    s.pack(copy, (), (*others, last, wide))
-    # Square tiles, which code generation transposes in registers.
-    lanes = sketches.lanes(summed.bits)
-    columns, column = s.split(f"{copy}.{wide}", lanes)
-    rows, row = s.split(f"{copy}.{last}", lanes)
-    s.reorder(*(f"{copy}.{d}" for d in others), rows, columns, row, column)
-    s.unroll(row)
-    s.vectorize(column)
-    peel_ragged(s, rows, columns)

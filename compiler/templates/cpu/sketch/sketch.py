@@ -9,7 +9,7 @@ tile), or computed by their producers ahead or inline. This file defines the kno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import ceil, gcd, prod
 
@@ -20,7 +20,7 @@ from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
 from ...space import Axis
 from ..loops import part_size
-from ..partial_sums import written_steps
+from ..register_tile import written_steps
 from .nests import lanes_of
 from .stages import Axle, Read, Stages, Sum, stages
 
@@ -125,15 +125,7 @@ def find_sketches(
     if unrolled or not axes:
         # A program without choices has a space of one point.
         axes.append(Axis(name="nest.unroll", values=(1, 2, 4, 8) if unrolled else (1,)))
-    return Sketches(
-        program=program,
-        target=target,
-        constants=constants,
-        parallel=parallel,
-        stages=found,
-        main=main,
-        axes=tuple(axes),
-    )
+    return replace(sketches, axes=tuple(axes))
 
 
 def with_consumers(program: Program) -> Schedule:
@@ -278,19 +270,10 @@ def packable(sketches: Sketches, summed: Sum) -> tuple[Read, ...]:
             and bool(read.loops() & inner and read.loops() & terms)
         )
 
-    if len(sketches.stages.sums) == 1:
-        return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
     # Several sums would each copy different panels, and packed constants have the order of the main sum.
-    return tuple(
-        [
-            read
-            for read in summed.reads
-            if summed is sketches.main
-            and read.buffer in sketches.constants
-            and seen.count(read.buffer) == 1
-            and fits(read)
-        ]
-    )
+    alone, main = len(sketches.stages.sums) == 1, summed is sketches.main
+    reads = [read for read in summed.reads if alone or (main and read.buffer in sketches.constants)]
+    return tuple([read for read in reads if seen.count(read.buffer) == 1 and fits(read)])
 
 
 def _axes_of_sum(sketches: Sketches, summed: Sum) -> list[Axis]:

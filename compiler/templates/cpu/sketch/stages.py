@@ -7,17 +7,19 @@ vectorized.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ....codegen.cpu.intrinsics import DOT_DEPTH, DOT_LANES
+from ....codegen.cpu.machine import CpuTarget
 from ....ir.affine import linear_form
 from ....ir.expr import Const, Expr, Load, Var
 from ....ir.stmt import Assign, Copy, For, Program, Reduce, Stmt
 from ....ir.types import DType
 from ....ir.visit import expressions, walk, walk_expr
 from ....schedule.legality import starting_loops, touches
-from .nests import Nest, NestFinder, Term, chain_of, size_of
+from .nests import Nest, NestFinder, Term, chain_of, lanes_of, size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class Sum:
 
     `terms`: reduction loops of the sum. `beside`: other loops of the sum, which belong to no axle. `reads`: its loads.
     `producers`: statements that are the only writers of allocations which the sum reads, and may be computed in its
-    loops.
+    loops; with the name of the buffer that each writes.
     """
 
     name: str
@@ -82,7 +84,7 @@ class Sum:
     terms: tuple[Term, ...]
     beside: tuple[Term, ...]
     reads: tuple[Read, ...]
-    producers: tuple[str, ...]
+    producers: Mapping[str, str]
 
     @property
     def work(self) -> int:
@@ -190,15 +192,9 @@ class _Finder(NestFinder):
                 buffer=leaf.buffer.name,
                 bits=leaf.buffer.dtype.bits,
                 axles=axles,
-                others=tuple([Term(name=n.name, size=size_of(n)) for n in around if n.name not in names]),
-                terms=tuple([Term(name=n.name, size=size_of(n)) for n in chain if n.name in own]),
-                beside=tuple(
-                    [
-                        Term(name=n.name, size=size_of(n))
-                        for n in chain
-                        if n.name not in own and n.name not in inner
-                    ]
-                ),
+                others=_terms([n for n in around if n.name not in names]),
+                terms=_terms([n for n in chain if n.name in own]),
+                beside=_terms([n for n in chain if n.name not in own and n.name not in inner]),
                 reads=self.reads(leaf, sizes),
                 producers=self.producers(leaf),
             ),
@@ -222,10 +218,14 @@ class _Finder(NestFinder):
             )
         return tuple(found.values())
 
-    def producers(self, leaf: Reduce) -> tuple[str, ...]:
+    def producers(self, leaf: Reduce) -> dict[str, str]:
         read = dict.fromkeys(e.buffer.name for e in walk_expr(leaf.value) if isinstance(e, Load))
-        made = [self.writers.get(name, []) for name in read if name not in self.parameters]
-        return tuple([names[0] for names in made if len(names) == 1])
+        made = {name: self.writers.get(name, []) for name in read if name not in self.parameters}
+        return {writers[0]: name for name, writers in made.items() if len(writers) == 1}
+
+
+def _terms(loops: Sequence[For]) -> tuple[Term, ...]:
+    return tuple([Term(name=n.name, size=size_of(n)) for n in loops])
 
 
 def _pairs(
@@ -251,3 +251,28 @@ def _pairs(
             return None
         pairs[name] = index.name
     return pairs
+
+
+def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
+    """The read of a windowed sum whose data a copy pads, and this copy; None if there are no pads."""
+    copies = [s for s in walk(program) if isinstance(s, Copy) and s.name in summed.producers]
+    pairs = [(r, s) for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name]
+    return next(iter(pairs), None)
+
+
+def dot_loop(target: CpuTarget, summed: Sum, lane: Axle) -> str:
+    """The reduction loop of which the instruction adds `DOT_DEPTH` iterations at a time, for all iterations of `lane`
+    at once; "" if the instruction does not fit the sum. One factor must be uint8 data, equal for all lanes, the other
+    one int8 weights, and both contiguous along the loop.
+    """
+    long = [term for term in summed.terms if term.size > 1]
+    if not target.dot_product or not long or lane.size > min(DOT_LANES, lanes_of(target, summed.bits)):
+        return ""
+    if sorted(read.dtype.value for read in summed.reads) != sorted((DType.UINT8.value, DType.INT8.value)):
+        return ""
+    name, whole = long[-1].name, long[-1].size % DOT_DEPTH == 0
+    fits = [
+        read.stride(name) == 1 and (lane.inner in read.loops()) == (read.dtype is DType.INT8)
+        for read in summed.reads
+    ]
+    return name if whole and all(fits) else ""

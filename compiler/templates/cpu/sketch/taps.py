@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.expr import Binary, Const
+from ....ir.expr import Binary, Const, Select
+from ....ir.named_nodes import find_statement
 from ....ir.stmt import Copy, For, Program, Reduce
-from ....ir.visit import loops, walk
+from ....ir.visit import free_vars, loops, walk, walk_expr
 from ....schedule import Schedule
-from .stages import Read, Sum
+from ..loops import peel_ends
+from .stages import Sum, padded_read
 
 LEAST_DEAD = 0.08
 """Least share of products with pads at which skipping these products saves more time than the branches for it cost."""
@@ -58,13 +60,6 @@ class Taps:
         first_beyond = max(0, -((reach - self.size) // self.stride))
         last = self.outputs - (self.outputs % tile or tile)
         return -(-self.pad // self.stride) <= tile and first_beyond >= last
-
-
-def padded_read(program: Program, summed: Sum) -> tuple[Read, Copy] | None:
-    """The read of a windowed sum whose data a copy pads, and this copy; None if there are no pads."""
-    copies = [s for s in walk(program) if isinstance(s, Copy) and s.name in summed.producers]
-    pairs = [(r, s) for r in summed.reads for s in copies if r.buffer == s.destination.buffer.name]
-    return next(iter(pairs), None)
 
 
 def taps_of(program: Program, summed: Sum) -> tuple[Taps, ...]:
@@ -125,3 +120,30 @@ def _innermost(s: Schedule, term: str) -> list[str]:
         if isinstance(node, Reduce) and isinstance(node.value, Binary) and inside == loop.name:
             found.append(inside)
     return found
+
+
+def inline_producer(s: Schedule, name: str) -> None:
+    """Inlines the statement `name`, which pads an input, into the sum: each term tests whether it reads a pad."""
+    if isinstance(find_statement(s.program, name), Copy):
+        s.expand_copy(name)
+    s.compute_inline(name)
+
+
+def borders(s: Schedule, summed: Sum) -> set[str]:
+    """The loops on whose variables the conditions in a sum's terms depend; such a condition tests whether the input
+    element of a term is a pad.
+    """
+    value = next(
+        node.value for node in walk(s.program) if isinstance(node, Reduce) and node.name == summed.name
+    )
+    conditions = [e.condition for e in walk_expr(value) if isinstance(e, Select)]
+    return {name for condition in conditions for name in free_vars(condition)}
+
+
+def peel_borders(s: Schedule, tiles: Sequence[str]) -> None:
+    """Separates (peels) the first and the last iteration of the nested loops `tiles` over tiles, so that only the code
+    of these iterations tests whether an input element is a pad.
+    """
+    parts = [""]
+    for loop in tiles:
+        parts = [f"{part}{end}" for part in parts for end in peel_ends(s, f"{loop}{part}", True, True)]
