@@ -9,7 +9,6 @@ from pathlib import Path
 
 from vdla.isa.custom import AluInstruction
 from vdla.util.errors import UserError
-from vdla.verify.custom import check_instruction
 
 
 def import_module_of_user(name: str) -> None:
@@ -32,7 +31,10 @@ def import_module_of_user(name: str) -> None:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
-            raise UserError(f"--import {name}: it imports {error.name!r}, which is not installed") from None
+            hint = ': pip install "vdla[rtl]"' if error.name == "amaranth" else ""
+            raise UserError(
+                f"--import {name}: it imports {error.name!r}, which is not installed{hint}"
+            ) from None
         raise UserError(
             f"--import {name}: there is no module {module!r} in the current folder or installed; for a file elsewhere "
             "give its path, which ends with .py"
@@ -41,4 +43,7 @@ def import_module_of_user(name: str) -> None:
         raise UserError(f"--import {name}: {type(error).__name__}: {error}") from error
     for item in vars(found).values():
         if isinstance(item, AluInstruction):
+            # Imported late: it needs the extra `rtl`, as the instruction's module does.
+            from vdla.verify.custom import check_instruction
+
             check_instruction(item)
