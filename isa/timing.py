@@ -161,7 +161,7 @@ def read_burst_beats(config: Config, fifo_bytes: int) -> int:
 
 
 def fetch_burst_instructions(config: Config) -> int:
-    """Instruction limit of a fetch request: half of the fetch buffer, but at most those of the longest read burst."""
+    """Instruction limit of a fetch request: half of the fetch buffer, at most what READ_BURST_BEATS beats carry."""
     worth = READ_BURST_BEATS * config.memory.bus_bytes // config.instruction_bytes
     return min(config.fetch_buffer_depth // 2, max(1, worth))
 

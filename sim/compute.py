@@ -120,10 +120,12 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 
 @compiled()
 def run_gemm(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
-    """Executes the GEMM `row`. In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input
-    scratchpad, the vectors from `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next
-    layer reads). Returns OUTSIDE also if register FOLD sets more groups of rows than the array has (extension `fold`).
-    `here`: values of the unit's configuration registers; `widths`: bits of a micro-op's fields.
+    """Executes the GEMM `row`. Returns DONE; or OUTSIDE if it accesses a vector outside a memory, or if register FOLD
+    sets more groups of rows than the array has (extension `fold`).
+
+    In `pads.inputs` int16 (depth, batch, block_in), the first `own` vectors are the input scratchpad, the vectors from
+    `chain_base` on the chain memory (on-chip buffer for a layer's output, which the next layer reads). `here`: values
+    of the unit's configuration registers; `widths`: bits of a micro-op's fields.
     """
     uop, inp, packed, acc = pads.uop, pads.inputs, pads.packed, pads.acc
     if _empty(row):

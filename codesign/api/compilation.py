@@ -145,7 +145,7 @@ def build(
 
 
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
-    """Load a file that `vdla compile` wrote for a processor or a GPU, or for a range of lengths on any target.
+    """Load a file that `vdla compile` wrote for a processor or a GPU, or (any target) for a range of input lengths.
 
     Raises UserError for any other file.
     """

@@ -37,7 +37,9 @@ KIND = "designs"
 
 
 def load(description: Description) -> Measure:
-    """The function that evaluates the machines of a task, from the task's JSON description. Raises UserError."""
+    """The function that evaluates one machine of the task with the JSON description `description`. Raises UserError
+    if the task is of another kind or comes from another version of the code.
+    """
     if description.get("kind") != KIND:
         raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates {KIND!r} only")
     if description["sources"] != sources_of_figures():

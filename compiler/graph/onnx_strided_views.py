@@ -107,8 +107,8 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
 
 
 def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
-    """The value as rows whose last axis is the channels of a tensor. If the value does not have this form or, with
-    `in_order`, if its positions (pixels) are in another order, its elements are moved to a new tensor.
+    """`data` as rows whose last axis is the channels of its tensor. The elements are copied to a new tensor if `data`
+    does not have this form or, with `in_order`, if its positions (pixels) are not in the tensor's order.
     """
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural

@@ -175,7 +175,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Waits until at most the `pending` newest committed groups are still in flight."""
+    """Waits until all groups of asynchronous copies (see Commit) have ended, except the `pending` newest ones."""
 
     pending: int
 

@@ -120,8 +120,8 @@ class HeterogeneousNetwork(Closing):
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order in which regions run, on the tensors in `result`.
 
-        `timed` measures the work of the host. `clock_hertz`: the accelerator's clock, by default that of its
-        configuration. Raises UserError for less than one repetition.
+        Work of the host is run `repeat` times and measured by `timed`. `clock_hertz`: the accelerator's clock, by
+        default that of its configuration. Raises UserError for less than one repetition.
         """
         return tuple(
             time_region(

@@ -336,7 +336,9 @@ ValueT = TypeVar("ValueT")
 
 
 class Beginnings(Generic[ValueT]):
-    """A map from arrays, uint8 [size], to values, looked up by prefix; the arrays must not change."""
+    """A map from arrays, uint8 [size], to values. `find` takes the first bytes of an array and returns its value. The
+    arrays must not change after `add`.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[tuple[np.ndarray, ValueT]]] = {}

@@ -61,7 +61,7 @@ def run_time_graph(graph: Graph) -> Graph:
 
 
 def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) -> tuple[Launch[KernelT], ...]:
-    """The launches with their constants replaced by `shared` arrays."""
+    """The launches with each constant replaced by the equal array in `shared`, which is added if missing."""
     return tuple(
         [
             replace(launch, constants={name: shared.held(array) for name, array in launch.constants.items()})
@@ -71,7 +71,8 @@ def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) ->
 
 
 def share_constants(compiled: Compiled, shared: SharedArrays) -> Compiled:
-    """The compiled network, without nodes, with constants `apart` from its image, which has zeros in their place.
+    """The compiled network without nodes. Its constants are moved from the program's image to `apart` (as arrays in
+    `shared`); the image has zeros in their place.
 
     The system allocates no memory for pages of zeros until they are written.
     """

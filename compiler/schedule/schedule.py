@@ -90,7 +90,7 @@ class Schedule:
         self.annotate(loop, "unroll")
 
     def virtual_thread(self, loop: str) -> None:
-        """Gives each iteration of a loop its own buffers, so that iterations overlap: kind "virtual_thread"."""
+        """Overlaps a loop's iterations, each with its own buffers: `annotate` with kind "virtual_thread"."""
         self.annotate(loop, "virtual_thread")
 
     def vectorize(self, loop: str) -> None:

@@ -117,8 +117,8 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, estimates: CostEstimates) -> Mapping[str, np.ndarray]:
-        """All limits on the points (settings of the knobs) of `estimates`: its legality limits, its search limits, and
-        the limit of `slack` on the bound.
+        """For each limit, by name, whether each point (setting of the knobs) of `estimates` satisfies it, bool
+        [points]: the legality limits, the search limits, and the limit that the bound is at most `slack * floor`.
         """
         return {
             **estimates.limits,

@@ -145,9 +145,9 @@ class _State(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """`storage`: bits of all memories. `reads` (clocked), `writes`, `at_once` (read ports without clock): tables of
-    ports, with columns _MEMORY .. _FRESH. `nets`: nets of the ports. `words`: next outputs of clocked ports.
-    `versions`: number of writes to each memory.
+    """Memories of a netlist. `storage`: bits of all memories. Tables of ports, with the columns _MEMORY .. _FRESH:
+    `reads` (clocked), `writes`, and `at_once` (read ports without clock). `nets`: nets of the ports. `words`: next
+    outputs of clocked ports. `versions`: number of writes to each memory.
     """
 
     storage: NDArray[np.uint8]

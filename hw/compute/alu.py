@@ -65,7 +65,9 @@ class Alu(wiring.Component):
         return m
 
     def _shift(self, m: Module, source: Value) -> Value:
-        """A right shifter. For a left shift the bits are reversed before and after it."""
+        """Adds a right shifter of `source` by `right`; returns its result. For a left shift the caller reverses the
+        bits of `source`, and the shifter reverses the bits of the result.
+        """
         leftward = Signal(reset_less=True)
         distance = Signal(5, reset_less=True)
         far = Signal(reset_less=True)

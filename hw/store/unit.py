@@ -172,8 +172,8 @@ class StoreUnit(wiring.Component):
         return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
-        """Sets `runs` to the rows of `head` from element `base` on, in elements of 2^shift bytes; as a single run if
-        there are no gaps between rows (hw/README.md section 3).
+        """Sets `runs` to the rows that `head` describes, from element `base` on; an element has 2^shift bytes. Rows
+        without gaps between them become a single run (hw/README.md section 3).
         """
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [

@@ -435,10 +435,10 @@ _NOTHING: Mapping[Expr, int] = {}
 @dataclass(frozen=True, slots=True)
 class Address:
     """The elements of a buffer that an access touches: `offset` elements from the buffer's start, `stride` elements
-    from lane to lane, and unknown terms with coefficients.
+    from lane to lane, and a weighted sum of terms whose values only the running kernel knows.
 
-    `variables`: the unknown terms, if all of them are loop variables. Otherwise `terms`: terms that are equal in all
-    lanes, and `varying`: terms that differ between lanes.
+    `variables`: these terms and their weights, if all of them are loop variables. Otherwise `terms`: terms that are
+    equal in all lanes, and `varying`: terms that differ between lanes.
     """
 
     offset: int

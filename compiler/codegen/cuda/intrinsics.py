@@ -136,8 +136,8 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 def _word(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
-    """Operand `region` of instruction `use` as a word of 32 bits. Raises LoweringError unless its address is a multiple
-    of `align`.
+    """Text of the expression that reads operand `region` of instruction `use` as a 32-bit word. Raises LoweringError
+    unless the operand's address is a multiple of `align` bytes.
     """
     form = kernel.values.offset(region.buffer, region.starts)
     storage = kernel.values.storages[region.buffer.name]

@@ -54,8 +54,8 @@ def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
 
 
 def vector_operators(config: Config) -> dict[str, Callable[[Expr, Expr], Expr]]:
-    """For each ALU operation of the machine that the loop IR can express, by name, the function of two int32
-    expressions that returns its result; custom instructions that have an `expression` included.
+    """For the name of each ALU operation that the loop IR can express, a function of two int32 expressions that
+    returns the operation's expression. Includes the machine's custom instructions that have an `expression`.
     """
     built_in = {
         code.name: _OPERATORS[AluOpcode(code.value)] for code in alu_codes(config) if code.value in _OPERATORS

@@ -102,8 +102,8 @@ class Chain:
     """A nest of loops that becomes loop counts of instructions: (variable, extent) of each loop, outermost first, and
     the statement `leaf` inside.
 
-    `positions`: for each loop, how far apart two neighbouring iterations are in the numbering of iterations in program
-    order.
+    `positions`: for each loop, the difference between the numbers of two neighbouring iterations, where all
+    iterations are numbered in program order.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]

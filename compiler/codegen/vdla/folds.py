@@ -75,7 +75,9 @@ class FoldedWeights:
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """The folding of GEMM weights; None for other constants, and on machines that do not fold."""
+        """How the tiles of `constant` are folded (extension `fold`); None for constants that are no GEMM weights, and
+        on machines whose tiles have one part.
+        """
         if constant is None or config.tile_parts == 1 or constant.form not in _OF_PRODUCTS:
             return None
         weight, *rest = constant.arrays

@@ -197,7 +197,7 @@ class WgslDialect(Dialect):
         return "".join(text for name, text in FUNCTIONS.items() if name in wanted)
 
     def _held(self, array: Parameter) -> str:
-        """The type of an array's elements in device memory. Raises LoweringError for arrays that no binding holds."""
+        """The type of an array's elements in device memory. Raises LoweringError above MOST_ARRAY_BYTES bytes."""
         size = array.elements * array.dtype.bits // 8
         if size > MOST_ARRAY_BYTES:
             raise LoweringError(

@@ -97,7 +97,7 @@ class ConvTranspose2d(Module):
         self.weight, self.bias = _weights(shape, out_channels, prod(shape[1:]), bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [batch, in_channels, rows, columns] to [batch, out_channels, ...]."""
+        """The transposed convolution of x [batch, in_channels, rows, columns]: [batch, out_channels, ...]."""
         check.dims(x, 2)
         check.size(x, 1, self.in_channels, "in_channels")
         attributes = {**self.window, "output_padding": self.output_padding, "group": self.groups}

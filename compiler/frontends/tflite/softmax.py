@@ -77,7 +77,11 @@ def _inverses() -> np.ndarray:
 
 
 def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> np.ndarray:
-    """TFLite's values of a function at equal distances, each moved by half the error in the middle of its line."""
+    """TFLite's table of `function`: int64 [VALUES], in units of 1 / ONE, at equal distances from `low` to `high`.
+
+    TFLite interpolates between the entries by straight lines. Each entry but the last is moved by half of the line's
+    error in the middle between this entry and the next.
+    """
     width = (high - low) / (VALUES - 1)
     places = low + width * np.arange(VALUES - 1)
     values, after = (function(at) * ONE for at in (places, places + width))

@@ -184,7 +184,7 @@ class Writer:
         return self.node("DequantizeLinear", operands, output, **more)
 
     def scales(self, grid: Grid, name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
-        """Names of scale and zero point of a grid."""
+        """Adds the scale and the zero point (of type `dtype`) of a grid as constants; returns the names of both."""
         scale, zero = (grid.scale[0], grid.zero[0]) if grid.one else (grid.scale, grid.zero)
         zero_name = self.constant(np.asarray(zero).astype(dtype), f"{name}/zero")
         return self.constant(np.asarray(scale), f"{name}/scale"), zero_name

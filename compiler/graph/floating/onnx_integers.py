@@ -152,9 +152,9 @@ def _integer_product(s: FloatSteps, factors: tuple[int, int], points: tuple[int,
 
 
 def _summed(s: FloatSteps, data: str, size: int, index: int, point: int) -> str:
-    """Name of the int32 product of `data` and input `index`, minus zero points. `data`: tensor of integers of magnitude
-    up to `size`, whose zero point is already subtracted. `point`: index of the input with the zero points of input
-    `index`, one for each column.
+    """Name of the int32 product of `data` and the weights (input `index` minus its zero points). `data`: tensor of
+    integers of magnitude up to `size`, whose zero point is already subtracted. `point`: index of the input with the
+    weights' zero points, one for each column.
     """
     weight = _distances(s, index, point, (-1,))
     shape = s.shape(index)

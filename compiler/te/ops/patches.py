@@ -115,7 +115,7 @@ class Patches:
         return minimum(size, batch - n * size) if batch % size else size
 
     def _block(self, n: Expr) -> ExprLike:
-        """The index of batch block number `n` in the buffer of patches; 0 if the buffer is a ring."""
+        """The index of batch block number `n` in the buffer of patches; 0 in a ring, which holds one block."""
         return n if self.ring is None else 0
 
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:

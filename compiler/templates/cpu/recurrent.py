@@ -39,7 +39,7 @@ class Stage:
     """A part of a time step whose gates are computed together.
 
     Statement "product.`label`" sums products with the parameter `weight` [directions, hidden, gates, hidden] into the
-    buffer `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the cells.
+    buffer `sum.label` [batch, gates, hidden]; loop n.`label` runs over the batch, j.`label` over the hidden cells.
     """
 
     label: str

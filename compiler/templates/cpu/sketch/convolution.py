@@ -115,8 +115,8 @@ class _Plan:
 
 
 def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> Roles | None:
-    """The roles of a sum's loops if the sum is a convolution, of which one factor alone, the weights, depends on the
-    vectorized loop `lane`; None for other sums. `positions`: the loops over output positions.
+    """The roles of a sum's loops if the sum is a convolution; None for other sums. In a convolution, the vectorized
+    loop `lane` moves only one of the two factors, the weights. `positions`: the loops over output positions.
     """
     wide = [read for read in summed.reads if lane.inner in read.loops()]
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]

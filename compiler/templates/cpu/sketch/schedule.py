@@ -332,7 +332,7 @@ def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], in
 
 
 def _tensorize_dots(s: Schedule, lane: Axle) -> None:
-    """Replaces the loops over lanes around `DOT_DEPTH` terms with the instruction."""
+    """Replaces each loop over lanes around a loop of `DOT_DEPTH` terms with the dot product instruction."""
     for loop in parts_of(s, lane.inner):
         if isinstance(loop.body, For) and loop.body.extent == Const(DOT_DEPTH):
             s.tensorize(loop.name, dot_u8s8(lane.size))

@@ -44,8 +44,8 @@ Lengths = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """A loop around a tile: the sum's loop `inner` along the same dimension, of `size` iterations, and the mean number
-    of `trips` of the loop around the tile at every point (setting of the knobs).
+    """A loop around a tile. `inner`: the sum's loop along the same dimension, and `size`, the number of its iterations.
+    `trips`: mean number of iterations of this outer loop at every point (setting of the knobs), [points].
     """
 
     inner: str
