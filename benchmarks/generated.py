@@ -227,17 +227,22 @@ channels in a block of activations.
 LEAST_SECONDS = 2e-3
 
 
-def _depthwise(
-    channels: int, size: int, kernel: int, stride: int, dilation: int, kind: str, lanes: int
-) -> Program:
-    """The program of a depthwise convolution on blocks of `lanes` channels."""
+def _window(kernel: int, stride: int, dilation: int) -> Window:
+    """A square window with pads that keep the image's size, for a stride of 1."""
     pad = (kernel - 1) * dilation // 2
-    window = Window(
+    return Window(
         kernel=(kernel, kernel),
         strides=(stride, stride),
         pads=(pad, pad, pad, pad),
         dilations=(dilation, dilation),
     )
+
+
+def _depthwise(
+    channels: int, size: int, kernel: int, stride: int, dilation: int, kind: str, lanes: int
+) -> Program:
+    """The program of a depthwise convolution on blocks of `lanes` channels."""
+    window = _window(kernel, stride, dilation)
     shape = Convolution(
         batch=1, channels=channels, filters=channels, groups=channels, height=size, width=size, window=window
     )
@@ -257,13 +262,7 @@ def _convolution(
     lanes: int,
 ) -> Program:
     """The program of a convolution, from and to blocks of `lanes` channels, as far as there are so many."""
-    pad = (kernel - 1) * dilation // 2
-    window = Window(
-        kernel=(kernel, kernel),
-        strides=(stride, stride),
-        pads=(pad, pad, pad, pad),
-        dilations=(dilation, dilation),
-    )
+    window = _window(kernel, stride, dilation)
     shape = Convolution(
         batch=batch, channels=channels, filters=filters, groups=groups, height=size, width=size, window=window
     )

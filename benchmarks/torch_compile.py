@@ -16,6 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from time import thread_time
 from typing import Any
@@ -26,6 +27,7 @@ from vdla.benchmarks.exported_networks import WEIGHTS_SEED
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.command_line import OUTPUT, ROUNDS, Given, names_of, run_script
 from vdla.benchmarks.harness.output import finish, measure_all
+from vdla.codesign.timing import interleaved, ratio
 
 LARGEST_ERROR = 1e-4
 LAYERS, LENGTH, PAST = 4, 128, 63
@@ -109,18 +111,12 @@ def row(name: str, rounds: int) -> dict[str, Any]:
         compiled[backend] = torch.compile(module, backend=backend)
         made = [called(compiled[backend]) for _ in range(WARM_UP)][-1]
         errors[backend] = max(relative_error(a, b) for a, b in zip(made, expected, strict=True))
-    milliseconds: dict[str, list[float]] = {backend: [] for backend in compiled}
-    for _ in range(rounds):
-        for backend, run in compiled.items():
-            started = thread_time()
-            called(run)
-            milliseconds[backend].append(1e3 * (thread_time() - started))
-    ours, peers = milliseconds["vdla"], milliseconds["inductor"]
+    ours, peers = interleaved(thread_time, [partial(called, run) for run in compiled.values()], rounds)
     return {
         "name": name,
-        "milliseconds": round(statistics.median(ours), 3),
-        "peer_milliseconds": round(statistics.median(peers), 3),
-        "ratio": round(statistics.median([a / b for a, b in zip(ours, peers, strict=True)]), 3),
+        "milliseconds": round(1e3 * statistics.median(ours), 3),
+        "peer_milliseconds": round(1e3 * statistics.median(peers), 3),
+        "ratio": round(ratio(ours, peers), 3),
         "error": errors["vdla"],
         "peer_error": errors["inductor"],
     }

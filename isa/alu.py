@@ -93,12 +93,6 @@ def custom_codes(config: Config) -> dict[int, AluInstruction]:
     return dict(enumerate(config.instructions, len(AluOpcode)))
 
 
-def custom_operation(config: Config, opcode: int) -> AluOperation | None:
-    """The operation of the machine's custom instruction with this opcode; None if there is none."""
-    instruction = custom_codes(config).get(opcode)
-    return None if instruction is None else instruction.operation
-
-
 def alu_codes(config: Config) -> tuple[AluCode, ...]:
     """The ALU operations that the machine has, in the order of their opcodes; custom instructions come last."""
     built_in = [

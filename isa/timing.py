@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .alu import ALU_OPERATIONS, AluOpcode, custom_operation
+from .alu import ALU_OPERATIONS, AluOpcode, alu_code
 from .store_stages import stage_cycles, stages_of
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def alu_latency(config: Config) -> int:
 def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
     """Issue cycles of an ALU operation: 1, 1 more for a second accumulator operand, extra cycles of its arithmetic."""
     operation = ALU_OPERATIONS[AluOpcode(opcode)] if opcode in ALU_OPERATIONS else None
-    if operation is None and config.instructions:
-        operation = custom_operation(config, opcode)
+    if config.instructions and (code := alu_code(config, opcode)) is not None:
+        operation = code.operation
     return 1 + (not use_imm) + (0 if operation is None else operation.extra_cycles)
 
 

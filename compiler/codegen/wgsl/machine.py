@@ -1,5 +1,4 @@
-"""Devices that run WGSL (by Vulkan, Metal or DirectX) to generate code for: limits of a work-group, and the options
-that set them.
+"""Devices that run WGSL (by Vulkan, Metal or DirectX) to generate code for.
 
 A work-group is a block, an invocation a thread, work-group memory is shared memory.
 """
@@ -7,14 +6,13 @@ A work-group is a block, an invocation a thread, work-group memory is shared mem
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from ...ir.kernels import WARP
 from ..cuda.architectures import KIB, Capability
 from ..cuda.dialect import Dialect
-from ..cuda.machine import GpuTarget
-from ..opencl.machine import LOCAL_BYTES, THREADS, Limits, parse_limits
+from ..opencl.work_groups import Limits, WorkGroupTarget, parse_limits, small_gpu
 
 NAME = "wgsl"
 _LEAST = Limits(threads=256, local_bytes=16 * KIB)
@@ -24,10 +22,12 @@ maxComputeWorkgroupStorageSize).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WgslTarget(GpuTarget):
+class WgslTarget(WorkGroupTarget):
     """A device that runs WGSL; `invocations`: the largest number of invocations in a work-group."""
 
     invocations: int
+    thread_words: ClassVar[str] = "invocations a work-group"
+    memory_words: ClassVar[str] = "work-group memory"
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -46,27 +46,6 @@ class WgslTarget(GpuTarget):
         """Largest number of threads (invocations) of a block (work-group)."""
         return self.invocations
 
-    @property
-    def float32_lanes(self) -> int:
-        """One multiply-add for each thread of a warp, as an estimate: WebGPU does not report a device's lanes."""
-        return WARP
-
-    def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
-        """The reason why a device does not run this target's code; None if it does. `threads`, `shared_bytes`: the
-        device's largest number of threads and of shared memory bytes of a block.
-        """
-        if threads < self.invocations:
-            return (
-                f"{name} has {threads} invocations a work-group, fewer than {self.invocations}; compile with "
-                f"{THREADS}={threads}"
-            )
-        if shared_bytes < self.shared_bytes_per_block:
-            return (
-                f"{name} has {shared_bytes} bytes of work-group memory, less than {self.shared_bytes_per_block}; "
-                f"compile with {LOCAL_BYTES}={shared_bytes}"
-            )
-        return None
-
     def unsuitable(self, array: np.ndarray) -> str | None:
         """The reason why kernels cannot read an array: it has an int64 beyond 32 bits. None for other arrays."""
         if array.dtype != np.int64 or not array.size:
@@ -76,36 +55,10 @@ class WgslTarget(GpuTarget):
             return None
         return f"has the value {beyond}, and WGSL has integers of 32 bits only; run the model on a processor"
 
-    @property
-    def described(self) -> dict[str, str]:
-        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one are tried
-        on the others.
-        """
-        return {
-            "kind": NAME,
-            "arch": self.arch,
-            "card": self.card,
-            "family": self.card,
-            "digest": self.digest,
-        }
-
 
 def wgsl_target(limits: Limits = _LEAST) -> WgslTarget:
     """A device with these limits; all other properties are those of a small GPU, for estimates only."""
-    return WgslTarget(
-        arch=NAME,
-        multiprocessors=16,
-        threads_per_multiprocessor=4 * limits.threads,
-        blocks_per_multiprocessor=16,
-        shared_bytes_per_block=limits.local_bytes,
-        shared_bytes_per_multiprocessor=2 * limits.local_bytes,
-        registers_per_multiprocessor=64 * KIB,
-        card="any",
-        clock=1e9,
-        memory_bandwidth=1e11,
-        cache_bytes=KIB**2,
-        invocations=limits.threads,
-    )
+    return WgslTarget(arch=NAME, invocations=limits.threads, **small_gpu(limits))
 
 
 def parse_target(text: str) -> WgslTarget:

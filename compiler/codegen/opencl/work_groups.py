@@ -1,0 +1,129 @@
+"""Devices of any maker whose own platform compiles kernels, by OpenCL or WGSL: limits of a work-group, and the options
+that set them.
+
+A work-group is a block of threads, and its memory is shared memory. Kernels depend on no other properties, so code runs
+on every device with these limits or larger ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vdla.util.errors import UserError
+
+from ...ir.kernels import WARP
+from ..cuda.architectures import KIB
+from ..cuda.machine import GpuTarget
+
+THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
+LEAST_THREADS, _MOST_THREADS = 256, 1 << 16
+"""Threads of a work-group: the least number that templates schedule for, and the largest that a target may have."""
+
+
+class OpenClTargetError(UserError):
+    """Invalid options of a target; the message lists the legal ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a work-group: its number of threads, and its bytes of memory."""
+
+    threads: int
+    local_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkGroupTarget(GpuTarget):
+    """A device whose kernels depend on the limits of a work-group alone. `thread_words`, `memory_words`: the language's
+    names for the threads and the memory of a work-group, in messages.
+    """
+
+    thread_words: ClassVar[str]
+    memory_words: ClassVar[str]
+
+    @property
+    def float32_lanes(self) -> int:
+        """One multiply-add for each thread of a warp, as an estimate: such a device does not report its lanes."""
+        return WARP
+
+    def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
+        """The reason why a device does not run this target's code; None if it does. `threads`, `shared_bytes`: the
+        device's largest number of threads and of shared memory bytes of a block.
+        """
+        if threads < self.threads_per_block:
+            return (
+                f"{name} has {threads} {self.thread_words}, fewer than {self.threads_per_block}; compile with "
+                f"{THREADS}={threads}"
+            )
+        if shared_bytes < self.shared_bytes_per_block:
+            return (
+                f"{name} has {shared_bytes} bytes of {self.memory_words}, less than {self.shared_bytes_per_block}; "
+                f"compile with {LOCAL_BYTES}={shared_bytes}"
+            )
+        return None
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The device's description in tuning records. Devices of one name form a family: knobs tuned on one are tried
+        on the others.
+        """
+        return {
+            "kind": self.arch,
+            "arch": self.arch,
+            "card": self.card,
+            "family": self.card,
+            "digest": self.digest,
+        }
+
+
+def small_gpu(limits: Limits) -> dict[str, Any]:
+    """The fields of a `GpuTarget` with these limits; all other properties are those of a small GPU, for estimates
+    only.
+    """
+    return {
+        "multiprocessors": 16,
+        "threads_per_multiprocessor": 4 * limits.threads,
+        "blocks_per_multiprocessor": 16,
+        "shared_bytes_per_block": limits.local_bytes,
+        "shared_bytes_per_multiprocessor": 2 * limits.local_bytes,
+        "registers_per_multiprocessor": 64 * KIB,
+        "card": "any",
+        "clock": 1e9,
+        "memory_bandwidth": 1e11,
+        "cache_bytes": KIB**2,
+    }
+
+
+def parse_limits(text: str, kind: str, default: Limits) -> Limits:
+    """The limits in `text`, which begins with `kind`; `default` where `text` gives none.
+
+    Raises OpenClTargetError, which names the wrong part and the legal ones.
+    """
+    words = text.split()
+    if not words or words[0] != kind:
+        raise OpenClTargetError(f'target "{text}" does not begin with "{kind}"')
+    given: dict[str, int] = {}
+    for word in words[1:]:
+        option, _, value = word.partition("=")
+        if option not in (THREADS, LOCAL_BYTES):
+            raise OpenClTargetError(
+                f"unknown target option {option}; there are {THREADS}=N and {LOCAL_BYTES}=N"
+            )
+        if option in given:
+            raise OpenClTargetError(f"target option {option} is given twice")
+        if not value.isdecimal() or not value.isascii() or len(value) > 9:
+            raise OpenClTargetError(f"target option {option} needs a number: {option}={LEAST_THREADS}")
+        given[option] = int(value)
+    limits = Limits(
+        threads=given.get(THREADS, default.threads), local_bytes=given.get(LOCAL_BYTES, default.local_bytes)
+    )
+    if not LEAST_THREADS <= limits.threads <= _MOST_THREADS:
+        raise OpenClTargetError(
+            f"{THREADS}={limits.threads}: kernels need {LEAST_THREADS} to {_MOST_THREADS} work-items a group"
+        )
+    if limits.local_bytes < KIB:
+        raise OpenClTargetError(
+            f"{LOCAL_BYTES}={limits.local_bytes}: kernels need {KIB} bytes of local memory at least"
+        )
+    return limits
