@@ -73,8 +73,8 @@ def machine(name: str) -> Config:
 def measure(
     config: Config, count: int, seed: int, programs: int, jobs: int, seconds: float
 ) -> dict[str, Any]:
-    """Runs one campaign (mutations and co-simulation programs drawn with `seed`, on the machine `config`); returns its
-    figures by name.
+    """Draws `count` mutations of the Verilog of `config` and `programs` random programs, both with `seed`, runs each
+    mutated machine beside the simulator, and returns the campaign's figures by name.
     """
     started = time.monotonic()
     mutants = make_mutants(

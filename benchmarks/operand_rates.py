@@ -40,9 +40,9 @@ from vdla.util.files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
 SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))
-"""Small machines (accelerator configurations) on which the measured rates of changing operand bits are tested."""
+"""Small machines on which the energies that the measured rates predict are checked."""
 OTHERS = ("small_cnn", "mlp", "dqn")
-"""Shipped networks on which the measured rates of changing operand bits are tested."""
+"""Shipped networks on which the energies that the measured rates predict are checked."""
 
 
 OPTIONS = (

@@ -145,7 +145,7 @@ class Text:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The name of the results file from which the block is written, alone in a tuple."""
+        """A tuple of one name: the results file from which the block is written."""
         return (self.file,)
 
     def text(self, files: Mapping[str, Document]) -> str:

@@ -23,7 +23,7 @@ class InvalidModelError(ModelError):
 
 
 class ContradictionError(InvalidModelError):
-    """Raised for a model whose shapes or types contradict each other; `reason` says which."""
+    """Raised for a model whose shapes or types contradict each other; `reason` names the shapes or types."""
 
     def __init__(self, source: str, reason: str, way_out: str = "export the model again") -> None:
         super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")

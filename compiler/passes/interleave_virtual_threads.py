@@ -63,9 +63,9 @@ def interleave_virtual_threads(
 
 
 def in_slot(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with each access to a buffer redirected to copy number `slot` of it in the buffer `wide`.
+    """`statement` with each access to a buffer replaced by an access to the buffer's copy number `slot` in `wide`.
 
-    `wide` replaces the old buffer under the same name; its shape is the number of copies followed by the old shape.
+    `wide` has the name of the old buffer; its shape is the number of copies followed by the old shape.
     """
 
     def access(region: Region) -> Region:

@@ -106,7 +106,7 @@ def recorded_settings(
 ) -> Settings:
     """Knobs by node: from a record of the network with key `network` as a whole, else from records of each workload.
 
-    Nodes without legal records are missing, or have no knobs: they get their templates' defaults.
+    A node without a legal record is missing in the result, or has an empty entry. It gets its template's default knobs.
     """
     settings = best_settings(book, config, network, workloads)
     if settings is not None:

@@ -95,8 +95,8 @@ def _of_rows(
     knobs: rows.Knobs | None,
     beside: Sequence[Shape] = (),
 ) -> LoweredCudaNode:
-    """The kernels of a row operator (an operator that reduces or normalizes rows): scheduled with threads for each row
-    according to `knobs`, or from the plain expression if the grid would be too large.
+    """The kernels of a row operator, which reduces or normalizes rows. The schedule by `knobs` gives each row threads
+    of its own. If its grid would be too large, the kernels come from the plain expression.
 
     `beside`: shapes of tensors that fused operators read together with a reduction's input.
     """
