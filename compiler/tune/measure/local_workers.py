@@ -149,10 +149,11 @@ class LocalWorkers(Backend):
             yield from self._answers(batch, seat)
         if not ready and wait == PATIENCE:
             self._notify(self._waited_for(batch))
-        # Late processes: those without an answer at that time, however long the caller paused before or
-        # since.
+        # The caller may have paused for long since `looked`: a process is late only if its limit had passed by then
+        # and it has not answered since.
         for seat in [seat for seat in busy if seat not in ready and looked >= self._deadline(seat)]:
-            yield from self._late(batch, seat)
+            if not _has_answered(seat):
+                yield from self._late(batch, seat)
 
     def _answers(self, batch: _Batch, seat: _Seat) -> Iterator[tuple[int, Result]]:
         answers = seat.process.receive()
@@ -215,6 +216,13 @@ class LocalWorkers(Backend):
                 what = first.value if isinstance(first, _Other) else f"for trial {first}"
                 parts.append(f"process {seat.process.pid} {what} since {now - seat.since:.0f} s")
         return f"{batch.left} trials left; waiting: {', '.join(parts)}; {len(batch.waiting)} have not begun"
+
+
+def _has_answered(seat: _Seat) -> bool:
+    """Whether an answer of the process, or its end, waits to be read."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(seat.process, selectors.EVENT_READ)
+        return bool(selector.select(0.0))
 
 
 class _Batch:
