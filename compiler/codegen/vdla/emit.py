@@ -333,7 +333,7 @@ class LayerEmitter:
         )
 
     def _emit(self, chain: Chain, around: Iterations) -> None:
-        from . import emit_compute, emit_copies, emit_loads, emit_rows, emit_stores
+        from . import emit_compute, emit_copies, emit_loads, emit_rows, emit_stores, emit_vectors
 
         leaf = chain.leaf
         if isinstance(leaf, Copy):
@@ -352,12 +352,8 @@ class LayerEmitter:
             case "patch":
                 emit_loads.emit_patch(self, chain, leaf, around)
             case name if vector_opcode(self.config, name) is not None:
-                from . import emit_vectors
-
                 emit_vectors.emit_vector(self, chain, leaf, around)
             case _ if leaf.declaration.code:
-                from . import emit_vectors
-
                 emit_vectors.emit_sequence(self, chain, leaf, around)
             case name:
                 raise EmissionError(
