@@ -92,8 +92,8 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of `var` as a linear form, if the loop's extent has a `min` or `max` term that cancels a term
-    of `form` when the value is substituted; else None.
+    """The greatest value of `var` (extent - 1 of its loop) as a linear form, if a `min` or `max` term of `form` cancels
+    when `var` in `form` is replaced by that value; else None.
     """
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
@@ -194,7 +194,7 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
 
 
 def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
-    """Upper (`up`) or lower bound of the lesser (`lesser`) or greater of two values. `ends`: their bounds or None."""
+    """A bound (upper if `up`) on min(a, b) if `lesser`, else on max(a, b). `ends`: that bound on a, on b, or None."""
     known = [e for e in ends if e is not None]
     if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
         return None if not known else min(known) if up else max(known)
