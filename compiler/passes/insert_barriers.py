@@ -8,11 +8,11 @@ The pass visits the phases of a kernel (code that each thread runs by itself) in
 the last barrier with the accesses of the next phase. If both may touch one element in different threads, and one of
 them writes, a barrier is inserted between them: in front of the phase, or in front of the loop around it if all
 conflicting accesses are outside. Loops are visited until no new access is carried from the end of an iteration to the
-beginning of the next one. An asynchronous copy counts as a write from the first wait after it on; at its issue, too, it
-must not conflict with accesses of other threads. A barrier for completed copies comes right after the wait, before more
-copies are issued, so that it also separates the new copies from earlier accesses. Shared buffers that are not allocated
-one within the other may have the same addresses, so a barrier comes between their uses. Existing barriers stay and
-count.
+beginning of the next one. An asynchronous copy is checked twice: when it is issued, it must not conflict with earlier
+accesses of other threads, and from the first wait after the issue on, it counts as a write. A barrier for completed
+copies comes right after the wait, before more copies are issued, so that it also separates the new copies from earlier
+accesses. Shared buffers that are not allocated one within the other may have the same addresses, so a barrier comes
+between their uses. Barriers that the program already has stay, and count as if the pass had inserted them.
 """
 
 from __future__ import annotations
