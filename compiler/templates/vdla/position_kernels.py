@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def position_kernels(config: Config, legalized: Legalized, node: Node, operator: Positions) -> list[Kernel]:
-    """Kernels that copy rectangles of positions with equal steps, until each image's output is covered; the first
-    channel copied begins a block.
+    """Kernels that copy rectangles of positions with equal steps; together they cover the output of each image. The
+    copied channels (`operator.channels`) must begin at a block boundary.
 
     Raises NodeError for several images on a machine with `batch` > 1, where the vectors of images alternate in memory,
     and for too many kernels.

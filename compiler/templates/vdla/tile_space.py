@@ -31,7 +31,7 @@ CAPACITIES = frozenset(
     }
 )
 """Names of the memories whose limit on a tile is monotonic: the smallest use is that of a tile of one element, with
-fills in the innermost loop and one copy of each buffer. If that does not fit, no point of the space does.
+fills in the innermost loop and one copy of each buffer. If this tile does not fit, no point of the space fits.
 """
 
 

@@ -41,8 +41,8 @@ def _once_outermost_table(images: bool) -> np.ndarray:
     """For each order of loops and each set of loops that run once (as bits): the order with these loops moved
     outermost. An int table [order, set]; orders are indices of TILE_ORDERS.
 
-    With several `images`, the loop over images is inside of a first loop over output blocks, and the loops over
-    positions stay inside both.
+    With several `images`, the loop over images is between a first loop over output blocks and the loops over positions:
+    orders that begin with "o" then still begin with "o".
     """
 
     def arranged(text: str, once: int) -> str:
