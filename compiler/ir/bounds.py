@@ -128,7 +128,7 @@ def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
-    """Upper bounds of a form without the variables whose range depends on others; None if it has no such variable."""
+    """Upper bounds of `form`, free of variables whose range depends on others; None if `form` has no such variable."""
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
             ends: list[LinearForm] = []
@@ -155,7 +155,7 @@ def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
 
 
 def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
-    """The form with `var`, whose range depends on others, replaced by its end that maximizes (`up`) or minimizes it."""
+    """The greatest (`up`) or least value of `form` over loop `var`, whose range depends on others, without `var`."""
     coefficient, rest = form.terms[var], form.without(var)
     if (coefficient > 0) == up:
         extent = ranges[var.name]

@@ -77,9 +77,9 @@ def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
     """An access of a thread, warp or block since the last barrier. `coordinates` gives, for each axis, the loop over
-    threads that contains it (None: the access is by a warp or block as a whole).
+    threads that contains the access (None: the access is by a warp or block as a whole).
 
-    `own`: enclosing loops that have advanced since the access, so that the iteration in which it happened is unknown.
+    `own`: enclosing loops that have advanced since the access; the iteration in which the access happened is unknown.
     """
 
     access: Access
@@ -95,8 +95,8 @@ class _Use:
 @dataclass(slots=True)
 class _State:
     """State while the body is visited: `pending` accesses since the last barrier; `flying` accesses of asynchronous
-    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: there was a
-    barrier.
+    copies, which are issued but not yet waited for; `head` accesses before the first barrier. `closed`: whether a
+    barrier was visited.
     """
 
     pending: dict[object, _Use] = field(default_factory=dict)
@@ -223,9 +223,9 @@ class _Block:
         return new, state
 
     def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
-        """The accesses `uses` of one iteration of `loop`, rewritten for comparison with the next iteration: the loop
-        variable i becomes i - 1. An access in `before` (None: every access) may be of any earlier iteration; its
-        indices stay, and `loop` is added to its `own` loops.
+        """The accesses `uses` of one iteration of `loop`, as seen from the next iteration: the loop variable i in their
+        indices becomes i - 1. Accesses in `before` (None: all) may be of any earlier iteration: their indices stay, and
+        `loop` is added to their `own` loops.
         """
         name = loop.name
         for use in uses:

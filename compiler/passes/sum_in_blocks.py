@@ -17,8 +17,8 @@ from ..ir.visit import expressions, free_vars, loads_in, map_stmt, substitute, s
 from ..schedule.tree import first_unused, names_in
 
 BLOCK_TERMS = 256
-"""Terms of a block; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten layers
-become as small as ONNX Runtime's."""
+"""Terms in a block of a sum; libraries use 128 to 256. Blocks cost 1 to 3% of the time, and rounding errors over ten
+layers become as small as ONNX Runtime's."""
 LONGEST = 2 * BLOCK_TERMS
 """Sums of at most this many terms stay unchanged."""
 REGISTERS = 4096

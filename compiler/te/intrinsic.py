@@ -63,8 +63,8 @@ def declare_intrinsic(
 def _updating(
     name: str, body: Stmt, inputs: list[Buffer], output: Buffer, updates: str
 ) -> tuple[Stmt, list[Buffer], Buffer]:
-    """The loops that overwrite the placeholder `updates` instead of `output`; the other placeholders; the overwritten
-    one.
+    """(loops that overwrite the placeholder `updates` instead of `output`, other placeholders, overwritten
+    placeholder).
     """
     found = next((buffer for buffer in inputs if buffer.name == updates), None)
     if found is None:

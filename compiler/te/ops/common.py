@@ -336,7 +336,7 @@ class Outputs:
         return nest(loops, point)
 
     def _element(self, buffer: Buffer, neighbours: int) -> Callable[[Expr, Expr], Load]:
-        """Function from lane (b, j) to that element of the vector of `buffer` (Y or R) that `finish`'s loops select."""
+        """The function (b, j) -> element (b, j) of the vector of `buffer` (Y or R) at the loops of `finish`."""
         n, o, y, x, xi, s = _LOOPS
         spread, outputs = self.placement.spread, self.blocks.outputs
         top, left, _, _ = self.extent if spread is None else (0, 0, 0, 0)

@@ -131,10 +131,10 @@ def tensor_product(
 ) -> Program:
     """A `product` for tensor cores, staged in the layout of its factors, with exact products and wide sums.
 
-    Factors are of type `dtype` (those of W of `weight_dtype` if given). Float factors are summed in float32 (float32
-    ones are first rounded to tf32, see `round_factors`), integers in int32, which wraps. `output` is the type of Y: by
-    default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers without epilogue.
-    Raises ValueError for a combination of types and epilogue that is not supported.
+    Factors are of type `dtype` (for W: `weight_dtype`, if given). Products of floats are summed in float32 (float32
+    factors are first rounded to tf32, see `round_factors`), products of integers in int32, which wraps. `output` is the
+    type of Y: by default the type of the sums; or a float type, rounded to nearest; or int32 for sums of integers
+    without epilogue. Raises ValueError for a combination of types and epilogue that is not supported.
     """
     weight_dtype = weight_dtype or dtype
     total = DType.INT32 if dtype.is_integer else DType.FLOAT32

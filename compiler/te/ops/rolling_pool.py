@@ -73,7 +73,7 @@ def patch_conv2d_pool(
     `patches` as in `patch_conv2d`, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r
     + top) % ring.rows, column x of filter block o at o * ring.width + x + left; all other elements hold the least
     int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
-    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
+    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over a patch's columns.
 
     If `patches.ring` is not None, patches are in a ring of that many rows too: statement "ahead" gathers the first
     `layout.reach` rows of patches before loop ty, and statement "patch" one further row in each iteration of conv.y.

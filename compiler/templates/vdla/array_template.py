@@ -81,8 +81,8 @@ def window_fill(
     blocks: np.ndarray,
     reads_all_blocks: bool,
 ) -> BufferFill:
-    """The fills of the input scratchpad with padded images. If it is filled for each chunk of the reduction, a fill has
-    only the inputs of the chunk's part of the window.
+    """The fills of the input scratchpad with padded images. Where each chunk of the reduction has a fill of its own,
+    the fill has only the inputs for the chunk's part of the window.
 
     `blocks`: input blocks of a fill. `reads_all_blocks`: every tile of output blocks reads all input blocks. Size and
     traffic are 0 if the inputs are in the chain memory (on-chip memory for tensors between layers).

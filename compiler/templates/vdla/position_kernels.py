@@ -116,8 +116,8 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """Converts a rectangle of positions into one copy. If its steps are no strides of rows and columns in a plane, each
-    of its rows becomes a copy.
+    """Converts a rectangle of positions into one copy or, if one copy cannot have the rectangle's steps (`_spread`),
+    into one copy for each of its rows.
 
     `start`: first source position in the source's plane; `planes`: positions of an output and of a source plane.
     """

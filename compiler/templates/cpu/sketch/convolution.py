@@ -115,8 +115,8 @@ class _Plan:
 
 
 def roles_of(sketches: Sketches, summed: Sum, lane: Axle, positions: list[Axle]) -> Roles | None:
-    """The roles of a sum's loops if the sum is a convolution; None for other sums. In a convolution, the vectorized
-    loop `lane` moves only one of the two factors, the weights. `positions`: the loops over output positions.
+    """The roles of a sum's loops if the sum is a convolution; None for other sums. In a convolution, only one of the
+    two factors, the weights, depends on the vectorized loop `lane`. `positions`: the loops over output positions.
     """
     wide = [read for read in summed.reads if lane.inner in read.loops()]
     narrow = [read for read in summed.reads if lane.inner not in read.loops()]
@@ -290,7 +290,7 @@ def _plan_blocks(
 
 
 def _counts(sketches: Sketches, summed: Sum, axle: Axle | None, tile: Mapping[str, int]) -> np.ndarray:
-    """Candidate numbers of tiles in a block along a loop, ascending; the last one is all of them."""
+    """Candidate numbers of tiles in a block along a loop, ascending; the last candidate is the number of all tiles."""
     if axle is None:
         return np.ones(1, np.int64)
     knob = f"block.{summed.axles.index(axle)}"

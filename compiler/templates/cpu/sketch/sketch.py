@@ -185,8 +185,8 @@ def term_orders(summed: Sum) -> tuple[tuple[str, ...], ...]:
 
 
 def taps_first(summed: Sum) -> tuple[str, ...]:
-    """The reduction loops, those over the taps of a window (which index a dimension together with a loop over output
-    positions) outermost.
+    """The reduction loops, outermost first: loops over the taps of a window (each indexes a dimension together with a
+    loop over output positions), then other loops, then loops of one iteration.
     """
     terms = {t.name for t in summed.terms}
     read = [{name for name, _ in steps} for read in summed.reads for steps in read.steps]
