@@ -1,7 +1,7 @@
 """sum_in_blocks: adds up long floating-point sums in blocks, so that rounding errors stay small.
 
 The rounding error of each addition is relative to the partial sum. So a sum of n terms in one variable may be wrong by
-n units in the last place; a sum in blocks, and blocks of blocks, by one unit for each term of a block on each level.
+n units in the last place. If blocks of b terms are summed first, then blocks of b sums, and so on: b units a level.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ def pooled(
 ) -> Program:
     """Y = `finish`(sum or maximum over a window of X, row of Y, column of Y). Sums and maxima are in `dtype`.
 
-    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside` is one more parameter. Intermediates
-    and loops are as in `float_pool`.
+    X [outer, height, width, lanes] reads as `outside` beyond its borders; `beside`: a further parameter of the program.
+    Intermediates and loops are as in `float_pool`.
     """
     outer, height, width, lanes = x_in.shape
     oh, ow = window.outputs(height, width)

@@ -53,8 +53,8 @@ class Nest:
 
 
 class NestFinder:
-    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each outermost
-    one of these loops, the loops of its perfect nest, as (name, iterations).
+    """Finds the nests of a program. `around`: loops that contain several sums or nests. `chains`: for each loop of
+    `around` that is in no other loop, the loop itself and the loops nested directly inside, as (name, iterations).
     """
 
     def __init__(self, program: Program) -> None:
