@@ -68,11 +68,10 @@ def check_shapes(label: str, model: onnx.ModelProto) -> None:
 
 
 def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
-    """Raises ModelError if the activations of a network that are live at the same time take more than
+    """Raises ModelError if `total`, the bytes of the activations that are live at the same time, exceeds
     `MOST_ARENA_BYTES`.
 
-    `total`: these bytes. `tensors`: bytes of each activation by name; `makers`: name of the node that computes a
-    tensor, by tensor name.
+    `tensors`: bytes of each activation by name; `makers`: name of the node that computes a tensor, by tensor name.
     """
     if total <= MOST_ARENA_BYTES:
         return
@@ -85,7 +84,7 @@ def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapp
 
 
 def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
-    """The reason why an accelerator cannot hold `tensors` (bytes by name), `total` bytes at a time; None if it can."""
+    """The reason why `tensors` (bytes by name), `total` bytes in all, do not fit an accelerator; None if they fit."""
     if total <= MOST_IMAGE_BYTES:
         return None
     largest = max(tensors, key=lambda name: (tensors[name], name))

@@ -82,8 +82,8 @@ def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair)
 
 
 def _cropped_int8(operator: Int8Convolution, plane: Pair) -> Int8Convolution:
-    """The operator with the smaller window on an input plane (H, W). A tap in the pads adds the same value to every
-    output, its weights times the pad value: the bias takes the value.
+    """The operator with the smaller window on an input plane (H, W). A removed tap added its weights times the pad
+    value to every output; the new bias contains this sum.
     """
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:

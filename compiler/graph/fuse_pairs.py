@@ -54,7 +54,7 @@ def fuse_clamps(graph: Graph) -> Graph:
 
 
 def fuse_channels(graph: Graph) -> Graph:
-    """Makes each Channels node that reads another Channels node read that node's inputs instead."""
+    """Makes Channels nodes that read results of other Channels nodes read the inputs of those nodes directly."""
     made: dict[str, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -255,16 +255,16 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
     If convolutions compute both operands, the one with more multiplies is fused (among equals the later one): the
     longer the array works on a tile, the more of the other operand's load it hides. The fused node takes the place of
-    the element-wise node, where the other operand has been computed. `planes`: whether the operand of a convolution may
-    have one value for each plane (rows x columns of a channel).
+    the element-wise node, where the other operand has been computed. `planes`: whether the second operand of a given
+    convolution or product may have height and width 1 (one value for each channel).
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
     makers = graph.producers()
 
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
-        """Preference for fusing `combination` into the producer of `tensor` rather than into that of the reader's other
-        operand; (-1, -1) if the producer cannot take it.
+        """Rank of the producer of `tensor`, an operand of `reader`: (multiplies, index of the node), or (-1, -1) if the
+        producer cannot apply `combination`. Of a reader's two operands, the producer with the higher rank is fused.
         """
         maker = makers.get(tensor)
         if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
@@ -304,8 +304,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
-    """Fuses each max-pool that is the only reader of a convolution without a second operand into it: the maximum is
-    then taken before requantization.
+    """Fuses each max-pool into the convolution that computes its input, if no other node reads this input and the
+    convolution has no second operand: the maximum is then taken before requantization.
 
     `outputs`: result tensors of the pools to fuse (None: all). Rounding with a positive scale is monotonic, so the
     maximum of the rounded sums is the rounded maximum.
@@ -331,8 +331,8 @@ def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
-    """Merges nodes with the producer of one of their operands, if no other node reads the operand, in one walk over the
-    graph. `merge` returns the merged node, or None.
+    """Merges each node with the producer of one of its operands, if no other node reads the operand, in one walk over
+    the graph. `merge`(producer, node) returns the merged node, or None if they cannot be merged.
 
     The merged node takes the place of the reader, so all its operands have been computed, and it stores the reader's
     result.

@@ -128,8 +128,8 @@ class GraphInput:
     """An input of the model, called `name`, with the model's `shape` and `dtype`.
 
     For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes if `dtype` is float32,
-    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: the input
-    is ids of that many rows (-rows .. rows - 1).
+    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`. `rows`: for an
+    input of ids (indices of rows), the number of rows; ids are -rows .. rows - 1.
     """
 
     name: str

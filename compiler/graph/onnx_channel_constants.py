@@ -50,7 +50,7 @@ def import_channel_constants(context: ImportContext, node: OnnxNode) -> bool:
 
 
 def spanned(constant: Constant | QuantizedConstant) -> QuantizedConstant:
-    """A constant on the uint8 grid that spans its numbers."""
+    """`constant` rounded to uint8, with the scale and zero point that span its numbers."""
     array = constant.real().astype(np.float32)
     grid = spanning(float(array.min(initial=0)), float(array.max(initial=0)))
     steps = np.rint(array / grid.scale) + grid.zero_point

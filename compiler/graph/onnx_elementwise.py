@@ -120,7 +120,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
 
 
 def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
-    """Whether one of two tensors has a single value for each plane (rows x columns of a channel) of the other."""
+    """Whether one of two tensors has height and width 1, and as many images and channels as the other."""
     return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
 
 
@@ -152,8 +152,8 @@ def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> t
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
-    """Whether the smaller operand, broadcast to the other's shape, is constant over each plane (rows x columns of a
-    channel).
+    """Whether the smaller operand, broadcast to the other's shape, has one element for all pixels of each channel of
+    the other's tensor.
     """
     whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
     _, channels, height, width = context.tensors[whole.tensor].nchw
@@ -254,8 +254,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    A scale so small that its operand never changes a sum (scores to which a quantized mask of -3.4e38 is added) is
-    raised to the smallest scale that the arithmetic allows, with which the operand does not change a sum either.
+    If an operand's scale is so small that the operand never changes a sum (scores to which a quantized mask of -3.4e38
+    is added), the scale is raised to the smallest that the arithmetic allows, which does not change a sum either.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

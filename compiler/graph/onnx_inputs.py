@@ -32,8 +32,8 @@ PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
 
 
 def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
-    """Names of the tensors that are factors of a product of two activations, directly or through nodes other than a
-    product with constant weights, and that are not read, in this way, by a windowed operator (convolution or pool).
+    """Names of the tensors that a product of two activations reads, directly or through nodes other than products with
+    constant weights, and that no windowed operator (convolution or pool) reads, directly or through any nodes.
     """
     known = set(constants)
     for node in nodes:

@@ -309,8 +309,8 @@ class ImportContext(GraphContext):
         return unique
 
     def as_real(self, value: Integer, quantization: Quantization) -> Real:
-        """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. If it is a model
-        input of integers, which has no scale of its own, the first quantization asked for becomes that of the input.
+        """The integer tensor `value` as a real tensor with the scale and zero point of `quantization`. A model input of
+        integers has no scale of its own: it gets the `quantization` of the first call.
         """
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:

@@ -68,8 +68,8 @@ def permuted(context: ImportContext, node: OnnxNode, operator: Permute, edges: E
 
 
 def _host_order(value: FloatInput, axes: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of the declared axes of a model input in which the host hands over a Transpose of `value` by `axes`;
-    None if the input was reshaped in another way than by axes of size 1, which may be anywhere.
+    """The permutation of a model input's declared axes with which the host hands over the Transpose of `value` by
+    `axes`; None if the model reshaped the input before, other than by adding or removing axes of size 1.
     """
     before = value.permutation or tuple(range(len(value.declared)))
     if value.shape == _permuted(value.declared, before):
@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the concatenated values along which only the channel of an element changes, not its position (pixel).
-    Returns the last axis alone if an axis changes both channel and position, if the batch axis changes the channel, or
-    if no axis changes the channel. Of vectors, each element is an image of its own.
+    """Axes of the values `parts`, of `rank` axes, along which the channel of an element changes and its position
+    (pixel) does not. Only the last axis if another axis changes both, if the batch axis changes the channel, or if no
+    axis changes the channel. None for vectors (rank 1): each element is an image.
     """
     if rank == 1:
         return []
@@ -294,9 +294,9 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """Finds the channels that form `part`, whose axes `order[:cut]` are channels and `order[cut:]` positions (pixels).
-    Returns (tensor, indices of its channels): the part's own tensor if the part consists of whole channels of it, with
-    all positions in order; else a new tensor, to which the elements are moved.
+    """(tensor, indices of those of its channels that form `part`), where the axes `order[:cut]` of `part` are channels
+    and `order[cut:]` positions (pixels). The tensor is the part's own tensor if `part` consists of whole channels of
+    this tensor, with all positions in order; else a new tensor, to which the elements are moved.
     """
     elements = elements_of(context, part).transpose(order)
     images, channels, height, width = context.tensors[part.tensor].nchw
@@ -326,7 +326,7 @@ def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[
 
 
 def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """An operand of Concat as a quantized tensor; a constant is stored as one."""
+    """Input `index` of a Concat as a quantized tensor; a constant is first stored as a tensor."""
     value = context.value(node, index)
     if not isinstance(value, QuantizedConstant):
         return real_operand(context, node, index, viewed=True)

@@ -209,8 +209,8 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
 
 def import_guard(context: ImportContext, node: OnnxNode) -> bool:
     """Removes guards against NaN: IsNaN or IsInf of a quantized tensor becomes the constant False; a Where whose
-    condition is the same everywhere becomes the operand that it selects, if that has the result's shape. Returns False
-    for any other node.
+    condition is the same everywhere becomes the operand that the condition selects, if this operand has the result's
+    shape. Returns False for any other node.
     """
     if node.op_type in ("IsNaN", "IsInf"):
         value = context.value(node, 0)

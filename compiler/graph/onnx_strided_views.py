@@ -27,7 +27,9 @@ from .onnx_values import Integer, Pending, Real
 
 Natural = tuple[int, int, int, int]
 MOST_CHOICES = 4
-"""Number of choices of channels up to which channels are gathered by a node for each choice."""
+"""If all elements of a tensor come from one position (pixel) and there are more choices of channels than this number,
+channels and positions are exchanged; otherwise a node is added for each choice.
+"""
 
 
 def natural_of(shape: tuple[int, ...]) -> Natural:

@@ -362,7 +362,7 @@ names of other operators begin with the domain.
 
 
 def rows_of(domain: str, operator: str, *kinds: Kind) -> Rows:
-    """The rows of an operator of the given kinds, in the order of the table."""
+    """The rows of `operator` whose kinds are among `kinds`, in the order of the table."""
     name = operator if domain in (*STANDARD, CONTRIBUTED) else f"{domain}.{operator}"
     return tuple(row for row in ROWS.get(name, ()) if row.kind in kinds)
 

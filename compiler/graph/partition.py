@@ -141,8 +141,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     """Indices of nodes that must run on the CPU because nodes on the CPU need their float32 results.
 
     On the accelerator a pending result (a float32 value that is rounded only together with its readers) exists only for
-    its readers there. If the node of such a result must run on the CPU, so must the pending nodes before it, and its
-    readers except QuantizeLinear, which reads float32 from either side.
+    its readers there. If the node of a pending result must run on the CPU, the pending nodes before it must run there,
+    too, and also its readers, except QuantizeLinear, which reads float32 from either side.
     """
     nodes = model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}

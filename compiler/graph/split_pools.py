@@ -16,7 +16,7 @@ def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
     than one column, is split into two pools of one dimension.
 
     Elements outside the input never win in either pool, so each pool gets the pads of its dimension. The tensor between
-    the two is named after the output; the node that computes it, after the pool.
+    the two pools is called OUTPUT.rows, and the node that computes this tensor NODE.rows.
     """
     nodes: list[Node] = []
     tensors = dict(graph.tensors)

@@ -83,8 +83,8 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
-    """The left and the right factors of `operator`, a set of matrix products: for each product (`Group`), the pair of
-    the product and (channel, row-major index of the pixel) of the factor's first element.
+    """The left and the right factors of the matrix products in `operator`. Each factor is a pair: its product
+    (`Group`), and the (channel, row-major index of the pixel) of the factor's first element.
     """
     groups = operator.groups
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]

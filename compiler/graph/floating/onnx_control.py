@@ -148,8 +148,8 @@ def _given(context: GraphContext, node: OnnxNode, index: int) -> str:
 def _iteration(
     context: GraphContext, node: OnnxNode, body: onnx.GraphProto, inputs: Sequence[str], turn: int
 ) -> list[str]:
-    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `given`: names of the
-    tensors that are the body's inputs. Names of outer tensors stay unchanged.
+    """Imports the nodes of iteration number `turn` of a body; returns the names of its results. `inputs`: names of the
+    tensors that are the body's inputs. Names of tensors outside the body stay unchanged.
     """
     context.body_nodes += len(body.node)
     if context.body_nodes > MOST_NODES:
@@ -187,7 +187,7 @@ def _bind(context: GraphContext, node: OnnxNode, name: str, result: str) -> None
 
 
 def _stack(context: GraphContext, node: OnnxNode, name: str, turns: list[str], axis: int) -> None:
-    """Stacks the results `turns` of all iterations along a new axis `axis`, as the tensor `name`."""
+    """Adds the tensor `name`: the tensors `turns`, one for each iteration, stacked along a new axis `axis`."""
     if not name:
         return
     along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))

@@ -94,8 +94,8 @@ def _viewed(context: GraphContext, node: OnnxNode, tensor: Tensor, shape: Shape,
 
 
 def import_gemm(context: GraphContext, node: OnnxNode) -> None:
-    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; if A, or a B that is not constant, is
-    to be transposed, a node before the product does it.
+    """Imports Gemm. Constants B and C are multiplied by alpha and beta at import; a transposition of A, or of a B that
+    is not constant, becomes a node before the product.
     """
     a, b = context.operand(node, 0), context.operand(node, 1)
     if len(a.shape) != 2 or len(b.shape) != 2:

@@ -95,11 +95,10 @@ def import_dequantize(context: GraphContext, node: OnnxNode) -> None:
 
 
 def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]:
-    """The node, and the integer dtype of its outputs if the node works directly on float32 tensors that hold integers;
-    else "".
+    """(the node to import, the integer dtype that its float32 outputs hold or "").
 
-    An operator of `MOVES` whose inputs hold integers of one dtype has outputs of that dtype. For any other operator,
-    the returned node reads its operands as integer tensors instead.
+    A node of an operator in `MOVES` whose inputs hold integers of one dtype is returned unchanged, with this dtype. Any
+    other node is returned with integer tensors as inputs, in place of float32 tensors that hold integers, and with "".
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
     if not types:
@@ -111,8 +110,8 @@ def with_integers(context: GraphContext, node: OnnxNode) -> tuple[OnnxNode, str]
 
 
 def as_integers(context: GraphContext, node: OnnxNode, name: str) -> str:
-    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself if that does not hold
-    integers.
+    """Name of an integer tensor with the values of the float32 tensor `name`; `name` itself for a tensor that does not
+    hold integers.
     """
     resolved = context.resolve(name)
     if resolved not in context.quantized:

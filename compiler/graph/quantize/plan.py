@@ -8,11 +8,11 @@ A Relu or Clip that is the only reader of an operator is fused with it: only the
 Runtime's static quantizer.
 
 With `whole` (for accelerators with the extensions for transformers) functions of one tensor, `ROWS` (Softmax and
-normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that what follows
-a resized or reduced tensor does not stay float. A float tensor that a product reads is then
-quantized for all its readers, so that embeddings, which are looked up by ids, do not keep the sums of all layers float.
-A function written as several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their
-result only. Scores to which a mask is added stay float.
+normalizations), `REDUCTIONS`, `MOVED` and products of two activations compute on integers too, so that the nodes after
+a resized or reduced tensor do not stay float. A float tensor that a product reads is then quantized for all its
+readers; otherwise embeddings (rows that ids select) would keep the sums of all layers float. A function written as
+several nodes, such as x times sigmoid, and a normalization (`norms`) are quantized at their result only. Scores to
+which a mask is added stay float.
 
 The caller may keep layers float, with the clamps that are fused with them. Their results are treated as inputs of the
 model: a reader on integers quantizes them.
