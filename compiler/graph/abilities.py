@@ -76,8 +76,8 @@ def needs(extension: str) -> tuple[str, str]:
 
 
 def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether the second operand of an element-wise node has height and width 1, one value for each channel, and its
-    result does not.
+    """Whether the second operand of an element-wise node has height and width 1 (one value for each channel) and the
+    node's result does not.
     """
     operator = node.operator
     if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:

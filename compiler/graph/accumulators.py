@@ -4,8 +4,8 @@ weights changes a result by at most `LEAST_PART` of a step, weights and bias are
 other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
-Engines differ in which of acc, bias' and acc + bias' they hold and when they add, so none of the three may leave int32.
-All intermediate values in this file are int64.
+Some engines add bias' last and others start from bias', so acc, bias' and acc + bias' must all stay in int32. All
+intermediate values in this file are int64.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
-"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so larger
-biases have the same effect, and exact in float64.
+"""Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so that a
+larger bias has the same effect. float64 represents the bound exactly.
 """
 
 LEAST_PART = 2.0**-5

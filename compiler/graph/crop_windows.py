@@ -17,8 +17,8 @@ from .operators import Convolution
 
 
 def cropped(window: Window, plane: Pair) -> tuple[tuple[slice, slice], Window]:
-    """`window` without the outer taps (rows and columns of the window) that read only padding for every output of an
-    input plane (H, W).
+    """`window` without the outer taps (rows and columns of the window) that read only padding, for every output, if the
+    input is a `plane` of (H, W) pixels.
 
     Returns the rows and columns of taps that remain, and the smaller window. Windows with large dilations have such
     taps.

@@ -123,8 +123,8 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """Fuses each look-up table that is the only reader of a product or of a convolution into that node's store, if the
-    node has no pool and its store has no second operand.
+    """Fuses each look-up table into the store of the convolution or product that computes its input, if no other node
+    reads this input, and if the convolution or product has no pool and no second operand.
 
     For accelerators with look-up tables. It must be the last rewrite: no other rewrite merges the resulting nodes.
     """

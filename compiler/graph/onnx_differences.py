@@ -1,4 +1,4 @@
-"""Sub of two tensors in integer graphs, as a sum with the negated second operand; negated tensors, also for ReduceMin.
+"""Sub of two tensors in integer graphs, as the sum of the first and the negated second. ReduceMin negates tensors, too.
 
 The negative of a quantized tensor has the same scale: stored value v becomes -1 - v, as in the look-up table `NEGATED`,
 and the zero point likewise. Nothing is rounded.

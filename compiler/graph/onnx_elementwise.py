@@ -254,8 +254,8 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
 def round_pairwise(context: ImportContext, to: Rounding, *, kind: str, operands: tuple[Real, Real]) -> str:
     """Adds the integer sum or product of two tensors, requantized by `to`; returns the name of the result's tensor.
 
-    If an operand's scale is so small that the operand never changes a sum (scores to which a quantized mask of -3.4e38
-    is added), the scale is raised to the smallest that the arithmetic allows, which does not change a sum either.
+    An operand's scale may be so small that the operand never changes a sum (scores to which a quantized mask of -3.4e38
+    is added). Such a scale is raised to the smallest that the arithmetic allows; the sums stay the same.
     """
     a, b = (operand.quantization for operand in operands)
     unsigned = to.grid.dtype == "uint8"

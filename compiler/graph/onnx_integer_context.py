@@ -207,7 +207,7 @@ class ImportContext(GraphContext):
         return unique
 
     def taken(self, name: str) -> np.ndarray:
-        """Removes the constant stored as `name`, which frees the name in the model, and returns its array."""
+        """Removes the constant `name`, which `store` bound, and returns its array; the name can be used again."""
         stored = self.values.pop(name)
         assert isinstance(stored, Constant)
         return stored.array

@@ -266,9 +266,9 @@ def _joined(
 
 
 def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
-    """Axes of the values `parts`, of `rank` axes, along which the channel of an element changes and its position
-    (pixel) does not. Only the last axis if another axis changes both, if the batch axis changes the channel, or if no
-    axis changes the channel. None for vectors (rank 1): each element is an image.
+    """The axes of the values `parts`, which have `rank` axes, along which the channel of an element changes and its
+    position (pixel) does not. Just the last axis if some axis changes both, if the batch axis changes the channel, or
+    if no axis changes the channel. Empty for vectors (rank 1), in which each element is an image.
     """
     if rank == 1:
         return []

@@ -2,12 +2,12 @@
 float mask.
 
 Masks add about the lowest float32, so no 8-bit grid (scale and zero point) can represent both masked scores and others.
-The grid between mask and softmax is chosen here. A softmax looks up differences from the greatest element of a row, and
-a masked score must be negligible beside every other score:
+This file chooses the grid of the sums of scores and mask. A softmax looks up differences from the greatest element of a
+row, and a masked score must be negligible beside every other score:
 
 - If all scores are within `NEAR`, each row gets an extra element that is greater than all scores, and whose entry in
-  the softmax's table is 0. So all differences are from one number, and the entry of the least value, that of masked
-  scores, is 0 as well.
+  the softmax's table is 0. So every difference is a difference from the same number, and the table's entry for the
+  least value, which masked scores have, is 0 as well.
 - Else the step of the grid is so wide that a masked score is negligible even beside the lowest score.
 
 Exported attention also has guards against NaN after its softmax, for rows that a mask hides entirely: IsNaN, IsInf, and

@@ -77,8 +77,8 @@ def shared_rows(
     members: tuple[str, ...] = (),
     axis: int | None = None,
 ) -> Pending:
-    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`: rows
-    are its last axis, or `axis` 1 of images.
+    """The pending result (it is rounded at its QuantizeLinear) of a softmax or normalization over rows of `data`. A row
+    is the last axis of `data` or, with `axis` 1 and images, all channels of a pixel.
     """
     rank = len(data.shape)
     vectors = rank == 2 and data.view is None and context.tensors[data.tensor].nchw[2:] == (1, 1)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Which rows and columns of a node's first input some window reads: bool (H,) and bool (W,).
 
-    With `fused`, windows of a convolution whose results its fused pool does not read are not counted; without, the
-    fused pool is ignored.
+    With `fused`, a window of a convolution counts only if the fused pool reads its result; without `fused`, the pool is
+    ignored.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
     match as_convolution(node).operator:
@@ -46,8 +46,8 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
-    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, only windows of a
-    convolution whose results its fused pool reads are counted (`input_read`).
+    """Bytes (one for each int8 element) of a node's first input that some window reads. With `fused`, a window of a
+    convolution counts only if the fused pool reads its result (`input_read`).
     """
     batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)

@@ -17,8 +17,8 @@ from ..storage_plan import ALIGNMENT
 
 
 def join_in_place(graph: Graph) -> Graph:
-    """The graph in which a `Join` node replaces each concatenation of which half of the bytes or more need no copy; the
-    other inputs are copied before the `Join`.
+    """The graph in which a `Join` node replaces each concatenation whose result can be computed in place, at least half
+    of its bytes. Inputs that cannot be computed in place are copied before the `Join`.
     """
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []

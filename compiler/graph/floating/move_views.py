@@ -20,9 +20,9 @@ def move_views(graph: Graph) -> Graph:
     contiguous and start on a cache line.
 
     An operator and the element-wise operators after it then follow each other, without reshapes between them. The other
-    inputs of f are viewed in x's shape. f stays after the view if another input cannot be viewed in x's shape, or if it
+    inputs of f are viewed in x's shape. f stays after the view if one of these inputs cannot be viewed in x's shape, or
     needs a view and is computed after x. (Without the second condition, an f that reads two tensors in different shapes
-    would move before the view of one and of the other, without end.)
+    would move before one view and then before the other, without end.)
     """
     uses = graph.uses()
     nodes: list[Node] = []

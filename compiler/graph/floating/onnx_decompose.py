@@ -11,7 +11,7 @@ from ..onnx_context import GraphContext
 from ..onnx_steps import FloatSteps
 
 MOST_NEIGHBOURS = 256
-"""Largest `size` of LRN: each of the channels that it sums is a Slice node."""
+"""Largest `size` of LRN, which becomes a Slice node for each channel of its sum."""
 
 
 def has_variables(context: GraphContext, node: OnnxNode) -> bool:

@@ -18,7 +18,7 @@ from ..onnx_steps import FloatSteps
 REDEFINED = frozenset(
     (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
 )
-"""Operators that compute something else in a later opset for the same inputs and attributes."""
+"""Operators whose meaning changed between opsets: the same inputs and attributes give other results."""
 
 
 def has_function(context: GraphContext, node: OnnxNode) -> bool:
@@ -95,8 +95,8 @@ def _function(context: GraphContext, node: OnnxNode, schema: Any) -> onnx.Functi
 
 
 def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
-    """Whether a node in a function body of opset `version` computes the same in `opset`: newer versions of the operator
-    add only dtypes, optional inputs, and attributes with defaults.
+    """Whether a node in a function body of opset `version` computes the same in `opset`: there is no newer version of
+    the operator, or newer versions add only dtypes, optional inputs, and attributes with defaults.
     """
     old, new = _schema(node, version), _schema(node, opset)
     if old is None or new is None:

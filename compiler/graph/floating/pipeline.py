@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
-    (`use_winograd`; None: no convolution uses it).
+    """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
+    (`use_winograd`); None: no convolution uses the method.
     """
 
     lanes: int

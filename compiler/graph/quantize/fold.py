@@ -37,8 +37,8 @@ def weight_axis(node: OnnxNode) -> int:
 
 
 def skip_identities(model: FloatModel) -> None:
-    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read their output read their input
-    instead.
+    """Removes Identity nodes, and Dropout nodes whose mask is not read; nodes that read the output of a removed node
+    read the removed node's input instead.
     """
     inside = {
         name for node in model.nodes for name in set(names_read(node)) - set(node.input)
@@ -266,7 +266,7 @@ def _take_over(
 
 
 def _set_attributes(proto: onnx.NodeProto, **values: object) -> None:
-    """Replaces attributes of a node; None removes one."""
+    """Sets attributes of a node; the value None removes an attribute."""
     kept = [attribute for attribute in proto.attribute if attribute.name not in values]
     kept += [helper.make_attribute(name, value) for name, value in values.items() if value is not None]
     del proto.attribute[:]

@@ -1,8 +1,9 @@
 """The plan of quantization: the nodes that compute on integers, and the tensors that share one scale.
 
 Products with constant weights (Conv, ConvTranspose, Gemm, MatMul) always compute on integers. Operators of `POINTWISE`,
-`POOLS` and `SAME_SCALE` do if all their operands are quantized already, or are inputs of the model. So the nodes around
-a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float too.
+`POOLS` and `SAME_SCALE` compute on integers if all their operands are quantized already, or are inputs of the model. So
+the nodes around a float operator (a normalization written as sums and powers, the product behind a sigmoid) stay float
+too.
 
 A Relu or Clip that is the only reader of an operator is fused with it: only the clamp's result is quantized, as in ONNX
 Runtime's static quantizer.
@@ -45,17 +46,23 @@ ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(
     ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
 )
-"""Operators that only move values: on a tensor that is not quantized they stay float, whatever reads the result."""
+"""Operators that only move values. On float tensors they stay float, even if the reader of their result computes on
+integers.
+"""
 SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
 )
 """Operators whose outputs hold values of their inputs: all of them share one scale."""
 MOVED = frozenset(["Resize", "ReduceMax", "ReduceMin", "GatherND", "GatherElements"])
-"""Further operators of whole networks whose outputs hold values of their inputs, or values between them."""
+"""Operators that compute on integers only with `whole`. Their outputs hold values of the inputs, or values between
+them.
+"""
 REDUCTIONS = frozenset(
     ["ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "InstanceNormalization", "PRelu", "Div"]
 )
-"""Operators of whole networks that read one tensor and constants, with a scale of their own."""
+"""Operators that compute on integers only with `whole`. They read one tensor and constants; the result has its own
+scale.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +71,9 @@ class Plan:
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
     compute on quantized tensors. `fused` maps outputs that are never quantized, because a clamp or the rest of a
-    function follows, to the output of the node that follows. `layers`: the nodes, except those of `SAME_SCALE` and
-    parts of other layers, with the tensor in which their result is quantized. `operands`: the inputs of each node that
-    are quantized as activations. `weighted`: the nodes with constant weights.
+    function follows, to the output of the node that follows. `layers`: pairs of a quantized node and the tensor at
+    which its result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`:
+    the inputs of each node that are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
