@@ -23,10 +23,10 @@ _KINDS = "iub"
 
 
 def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with integers and booleans that depend on shapes alone as initializers. `model` must have inferred
-    shapes.
+    """The model in which initializers replace all integers and booleans that depend on shapes alone. `model` must have
+    inferred shapes.
 
-    Nodes that cannot be folded stay, and so do nodes without readers.
+    Nodes that cannot be folded stay. Nodes whose results nobody reads any more stay, too.
     """
     while any(node.op_type == "Shape" for node in model.graph.node):
         found = _folded(model)

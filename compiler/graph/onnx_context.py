@@ -38,9 +38,8 @@ class GraphContext(NodeErrors):
 
     `input_names`: names of the model's inputs. `body_nodes`: number of nodes of all unrolled loop iterations.
     `renamed`: maps the output of a node that computes nothing to the tensor it equals. `quantized`: dtype of each
-    float32 tensor that holds integers; `integers`: maps a float32 tensor that holds integers, once a node reads it as
-    integers, to the integer tensor with the same values. `recurrent`: operators all of whose steps the target computes
-    in one kernel.
+    float32 tensor that holds integers; `integers`: maps some of these float32 tensors to integer tensors with the same
+    values. `recurrent`: operators all of whose steps the target computes in one kernel.
     """
 
     integer_biases: ClassVar[bool] = False

@@ -81,7 +81,7 @@ class ImportContext(GraphContext):
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     own_grids: bool = False
-    """Whether a result that no QuantizeLinear rounds may get the grid of its bounds (`onnx_own_grids`)."""
+    """Whether a result that no QuantizeLinear rounds may get a scale from its bounds (`onnx_own_grids`)."""
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
     """For each model input that is a float mask, the quantized tensor that replaces it."""

@@ -183,8 +183,8 @@ def _masked_scores(
 
 def _between(scale: float) -> np.ndarray:
     """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
-    exponentials of `scale` times the difference from the greatest score. Two entries are 0: that of the element that
-    `_with_greatest` adds to each row, and that of the least value, which masked scores have.
+    exponentials of `scale` times the difference from the greatest score. Two entries are 0: the entry for the greatest
+    value (the element that `_with_greatest` adds to each row) and the entry for the least value (masked scores).
     """
     below = np.arange(-STEPS, 1)
     entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))

@@ -2,8 +2,8 @@
 C, H, W).
 
 A convolution over a volume becomes a convolution over images: the slices that its kernel covers are joined as channels.
-A pool becomes a pool over images that have the first row of each slice that the window covers, then the second row of
-each, and so on. Nothing is rounded in between.
+A pool becomes a pool over images in which the rows of the slices under its window alternate: the first row of each
+slice, then the second row of each, and so on. Nothing is rounded in between.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Plane = tuple[int, int]
 
 
 def stored_volume(value: FloatInput) -> tuple[tuple[int, ...], tuple[int, int, int, int], np.ndarray]:
-    """(permutation by which the host hands over a volume, shape of its slices, view of the volume) of a float input of
-    the model.
+    """For a float input of the model that is a volume: (permutation with which the host hands over the input, shape of
+    its slices as images, view by which the volume reads the slices).
     """
     batch, channels, depth, height, width = value.shape
     given = value.permutation or tuple(range(5))

@@ -180,9 +180,8 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
 
 
 def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
-    """For each result of an entry node (a node that only quantizes or reshapes a tensor as it enters a region), the
-    tensors outside the region from which it is computed. An entry node reads a single such tensor, at any of its
-    inputs; its other inputs are constants.
+    """Entry nodes only quantize or reshape a tensor as it enters a region. For each result of an entry node: the tensor
+    outside the region from which the result is computed, in a tuple. The other inputs of entry nodes are constants.
     """
     sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):

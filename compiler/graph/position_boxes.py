@@ -27,8 +27,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box of moves: element (i, j) of a grid of `rows` x `columns` in the `output` plane gets the value of element
-    (i, j) of a grid in the `source` plane (None: the fill value).
+    """A box of moves between two grids of `rows` x `columns` elements: element (i, j) of the grid `output`, in the
+    output plane, gets the value of element (i, j) of the grid `source`, in the source plane (None: the fill value).
     """
 
     rows: int

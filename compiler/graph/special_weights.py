@@ -1,6 +1,6 @@
-"""Packing of special weights for the accelerator: weights of convolutions that read patches (whole windows) of an
-interleaved image, of depthwise convolutions, and of grouped or dilated convolutions that run as dense convolutions with
-zeros.
+"""Packing of weights for three special kinds of convolutions on the accelerator: convolutions that read patches (whole
+windows) of an interleaved image, depthwise convolutions, and grouped or dilated convolutions that run as dense
+convolutions with zeros.
 """
 
 from __future__ import annotations

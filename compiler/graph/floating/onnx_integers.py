@@ -232,8 +232,8 @@ def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 
 def _without_winograd(context: GraphContext, node: OnnxNode, sizes: Shape) -> dict[str, Any]:
-    """The attributes of a 3 x 3 convolution whose weights are extended by a fourth column of zeros, so that no target
-    computes it by Winograd's method. `sizes`: shape of the images.
+    """The attributes for a 3 x 3 convolution after its weights got a fourth column, of zeros. (With four columns, no
+    target uses Winograd's method.) `sizes`: shape of the images.
     """
     windows = read_windows(context, node, sizes, WINOGRAD)
     pads = [*windows.pads[:3], windows.pads[3] + windows.dilations[1]]

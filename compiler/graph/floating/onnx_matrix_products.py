@@ -67,8 +67,8 @@ def _import_matrix_product(context: GraphContext, node: OnnxNode, a: Tensor, b: 
 
 
 def _factors(context: GraphContext, node: OnnxNode, a: Shape, b: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """The shapes of two factors as matrices (a vector is a row on the left, a column on the right), of their product as
-    matrices, and of MatMul's result, which lacks the dimensions of vectors.
+    """Four shapes: of the two factors as matrices (a vector is a row on the left, a column on the right), of their
+    product, and of MatMul's result, which lacks the added dimensions of vectors.
     """
     if not a or not b or a[-1] != b[0 if len(b) == 1 else -2]:
         context.refuse(

@@ -70,10 +70,10 @@ class Plan:
     """A plan of quantization. Nodes are identified by the name of their first output.
 
     `scale_of` maps each quantized tensor or constant operand to the tensor whose scale it has. `nodes`: the nodes that
-    compute on quantized tensors. `fused` maps outputs that are never quantized, because a clamp or the rest of a
-    function follows, to the output of the node that follows. `layers`: pairs of a quantized node and the tensor at
-    which its result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`:
-    the inputs of each node that are quantized as activations. `weighted`: the nodes with constant weights.
+    compute on quantized tensors. `fused`: for each output that is never quantized because a clamp or the rest of a
+    function follows, the output of the following node. `layers`: pairs of a quantized node and the tensor at which its
+    result is quantized, without nodes of `SAME_SCALE` and nodes that are part of another layer. `operands`: the inputs
+    of each node that are quantized as activations. `weighted`: the nodes with constant weights.
     """
 
     nodes: frozenset[str]
@@ -233,8 +233,8 @@ def computed_beside(model: FloatModel) -> frozenset[str]:
 
 
 def masked_sums(model: FloatModel) -> frozenset[str]:
-    """Names of the masked scores: Adds that only Softmax reads, with a computed addend that depends on no product, or
-    with a constant tensor whose least element is at most -`HIDDEN`.
+    """Names of the masked scores: results of Adds that only Softmax reads, where one operand is a mask. A mask is a
+    computed tensor that depends on no product, or a constant tensor whose least element is at most -`HIDDEN`.
 
     Masked scores stay float with their Softmax; accelerators with the extension `rows` compute Softmax and mask
     together.
