@@ -19,7 +19,7 @@ from vdla.isa.scales import INT8_HIGH, INT8_LOW, ScaleError
 from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
-_FAR = 2.0**40
+_LARGEST_BIAS = 2.0**40
 """Bound to which real biases are clamped, in units of the accumulator's scale: larger than any 32-bit sum, so that a
 larger bias has the same effect. float64 represents the bound exactly.
 """
@@ -51,7 +51,7 @@ def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArr
         rounded = np.rint(values / step)
     if np.isnan(rounded).any():
         raise ScaleError("a bias divided by input scale x weight scale is not a number")
-    return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
+    return np.clip(rounded, -_LARGEST_BIAS, _LARGEST_BIAS).astype(np.int64)
 
 
 def sums_in_range(

@@ -1,5 +1,5 @@
-"""Removes the outer taps (rows and columns of the window) of convolutions that read only padding for every output.
-Windows with large dilations have such taps.
+"""Removes taps from the windows of convolutions: outer rows and columns of the window that read only padding for every
+output. Windows with large dilations have such taps.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def crop_windows(graph: Graph) -> Graph:
 
 
 def _cropped_float(graph: Graph, node: Node, operator: Convolution, plane: Pair) -> tuple[Graph, Node]:
-    """The node with the smaller window on an input plane (H, W), and the graph with the cut weights as a constant."""
+    """(graph with the cut weights as a constant, node with the smaller window) for an input plane (H, W)."""
     (rows, columns), window = cropped(operator.window, plane)
     if window == operator.window:
         return graph, node

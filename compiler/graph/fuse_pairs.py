@@ -80,8 +80,8 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
 
 
 def compose_tables(graph: Graph) -> Graph:
-    """Replaces each element-wise node whose operands are look-up tables of one tensor, or the tensor itself, by one
-    table: for example, a GELU written node by node.
+    """Replaces each element-wise node by a look-up table of a tensor x, if every operand of the node is x or the result
+    of a look-up table of x. For example, a GELU written node by node becomes one table.
 
     All roundings stay. Tables that other nodes read stay as well.
     """
@@ -102,8 +102,8 @@ def compose_tables(graph: Graph) -> Graph:
 
 
 def fuse_tables(graph: Graph) -> Graph:
-    """Fuses each element-wise node that reads only the result of a look-up table and the table's input into the table:
-    for example x * sigmoid(x), with both roundings.
+    """Fuses an element-wise node into a look-up table if the node reads only the table's result and the table's input.
+    For example, x * sigmoid(x) becomes one table, with both roundings.
     """
 
     def merge(first: Node, second: Node) -> Node | None:

@@ -90,7 +90,7 @@ def _is_named_as_standard(node: onnx.NodeProto) -> bool:
 
 
 def _without_shape(nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Indices of the nodes that `needs_a_shape`; none if all nodes are ONNX's own, whose results all get shapes."""
+    """Indices of the nodes with `needs_a_shape`; none if all nodes are ONNX's own, whose results all get shapes."""
     found = [place for place, node in enumerate(nodes) if needs_a_shape(node)]
     if not found or all(node.domain in STANDARD or _is_named_as_standard(node) for node in nodes):
         return []

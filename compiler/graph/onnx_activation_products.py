@@ -127,7 +127,9 @@ def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[
     """
     block = context.abilities.block
     sides = [(a, _origins(context, a, 1)), (b, _origins(context, b, block))]
-    images = next((own for _, origins in sides if (own := _images(origins)) is not None), _leading(a.shape))
+    images = next(
+        (own for _, origins in sides if (own := _images(origins)) is not None), _image_indices(a.shape)
+    )
     first, second = (
         (_tensor(context, value), origins)
         if origins is not None and [image for image, _, _ in origins] == images
@@ -148,7 +150,7 @@ def _images(origins: Origins | None) -> list[int] | None:
     return found if found == np.repeat(np.arange(count), len(found) // count).tolist() else None
 
 
-def _leading(shape: tuple[int, ...]) -> list[int]:
+def _image_indices(shape: tuple[int, ...]) -> list[int]:
     """The index of the image that holds each matrix of a value of this shape: the matrix's index along the first
     leading axis; 0 if there is only one leading axis.
     """

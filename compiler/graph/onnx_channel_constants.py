@@ -1,5 +1,6 @@
 """Add, Sub, Mul and Div of a quantized tensor and a constant of several numbers that has no quantizer of its own, in
-integer graphs: a factor and an addend for each channel, or a tensor on a grid that spans the constant.
+integer graphs. The constant becomes a factor and an addend for each channel, or a tensor whose scale and zero point
+span the constant.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     """The sum or product (`kind`) of two tensors of equal shape. It is pending: the QuantizeLinear that reads it
     determines its rounding.
     """
-    a, b = _lying_alike(context, node, a, b)
+    a, b = _in_one_layout(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
     if not same and not _one_for_each_channel(first, second):
@@ -124,13 +124,13 @@ def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
     return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
 
 
-def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+def _in_one_layout(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
     """The two operands in the same memory layout; if their layouts differ, one operand is rearranged."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
     if a.shape != b.shape:
-        a, b = _of_one_shape(context, node, a, b)
+        a, b = _broadcast_together(context, node, a, b)
         first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if a.view is None and b.view is None and first.nchw == second.nchw:
         return a, b
@@ -141,7 +141,7 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
     return a, lying_like(context, node, b, a)
 
 
-def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+def _broadcast_together(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
     """The two operands in the same shape; the smaller operand is broadcast by a view."""
     few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
     try:

@@ -1,4 +1,4 @@
-"""Pad with another value than 0 in integer graphs: the value is the pixel of a constant tensor."""
+"""Pad with another value than 0 in integer graphs: pads are read from a constant tensor that holds the value."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
 
 
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    """Raises ModelError for an input whose rank is neither that of images nor that of vectors."""
+    """Raises ModelError for an input that is neither an image (N, C, H, W) nor a vector (N, K)."""
     if len(shape) not in (2, 4):
         raise ModelError(
             f"{context.source}: input '{name}' has shape {shape}; "

@@ -30,8 +30,8 @@ FINENESS = 0.9
 the result.
 """
 MOST_PIECES = 8
-"""Largest number of pieces (8-bit tensors) whose sum is the normalized values. If more were needed, steps are
-coarser.
+"""Largest number of 8-bit tensors (pieces) that add up to the normalized values. Where more would be needed, the steps
+of the pieces are coarser.
 """
 
 

@@ -98,7 +98,7 @@ def remapped(context: ImportContext, node: OnnxNode, operator: Remap, edges: Edg
             f"its output is empty: it takes no element of its input of shape {data.shape}",
             "remove the node",
         )
-    whole = _whole(positions, data.shape)
+    whole = _unmoved_axes(positions, data.shape)
     if all(whole):
         return data
     if (
@@ -124,7 +124,7 @@ def _positions(runs: Runs) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _whole(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
+def _unmoved_axes(positions: Sequence[np.ndarray], shape: tuple[int, ...]) -> list[bool]:
     """For each axis, whether `positions` (indices along the axis) are all indices of the axis in order: no element
     moves along it.
     """
@@ -147,7 +147,7 @@ def _padded(context: ImportContext, node: OnnxNode, operator: Remap, shape: Shap
             "remove the node",
         )
     check_size(context, node, shape)
-    if all(_whole(positions, data.shape)):
+    if all(_unmoved_axes(positions, data.shape)):
         return data
     elements = elements_of(context, data)[np.ix_(*positions)]
     for axis, places in enumerate(positions):
@@ -216,7 +216,7 @@ def concatenated(
     """Tensors joined along any axis. If all of them are parts of one stored tensor, the result is a view of that
     tensor.
     """
-    parts = tuple([_part(context, node, node.inputs.index(name)) for name in edges.inputs])
+    parts = tuple([_concat_operand(context, node, node.inputs.index(name)) for name in edges.inputs])
     axis, first = operator.axis, parts[0]
     whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
     if whole and len(edges.shape) in (2, 4) and axis == 1:
@@ -294,7 +294,7 @@ def channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> 
 def _channels_of(
     context: ImportContext, node: OnnxNode, part: Real, order: list[int], cut: int
 ) -> tuple[Real, np.ndarray]:
-    """(tensor, indices of those of its channels that form `part`), where the axes `order[:cut]` of `part` are channels
+    """(tensor, indices of the tensor's channels that form `part`), where the axes `order[:cut]` of `part` are channels
     and `order[cut:]` positions (pixels). The tensor is the part's own tensor if `part` consists of whole channels of
     this tensor, with all positions in order; else a new tensor, to which the elements are moved.
     """
@@ -325,7 +325,7 @@ def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[
     return arranged(context, node, part, elements.reshape(wanted))
 
 
-def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
+def _concat_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
     """Input `index` of a Concat as a quantized tensor; a constant is first stored as a tensor."""
     value = context.value(node, index)
     if not isinstance(value, QuantizedConstant):

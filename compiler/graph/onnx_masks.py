@@ -142,7 +142,7 @@ def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     scale, top = np.float32(span / (STEPS - 2)), GREATEST - 1
     scores = _masked_scores(context, node, value, masked, scale, top)
     longer = _with_greatest(context, node, scores)
-    pending = shared_rows(context, node, Shared(data=longer, entries=_between(float(scale))), longer)
+    pending = shared_rows(context, node, Shared(data=longer, entries=_masked_table(float(scale))), longer)
     assert pending.view is not None
     context.bind(node, with_view(context, pending, pending.view[..., : value.shape[-1]]))
     return True
@@ -153,7 +153,7 @@ def _masked_scores(
 ) -> Real:
     """Adds the node that sums the scores `value` and their mask, for the softmax `node`.
 
-    The result is the scores minus the greatest possible score, which is stored as `top`, in steps of `scale`.
+    The result is the scores minus the greatest possible score, in steps of `scale`; stored value `top` stands for 0.
     """
     mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
     # The greatest possible score is the last of a tensor's 256 stored values.
@@ -181,7 +181,7 @@ def _masked_scores(
     return emit(context, node, pending, f"{value.name}.below_greatest", grid)
 
 
-def _between(scale: float) -> np.ndarray:
+def _masked_table(scale: float) -> np.ndarray:
     """The softmax table, int64 (256,), indexed by the difference from the greatest stored value modulo 256. Entries are
     exponentials of `scale` times the difference from the greatest score. Two entries are 0: the entry for the greatest
     value (the element that `_with_greatest` adds to each row) and the entry for the least value (masked scores).

@@ -19,7 +19,7 @@ from .operators import Convolution
 
 
 def convolved(context: ImportContext, node: OnnxNode, operator: Convolution, edges: Edges) -> Pending:
-    """Pending result of a convolution between DequantizeLinear and QuantizeLinear, which determines its rounding."""
+    """Pending result (it is rounded at its QuantizeLinear) of a convolution of a dequantized tensor."""
     if operator.transposed:
         from .onnx_transposed import transposed
 

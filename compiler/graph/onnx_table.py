@@ -94,7 +94,7 @@ _CHAIN = _quantized("tables:import_function", behind="Function", whole=True)
 
 
 def _both(quantized: str, floating: str, reads: str = "") -> tuple[Row[Any, Any], Row[Any, Any]]:
-    """The two rows (quantized models, float models) of an operator for which both read the same attributes."""
+    """The two rows of an operator, for quantized and for float models, if both functions read the same attributes."""
     return _quantized(quantized, reads), _float(floating, reads)
 
 

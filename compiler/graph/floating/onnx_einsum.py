@@ -27,7 +27,7 @@ def einsum_steps(s: FloatSteps) -> None:
         name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
         terms[index] = letters
         names.append(name)
-    pair = len(terms) == 2 and all(_whole(s, i, terms[i], sizes) for i in (0, 1))
+    pair = len(terms) == 2 and all(_has_full_size(s, i, terms[i], sizes) for i in (0, 1))
     s.done((_matrix_product if pair else _products)(s, names, terms, result, sizes))
 
 
@@ -87,7 +87,7 @@ def _diagonal(s: FloatSteps, name: str, letters: str, shape: tuple[int, ...]) ->
     return name, letters
 
 
-def _whole(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
+def _has_full_size(s: FloatSteps, index: int, letters: str, sizes: dict[str, int]) -> bool:
     """Whether input `index` has the full size of each of its letters: no dimension of size 1 is broadcast."""
     return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 

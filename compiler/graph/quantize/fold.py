@@ -1,8 +1,8 @@
 """Rewrites of a float model that leave fewer tensors to quantize; each changes the model in place, but not its
 function.
 
-Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes its
-pads; a mean over all rows and columns becomes a GlobalAveragePool.
+Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes pads
+of the convolution; a mean over all rows and columns becomes a GlobalAveragePool.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _only_scales_in_training(model: FloatModel, node: onnx.NodeProto) -> bool:
 
 
 def fold_pads(model: FloatModel) -> None:
-    """Folds a Pad with zeros of spatial dimensions into the pads of the Conv that is its only reader."""
+    """Folds a Pad that adds zeros to spatial dimensions into the pads of the Conv that is the Pad's only reader."""
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         before = producers.get(node.input[0]) if node.op_type == "Conv" else None

@@ -93,8 +93,8 @@ class Plan:
         return node.output[0] in self.weighted
 
     def behind_clamps(self, name: str) -> str:
-        """The tensor at which the result `name` is quantized: the result of all clamps and functions that are fused
-        with its node.
+        """The tensor at which the result `name` is quantized: the result of the last clamp or function that is fused
+        with the node of `name`, or `name` itself.
         """
         while name in self.fused:
             name = self.fused[name]
@@ -269,10 +269,11 @@ def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
 
 
 def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, str]) -> str | None:
-    """The one tensor of which a node's result is an element-wise function, with scalar constants; None for other nodes.
+    """The tensor x if a node's result is an element-wise function of x and scalar constants; None for other nodes.
 
-    `roots` maps results of earlier functions with a single reader to their tensors, so that functions compose. An
-    operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another function.
+    `roots` maps the result of each earlier function with a single reader to the function's x, so that functions
+    compose. An operator of `MERGED_INTO_FUNCTIONS` counts as a function only if it reads the result of another
+    function.
     """
     if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | MERGED_INTO_FUNCTIONS:
         return None
@@ -291,7 +292,11 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
     """Whether a node can compute on integers: its operands `data` are float32, its parameters are constants, and its
     operator is supported (some operators only with `whole`).
     """
-    if proto.domain not in ("", "ai.onnx") or not data or any(proto.output[index] for index in _masks(proto)):
+    if (
+        proto.domain not in ("", "ai.onnx")
+        or not data
+        or any(proto.output[index] for index in _valueless_outputs(proto))
+    ):
         return False
     if all(name in model.constants for name in data):
         return False
@@ -312,7 +317,7 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole:
     return proto.op_type in known and all(name in model.constants for name in parameters)
 
 
-def _masks(proto: onnx.NodeProto) -> range:
+def _valueless_outputs(proto: onnx.NodeProto) -> range:
     """Indices of outputs that contain no values of the input: the indices of a MaxPool, the mask of a Dropout."""
     return range(1, len(proto.output)) if proto.op_type in ("MaxPool", "Dropout") else range(0)
 
