@@ -26,8 +26,8 @@ from .onnx_strided_views import contiguous, elements_of, with_view, without_pads
 from .onnx_values import Pending, Real, reshaped
 
 FINENESS = 0.9
-"""In the channel of the largest factor, a step of normalized values times the factor is at most this part of a step of
-the result.
+"""Largest product of a step of normalized values and the largest factor of a channel, as a part of the
+result's step.
 """
 MOST_PIECES = 8
 """Largest number of 8-bit tensors (pieces) that add up to the normalized values. Where more would be needed, the steps
