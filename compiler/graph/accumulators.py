@@ -4,8 +4,8 @@ weights changes a result by at most `LEAST_PART` of a step, weights and bias are
 other bias is rejected.
 
 A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
-Some engines add bias' last and others start from bias', so acc, bias' and acc + bias' must all stay in int32. All
-intermediate values in this file are int64.
+Engines differ in when they add bias', so acc, bias' and acc + bias' must all stay in int32. All intermediate values in
+this file are int64.
 """
 
 from __future__ import annotations
