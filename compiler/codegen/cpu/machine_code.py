@@ -128,8 +128,8 @@ def _emit_unlocked() -> Any:
 
 
 def compile_module(module: Module, target: CpuTarget, others: Sequence[str] = ()) -> MachineCode:
-    """The machine code of a module, for this process. `others`: functions of the module, besides `module.function`,
-    whose addresses the result's `library` has.
+    """The machine code of a module, loaded into this process. `others`: further functions of the module, whose
+    addresses the result's `library` has beside that of `module.function`.
     """
     machine = target_machine(target, jit=True)
     optimised = optimise([module], machine)
