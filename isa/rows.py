@@ -149,7 +149,7 @@ def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
     """Normalization of int8 `rows` (number of rows, n elements) as machines compute it with `length` n; int32 of the
-    same shape.
+    same shape. `centre`: the mean is subtracted; `epsilon`: added to the radicand (`radicand`).
     """
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]

@@ -92,7 +92,9 @@ def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
 
 @compiled()
 def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
-    """Number of bits that differ between the partial products of x * y and of last_x * last_y, for `digits` digits."""
+    """Number of bits that differ between the partial products of x * y and of last_x * last_y: `digits` partial
+    products of `width` bits each.
+    """
     found = 0
     for digit in range(digits):
         found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))

@@ -133,8 +133,8 @@ class _Expansion:
     def loop(
         self, d: int, at: _Place, start: Expr, extent: Expr, inside: Callable[[int, _Place], Stmt]
     ) -> Stmt:
-        """A loop over `extent` elements of dimension `d` from `start` on; if `d` is the innermost dimension, it moves
-        whole vectors, and a second loop moves the remainder.
+        """A loop over `extent` elements of dimension `d` from `start` on, with the body `inside`; if `d` is the
+        innermost dimension, the loop moves whole vectors, and a second loop moves the remainder.
         """
         if extent == Const(0):
             return Seq(statements=())

@@ -39,7 +39,7 @@ class MachineCode:
 
 
 def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
-    """LLVM's code generator for a target. Raises llvmlite's RuntimeError if LLVM does not know the triple."""
+    """LLVM's code generator for a target; `jit`: for code of this process. Raises RuntimeError for unknown triples."""
     initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,

@@ -53,7 +53,7 @@ def put_in_order(
     """Appends a layer's drafts (instructions without numbers) to a program, in order of position. Inserts a load of a
     micro-op page wherever the sequences exceed the current page.
 
-    `sequences`: the micro-op words of each sequence.
+    `sequences`: the micro-op words of each sequence; `group`: number of the layer.
     """
     if not drafts:
         return

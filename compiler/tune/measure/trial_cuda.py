@@ -135,7 +135,9 @@ class DeviceTrials:
         folder: Path,
         values: Values | None,
     ) -> Result:
-        """Checks and times a candidate; the cost of the result is the median seconds of a run."""
+        """Checks and times the candidate `values` in `folder`: its results for `arrays` are compared with `reference`
+        (`results_obstacle`, with `tolerance`). The cost of the result is the median seconds of a run.
+        """
         if self._failed is not None:
             # A device stays broken for the whole process; the parent starts a new process.
             raise SystemExit(f"the device failed before: {self._failed}")
