@@ -44,8 +44,8 @@ def check_intrinsic(declaration: IntrinsicDeclaration) -> None:
     """Runs the LLVM code of a declaration on random operands, twice in succession, and its semantics in the
     interpreter. Does nothing for a declaration without LLVM code.
 
-    Raises UserError if LLVM rejects the code, and for the first operands on which both differ; integers must be equal.
-    Code with an instruction that this processor lacks can end the process.
+    Raises UserError if LLVM rejects the code, and for the first operands on which the results of both differ; integers
+    must be equal. Code with an instruction that this processor lacks can end the process.
     """
     if LANGUAGE not in dict(declaration.code):
         return
@@ -72,7 +72,7 @@ def check_sequence(declaration: IntrinsicDeclaration, config: Config) -> None:
     the declaration's own semantics in the interpreter.
 
     Raises UserError for lines that are no ALU instruction of the machine `config`, and for the first operands on which
-    both differ.
+    the results of both differ.
     """
     operations = parse_sequence(declaration, config)
     codes = {code.value: code.operation for code in alu_codes(config)}

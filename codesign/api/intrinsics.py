@@ -86,8 +86,8 @@ def intrinsic(
     scopes : mapping, optional
         The memory of a tensor by its name, such as {"out": "register"}; "dram" for tensors without an entry.
     adds : bool
-        The sum of `semantics` is added to the elements that the operand has, as instructions of dot products do. Clear
-        the operand first (`decompose_reduction`).
+        The code adds the sum that `semantics` computes to the old elements of the result's buffer, as dot-product
+        instructions do. The schedule must set the buffer to 0 first (`decompose_reduction`).
     updates : str, optional
         The placeholder that the result overwrites; schedules use `update_in_place` for its buffer.
     machine : Config or str

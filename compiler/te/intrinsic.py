@@ -25,8 +25,8 @@ def declare_intrinsic(
     """The declaration of the intrinsic `name`, which computes `result` from placeholders.
 
     `code`: source text by language, for emission. `scopes`: memory of operands by tensor name ("dram" unless given).
-    `adds`: the sum of `result` is added to the elements that the operand has. `updates`: name of the placeholder that
-    the result overwrites. The operands are `result`, or the placeholder `updates` in its place, and then the other
+    `adds`: the sum of `result` is added to the old elements of its operand. `updates`: name of the placeholder that the
+    result overwrites. The operands are `result`, or the placeholder `updates` in its place, and then the other
     placeholders in the order of their first use. Raises ExpressionError for an expression of several computed tensors,
     an unknown name in `scopes`, `adds` without a sum, and a placeholder `updates` that the result cannot overwrite.
     """
@@ -63,8 +63,8 @@ def declare_intrinsic(
 def _updating(
     name: str, body: Stmt, inputs: list[Buffer], output: Buffer, updates: str
 ) -> tuple[Stmt, list[Buffer], Buffer]:
-    """The loops that overwrite the placeholder `updates` instead of `output`; the other placeholders; the overwritten
-    one.
+    """(loops that overwrite the placeholder `updates` instead of `output`, other placeholders, overwritten
+    placeholder).
     """
     found = next((buffer for buffer in inputs if buffer.name == updates), None)
     if found is None:
@@ -85,7 +85,7 @@ def _updating(
 
 
 def _adding(name: str, statement: Stmt) -> Stmt:
-    """The loops of a sum, which never starts anew."""
+    """The loops of a sum without the condition `first`, so that all terms are added to the target's old elements."""
     match statement:
         case For(var=var, extent=extent, body=body, kind=kind):
             return For(var=var, extent=extent, body=_adding(name, body), kind=kind)

@@ -161,8 +161,8 @@ def include_flags(root: Path) -> list[str]:
 
 
 def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
-    """Path of an object file of Verilator's runtime, compiled once for all libraries, because its compilation takes a
-    third of a small library's.
+    """Path of the object file of Verilator's runtime, whose sources are in the folder `root`. It is compiled once for
+    all libraries: this takes a third of the time of a small library's compilation.
 
     It is compiled for speed, since libraries of both goals ("build" and "run") share it.
     """
@@ -180,8 +180,8 @@ def verilator_runtime(root: Path, version: str, compiler: str) -> Path:
 
 
 def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
-    """Writes the C++ file of the library, with the generated classes and the harness, to the folder `work`; returns its
-    path.
+    """Converts the Verilog `prepared` to C++ classes by the Verilator in folder `root`, with its configuration
+    `memories`; writes them and the harness's C++ code `source` to one file in folder `work`, and returns its path.
     """
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")

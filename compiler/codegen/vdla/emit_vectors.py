@@ -137,7 +137,9 @@ def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
 
 
 def _micro_ops(emitter: LayerEmitter, target: Column, source: Column, count: int) -> np.ndarray:
-    """For each of `count` instructions, the number of its sequence: one micro-op with addresses `target`, `source`."""
+    """Adds, for each of `count` instructions, a sequence of one micro-op with the addresses `target` and `source`.
+    Returns the numbers of the sequences, int64 (count,); instructions with equal addresses share a sequence.
+    """
     groups = group_rows([target, source], count)
     numbers = []
     for row in groups.first.tolist():

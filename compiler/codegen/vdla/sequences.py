@@ -13,14 +13,14 @@ from ...ir.stmt import IntrinsicDeclaration
 from ...ir.types import DType
 
 LANGUAGE = "vdla"
-"""Name of the accelerator's code in an intrinsic that a user declares."""
+"""Language name under which a user's intrinsic gives its code for the accelerator, a sequence of ALU instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorOperation:
     """One ALU instruction on accumulator vectors: the first operand of an intrinsic = operation(first operand, right).
 
-    `right` is the operand with index `source`, or the `immediate` if that is not None.
+    `right` is the `immediate` or, if there is none, the operand with index `source`.
     """
 
     opcode: int

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The target of the rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
-    (`use_winograd`; None: no convolution uses it).
+    """The target of the rewrites: vectors of `lanes` elements. `tiling` chooses convolutions for Winograd's method
+    (`use_winograd`); None: no convolution uses the method.
     """
 
     lanes: int
@@ -40,9 +40,9 @@ def graph_passes(
 ) -> GraphPasses:
     """The rewrites of an imported graph, for vectors of `lanes` elements.
 
-    Without `fusion` every operator of the model is a kernel, batch normalization too, and only operators that no output
-    needs are removed: the baseline for the gain of fusion. With `join` (and fusion) inputs of concatenations are
-    written directly into the result. `tiling`: chooses convolutions for `use_winograd`.
+    Without `fusion`, the baseline for the gain of fusion, every operator of the model becomes a kernel, also batch
+    normalization; only unused operators are removed. With `join` (and `fusion`) inputs of concatenations are written
+    directly into the result. `tiling`: chooses convolutions for `use_winograd`.
     """
     rows = (
         REMOVE_DEAD,
@@ -64,7 +64,7 @@ def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None
 
 
 def _crop_windows(graph: Graph, _: Vectors) -> Graph:
-    """The graph without taps that read only padding, which few convolutions have (`crop_windows.crop_windows`)."""
+    """The graph after `crop_windows.crop_windows`, which is imported only if a convolution has taps to remove."""
     for node in graph.nodes:
         operator = node.operator
         if not isinstance(operator, Convolution) or operator.transposed:
