@@ -82,8 +82,8 @@ class CudaCompiler:
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user that a quantized model computes in float32; None for other models."""
-        return QUANTIZED if is_quantized(model) else None
+        """A remark for the user if the kernels' language has no integer arithmetic for a quantized model; else None."""
+        return None if self.target.dialect.exact_integers or not is_quantized(model) else QUANTIZED
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
         """The knobs that the tuner's records choose; None without records."""
@@ -338,8 +338,8 @@ class CudaBackend:
         return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
 
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
-        """A model as kernels of a GPU, in float32; a quantized model keeps the roundings of its
-        QuantizeLinear nodes.
+        """A model as kernels of a GPU: in integers if it is quantized throughout and the kernels' language has the
+        arithmetic, else in float32 with the roundings of its QuantizeLinear nodes.
         """
         device = self.open(options)
         knobs = device.knobs(options.records)
