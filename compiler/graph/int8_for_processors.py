@@ -16,7 +16,7 @@ from vdla.isa.arithmetic import UNSIGNED_OFFSET
 from ..ir.types import DType
 from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, plain_output, unused
 from .host import load_output
-from .int8_operators import Dequantize, Quantize
+from .int8_operators import Channels, Dequantize, Quantize
 from .onnx_strided_views import permutation_of
 from .operators import Permute
 
@@ -66,7 +66,7 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
             inputs=tuple([state.names[name] for name in node.inputs]),
             output=state.names[node.output],
         )
-        for node in graph.nodes
+        for node in map(_without_unused_inputs, graph.nodes)
     ]
     return Graph(
         name=graph.name,
@@ -76,6 +76,17 @@ def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
         tensors=state.tensors,
         constants=state.constants,
     )
+
+
+def _without_unused_inputs(node: Node) -> Node:
+    """The node; a `Channels` loses inputs of which it takes no channel, whose loops would have no iteration."""
+    operator = node.operator
+    if not isinstance(operator, Channels):
+        return node
+    used = sorted({part for part, _ in operator.sources})
+    sources = tuple([(used.index(part), channel) for part, channel in operator.sources])
+    inputs = tuple([node.inputs[part] for part in used])
+    return replace(node, operator=replace(operator, sources=sources), inputs=inputs)
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:

@@ -85,7 +85,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Express
         groups=groups,
     ).in_one_row()
     program = blocked_convolution(
-        shape, block_in=data.block, block_out=out.block, sums=_quantized_sums(operator), name="int8_conv2d"
+        shape, block_in=data.block, block_out=out.block, sums=quantized_sums(operator), name="int8_conv2d"
     )
     weight = np.zeros((groups, blocks_out * out.block, blocks_in * data.block, *window.kernel), np.int8)
     own_in, own_out = channels // operator.groups, filters // operator.groups
@@ -112,15 +112,14 @@ def depthwise_expression(graph: Graph, node: Node, operator: Int8Convolution) ->
         window=operator.window,
         groups=blocks * data.block,
     )
-    program = blocked_depthwise(
-        shape, block=data.block, sums=_quantized_sums(operator), name="int8_depthwise"
-    )
+    program = blocked_depthwise(shape, block=data.block, sums=quantized_sums(operator), name="int8_depthwise")
     weight = operator.weight[:, 0].transpose(1, 2, 0)
     weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
     return _sums(operator, program, weight)
 
 
-def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:
+def quantized_sums(operator: Int8Convolution) -> QuantizedSums:
+    """The sums and the post-processing of a convolution of uint8 activations."""
     return QuantizedSums(pad_value=operator.pad_value + UNSIGNED_OFFSET, post=operator.post)
 
 
