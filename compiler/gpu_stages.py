@@ -25,7 +25,7 @@ from .codegen.cuda.errors import LoweringError
 from .codegen.cuda.machine import GpuTarget
 from .codegen.cuda.module import CudaModule, lower
 from .codegen.cuda.prepare import prepare
-from .cpu_stages import cpu_network, function_name, network_code
+from .cpu_stages import cpu_network, function_name, network_code, quantized_inputs
 from .graph.errors import ModelError
 from .graph.graph import Graph, Node
 from .graph_rules import GraphRules
@@ -151,6 +151,7 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                     launches=launches,
                     target=target,
                     modules=tuple(done),
+                    quantized=quantized_inputs(network.graph),
                     compile_seconds=time.perf_counter() - network.started,
                 )
 

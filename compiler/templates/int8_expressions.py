@@ -90,8 +90,14 @@ def _table(graph: Graph, node: Node, operator: Table) -> Expression:
     return Expression(program=program, arrays={"T": values})
 
 
+MOST_RUNS = 8
+"""Largest number of runs of adjacent channels that a kernel moves run by run; more are looked up in tables."""
+
+
 def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:
-    """The expression that moves channels: by whole blocks of channels if possible, else one channel after the other."""
+    """The expression that moves channels: by whole blocks of channels if possible, or by runs of channels if tensors
+    have one block without spare lanes; else one channel after the other.
+    """
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
@@ -101,6 +107,12 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:
     if runs is not None:
         program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
         return Expression(program=program)
+    if all(tensor.shape[1] == tensor.block for tensor in (*tensors, out)):
+        singles = [Part(blocks=count, block=1) for count in counts]
+        runs = whole_runs(operator.sources, counts, [1] * len(parts), 1)
+        if runs is not None and len(runs) <= MOST_RUNS:
+            program = int8_blocks(batch=batch * height * width, plane=1, parts=singles, runs=runs)
+            return Expression(program=program)
     places = channel_places(operator.sources, len(parts))
     program = int8_channels(
         batch=batch,

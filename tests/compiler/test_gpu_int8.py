@@ -10,7 +10,7 @@ import pytest
 from archives import members
 from campaign import examples, representatives
 from fake_gpu import HostDevice
-from float_networks import FloatNetwork, inferred_shape
+from float_networks import FloatNetwork, inferred_shape, rounded_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.quantization import QuantFormat
@@ -21,6 +21,7 @@ from vdla.compiler import gpu_stages
 from vdla.compiler.backends.backend import CompileOptions
 from vdla.compiler.backends.opencl import BACKEND as opencl
 from vdla.compiler.backends.wgsl import BACKEND as wgsl
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.compiler.codegen.cuda.machine import GpuTarget, cuda_target
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.codegen.wgsl.machine import wgsl_target
@@ -31,7 +32,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_for_processors import channels_last, for_processors
 from vdla.compiler.graph.int8_operators import Int8Elementwise, Quantize, Table
 from vdla.compiler.pipeline import compile_kernels, import_graph
-from vdla.compiler.runtime.cuda_archive import save_cuda_network
+from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 
 from .random_networks import builder, network
@@ -198,6 +199,15 @@ def test_an_archive_is_as_small_as_the_model(tmp_path: Path) -> None:
     model = shipped("dqn", "u8")
     save_cuda_network(tmp_path / "dqn.tar", compile_kernels(model, gpu_ahead(CUDA)))
     assert (tmp_path / "dqn.tar").stat().st_size < LARGEST_ARCHIVE * len(model)
+
+
+def test_archives_know_that_nan_has_no_integer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
+    save_cuda_network(tmp_path / "net.tar", compile_kernels(rounded_network(), gpu_ahead(CUDA)))
+    feeds = {"x": np.full((2, 8), np.nan, np.float32)}
+    refused = pytest.raises(KernelArgumentError, match="input 'x' holds NaN")
+    with CudaNetwork(load_cuda_network(tmp_path / "net.tar"), HostDevice()) as compiled, refused:
+        compiled.run(feeds)
 
 
 def test_models_quantized_in_parts_keep_floats(tmp_path: Path) -> None:

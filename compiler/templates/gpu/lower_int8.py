@@ -11,7 +11,7 @@ import numpy as np
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
 from ...graph.int8_convolution import Int8Convolution
-from ...graph.int8_operators import Int8Elementwise, Int8Operator, Table
+from ...graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool, Int8Operator, Table
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
@@ -26,15 +26,18 @@ from ..cpu.lower_int8 import (
     quantized_sums,
 )
 from ..expressions import Expression
-from . import gemm, gemm_mma, generic
+from . import gemm, gemm_mma, generic, pool
 from .gemm_cost import choose_tile, problem_of
 from .lower_moves import ELEMENTS
 from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import LEAST
 from .tile import Tile, schedule_tile
 
+_POOL = Kernel(name="pool", schedule=pool.schedule, intermediates=False)
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
     {
+        Int8MaxPool: _POOL,
+        Int8AveragePool: _POOL,
         Int8Elementwise: ELEMENTS,
         Table: ELEMENTS,
     }
