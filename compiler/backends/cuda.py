@@ -196,9 +196,14 @@ class CudaDevice(CudaCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """The card's peak in float32 (tf32 where the target allows it) and its memory's bandwidth."""
-        target = _on_gpu(network).target
-        operations = target.peak("tf32" if target.tensor_float else "float32")
+        """The card's peak in the network's arithmetic, int8 or float32 (tf32 where the target allows it), and its
+        memory's bandwidth.
+        """
+        code = _on_gpu(network).code
+        target = code.target
+        # On GPUs only integer tensors have blocks of channels.
+        integers = any(tensor.block > 1 for tensor in code.graph.tensors.values())
+        operations = target.peak("int8" if integers else "tf32" if target.tensor_float else "float32")
         return Peaks(operations=operations, bytes=float(target.memory_bandwidth))
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:

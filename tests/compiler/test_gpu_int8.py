@@ -19,6 +19,7 @@ from shipped import shipped
 
 from vdla.compiler import gpu_stages
 from vdla.compiler.backends.backend import CompileOptions
+from vdla.compiler.backends.cuda import CudaDevice
 from vdla.compiler.backends.opencl import BACKEND as opencl
 from vdla.compiler.backends.wgsl import BACKEND as wgsl
 from vdla.compiler.codegen.cpu.errors import KernelArgumentError
@@ -201,13 +202,16 @@ def test_an_archive_is_as_small_as_the_model(tmp_path: Path) -> None:
     assert (tmp_path / "dqn.tar").stat().st_size < LARGEST_ARCHIVE * len(model)
 
 
-def test_archives_know_that_nan_has_no_integer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_know_that_a_network_is_quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_stages, "cached_cubin", lambda source, arch: source.encode())
     save_cuda_network(tmp_path / "net.tar", compile_kernels(rounded_network(), gpu_ahead(CUDA)))
     feeds = {"x": np.full((2, 8), np.nan, np.float32)}
-    refused = pytest.raises(KernelArgumentError, match="input 'x' holds NaN")
-    with CudaNetwork(load_cuda_network(tmp_path / "net.tar"), HostDevice()) as compiled, refused:
-        compiled.run(feeds)
+    device = CudaDevice(text="cuda", gpu=HostDevice(), device="cuda:0")
+    with CudaNetwork(load_cuda_network(tmp_path / "net.tar"), device.gpu) as compiled:
+        with pytest.raises(KernelArgumentError, match="input 'x' holds NaN"):
+            compiled.run(feeds)
+        peaks = device.peaks(compiled)
+        assert peaks is not None and peaks.operations == CUDA.peak("int8")
 
 
 def test_models_quantized_in_parts_keep_floats(tmp_path: Path) -> None:

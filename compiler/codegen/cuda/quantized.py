@@ -78,16 +78,17 @@ class _Emitter:
             self.values.used.add(name)
             limited = call(name, limited, self.number(limit - zero_point))
         whole = dialect.converted(DType.INT32, limited)
-        if zero_point:
-            whole = dialect.operated("+", SUM, whole, dialect.integer(zero_point))
-        return dialect.converted(DType.INT8, whole)
+        return dialect.converted(DType.INT8, self.shifted(whole, zero_point))
 
     def less(self, position: int, zero_point: int) -> Text:
         """The int8 argument with index `position`, less the constant `zero_point`, as int32."""
-        wide = self.dialect.converted(DType.INT32, self.text(position))
-        if not zero_point:
-            return wide
-        return self.dialect.operated("-", SUM, wide, self.dialect.integer(zero_point))
+        return self.shifted(self.dialect.converted(DType.INT32, self.text(position)), -zero_point)
+
+    def shifted(self, whole: Text, by: int) -> Text:
+        """An int32 plus the constant `by`."""
+        if not by:
+            return whole
+        return self.dialect.operated("+" if by > 0 else "-", SUM, whole, self.dialect.integer(abs(by)))
 
     def product(self, a: Text, b: Text) -> Text:
         return self.dialect.operated("*", PRODUCT, a, b)

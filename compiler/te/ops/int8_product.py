@@ -113,6 +113,7 @@ def _gathered(shape: Convolution, channels: int, pad_value: int, x: Buffer, a: B
         name="a",
         destination=region(a, *[(at, 1) for at in (*own, i, k)]),
         source=region(x, *[(at, 1) for at in source]),
-        pad=Const(pad_value, x.dtype) if any(shape.window.pads) else None,
+        # Without pads only rows that a schedule adds are outside: zeros, which asynchronous copies fill in.
+        pad=Const(pad_value if any(shape.window.pads) else 0, x.dtype),
     )
     return nest([*zip(own, batch, strict=True), (i, positions), (k, depth)], copy)
