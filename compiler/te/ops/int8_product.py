@@ -28,8 +28,8 @@ def int8_product(
     Parameters, with `lanes` the channels of a position of X and of Y, C and F the channels and filters of a group (of
     the only group: the lanes of X and of Y): uint8 X [images, height, width, lanes], or [positions, lanes] if pointwise
     without groups; int8 W [groups, F, KH * KW * C] (`product_weights`); int32 P [2, lanes] (row 0 the biases, row 1 the
-    bits of the float32 scales); uint8 R like Y, if `post` combines with an operand; uint8 Y [positions, lanes], or
-    [positions, groups, F] if the groups' filters fill the lanes. Without groups W has no first dimension.
+    bits of the float32 scales); uint8 R like Y, if `post` combines with an operand; uint8 Y [positions, groups, F].
+    Without groups W and Y have no such dimension. Raises ValueError for groups whose filters do not fill the lanes.
 
     The stages are those of `te.ops.product`: copies `a` [groups, positions, KH * KW * C] of X and `b` of W, the sum
     "gemm" (loops gemm.b0 over groups, gemm.i, gemm.j, gemm.k), and the statement "post" in loops b0, i, j.
@@ -41,6 +41,8 @@ def int8_product(
     positions = shape.batch * prod(outputs)
     pointwise = groups == 1 and is_pointwise(shape.window)
     batch = () if groups == 1 else (groups,)
+    if groups * filters != lanes[1]:
+        raise ValueError(f"{groups} groups of {filters} filters do not fill {lanes[1]} lanes")
 
     def buffer(name: str, dtype: DType, *sizes: int) -> Buffer:
         return Buffer(name=name, shape=sizes, dtype=dtype)
@@ -49,8 +51,7 @@ def int8_product(
     x = buffer("X", DType.UINT8, *image, lanes[0])
     w = buffer("W", DType.INT8, *batch, filters, depth)
     parameters = buffer("P", DType.INT32, 2, lanes[1])
-    whole_groups = groups > 1 and groups * filters == lanes[1]
-    y = buffer("Y", DType.UINT8, positions, *((groups, filters) if whole_groups else lanes[1:]))
+    y = buffer("Y", DType.UINT8, positions, *batch, filters)
     operand = buffer("R", DType.UINT8, *y.shape) if post.has_operand else None
     a, b = buffer("a", DType.UINT8, *batch, positions, depth), buffer("b", DType.INT8, *w.shape)
     total = buffer("sum", DType.INT32, *batch, positions, filters)
@@ -68,7 +69,7 @@ def int8_product(
     outputs = {**({} if groups == 1 else {"b0": groups}), "i": positions, "j": filters}
     at = [Var(loop) for loop in outputs]
     channel = at[-1] if groups == 1 else at[0] * filters + at[-1]
-    place = (at[-2], at[0], at[-1]) if whole_groups else (at[-2], channel)
+    place = (at[-2], *at[:-2], at[-1])
     second = None if operand is None else stored_value(operand[place])
     result = post_value(total[tuple(at)] + parameters[0, channel], parameters[1, channel], second, post)
     stage = Assign.to("post", y[place], unsigned_activation(result))

@@ -80,7 +80,7 @@ def lower_cuda_node(
     if isinstance(operator, Int8Operator):
         from .lower_int8 import lower_int8_node
 
-        return lower_int8_node(target, graph, node, operator, chosen)
+        return lower_int8_node(graph, node, operator)
     match operator:
         case Convolution():
             return lower_convolution(target, graph, node, operator, chosen)

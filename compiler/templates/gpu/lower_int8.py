@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -26,12 +25,12 @@ from ..cpu.lower_int8 import (
     quantized_sums,
 )
 from ..expressions import Expression
-from . import gemm, gemm_mma, generic, pool
+from . import gemm_mma, generic, pool
 from .gemm_cost import choose_tile, problem_of
 from .lower_moves import ELEMENTS
 from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
 from .tensor_float import LEAST
-from .tile import Tile, schedule_tile
+from .tile import schedule_tile
 
 _POOL = Kernel(name="pool", schedule=pool.schedule, intermediates=False)
 _KERNELS: Mapping[type, Kernel] = MappingProxyType(
@@ -45,21 +44,17 @@ _KERNELS: Mapping[type, Kernel] = MappingProxyType(
 """The kernel of each operator type that has a template of its own; other types use `GENERIC`."""
 
 
-def lower_int8_node(
-    target: GpuTarget, graph: Graph, node: Node, operator: Int8Operator, knobs: Any = None
-) -> LoweredCudaNode:
+def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCudaNode:
     """The kernels of an integer node of a graph that `graph.int8_for_processors` made with `channels_last`."""
     if not isinstance(operator, Int8Convolution):
         expression = int8_expression(graph, node, operator)
-        return lower_expression(graph, node, expression, _KERNELS.get(type(operator), GENERIC), knobs)
+        return lower_expression(graph, node, expression, _KERNELS.get(type(operator), GENERIC))
     if is_depthwise(graph, node, operator):
-        return lower_expression(graph, node, depthwise_expression(graph, node, operator), _ELEMENTS, knobs)
-    return _lower_convolution(target, graph, node, operator, knobs)
+        return lower_expression(graph, node, depthwise_expression(graph, node, operator), _ELEMENTS)
+    return _lower_convolution(graph, node, operator)
 
 
-def _lower_convolution(
-    target: GpuTarget, graph: Graph, node: Node, operator: Int8Convolution, knobs: Any
-) -> LoweredCudaNode:
+def _lower_convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCudaNode:
     """The kernels of a convolution: a product of matrices, on tensor cores if the GPU has them, unless groups are small
     or share words of the output.
     """
@@ -86,27 +81,26 @@ def _lower_convolution(
         weight = np.pad(weight, ((0, out.block - shape.filters), (0, 0), (0, 0), (0, 0)))
         pairs, kernel = pairs[np.newaxis], _ELEMENTS
     expression = Expression(program=program, arrays={"W": weight, "P": pairs})
-    return lower_expression(graph, node, expression, kernel, knobs)
+    return lower_expression(graph, node, expression, kernel)
 
 
-def _schedule_tiles(target: GpuTarget, program: Program, knobs: gemm.Knobs | None = None) -> Schedule:
+def _schedule_tiles(target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
     """`te.ops.int8_product` on tensor cores or, on GPUs without them, in tiles of a thread's own sums. W is not packed
     ahead: its tiles would be padded, and two products with the same weights could not share them.
     """
     if target.has("mma"):
-        return gemm_mma.schedule(target, program, knobs if isinstance(knobs, gemm_mma.Knobs) else None)
-    tile = knobs if isinstance(knobs, Tile) else choose_tile(target, problem_of(program))
-    return schedule_tile(program, tile)
+        return gemm_mma.schedule(target, program)
+    return schedule_tile(program, choose_tile(target, problem_of(program)))
 
 
-def _schedule_elements(target: GpuTarget, program: Program, knobs: generic.Knobs | None = None) -> Schedule:
+def _schedule_elements(_target: GpuTarget, program: Program, _knobs: None = None) -> Schedule:
     """`te.ops.blocked_convolution` with a thread for each element of the output."""
     s = Schedule(program)
     if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):
         s.expand_copy("pad")
         s.compute_inline("pad")
     s.compute_at("conv", "j")
-    generic.bind(s, knobs or generic.Knobs())
+    generic.bind(s, generic.Knobs())
     return s
 
 

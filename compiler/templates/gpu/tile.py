@@ -23,8 +23,8 @@ from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, 
 
 VECTOR = 4
 """Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
-WORD_BITS = 32
-"""Bits of a word. Copies of single elements that are narrower are slow: each takes as long as a word's."""
+BYTE_BITS = 8
+"""Bits of elements that are gathered in runs: a copy of one byte takes as long as a copy of 16."""
 REDUCING_THREADS = 256
 """Threads of a block in the kernel that adds up partial sums; they share no data."""
 
@@ -258,7 +258,7 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
             assert isinstance(copy, Copy)
         s.share_copy(stage, axes, aligned(copy, width))
         return
-    runs = _run(s, stage, own[-1], width) if copy.source.buffer.dtype.bits < WORD_BITS else 1
+    runs = _run(s, stage, own[-1], width) if copy.source.buffer.dtype.bits == BYTE_BITS else 1
     if runs > 1:
         own[-1], _ = s.split(own[-1], runs)
     element = own[0]
