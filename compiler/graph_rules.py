@@ -6,13 +6,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from .graph.errors import ModelError, NodeError
 from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph
-
-
-def _same(error: NodeError) -> ModelError:
-    return error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +18,8 @@ class GraphRules:
     the number of channels in a block of its memory layout; None: models that are quantized throughout are computed in
     floats too. `join`: whether inputs of concatenations are written directly into the result. `tiling`: function that
     chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators among LSTM, GRU and RNN whose
-    steps the target computes in one kernel. `refused` maps an error of the import to the error to raise. `check` gets
-    the model's label and its graph, and raises ModelError if the target has no code for it (None: the target has code
-    for every graph).
+    steps the target computes in one kernel. `check` gets the model's label and its graph, and raises ModelError if the
+    target has no code for it (None: the target has code for every graph).
     """
 
     lanes: int
@@ -33,5 +27,4 @@ class GraphRules:
     join: bool = False
     tiling: Tiling | None = None
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
-    refused: Callable[[NodeError], ModelError] = _same
     check: Callable[[str, Graph], None] | None = None

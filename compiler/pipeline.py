@@ -262,7 +262,7 @@ def import_graph(
             refusal = None
         if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
             raise refusal from None
-        raise rules.refused(error) from None
+        raise
     if rules.check is not None:
         rules.check(read.label, graph)
     return graph
