@@ -58,7 +58,7 @@ class CpuLowering:
         """
         return GraphRules(
             lanes=self.target.lanes(DType.FLOAT32),
-            integer_lanes=self.target.lanes(DType.INT32),
+            channel_block=partial(_channel_block, self.target.lanes(DType.INT32)),
             join=True,
             recurrent=RECURRENT,
             tiling=partial(winograd_choice.tiling, self.target),
@@ -80,6 +80,13 @@ class CpuLowering:
         assert lowered.workload is not None
         schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
         return replace(lowered, schedule=schedule)
+
+
+def _channel_block(lanes: int, channels: int) -> int:
+    # Float models need no integer graphs, nor the file that makes them.
+    from .graph.int8_for_processors import block_of
+
+    return block_of(channels, lanes)
 
 
 class SharedKernels:

@@ -1,8 +1,9 @@
 """GPU-specific parts of the compilation by `pipeline.compile_kernels`: lowering, code generation, and the forms of
 compiled networks.
 
-All arithmetic is float32: quantized models (QDQ) too compute in float32, with the roundings of their QuantizeLinear and
-DequantizeLinear pairs.
+Models that are quantized throughout are computed in integers, as on processors, if the kernels' language has the
+arithmetic (`Dialect.exact_integers`). All other models are computed in float32, with the roundings of their
+QuantizeLinear and DequantizeLinear pairs.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from .codegen.cuda.errors import LoweringError
 from .codegen.cuda.machine import GpuTarget
 from .codegen.cuda.module import CudaModule, lower
 from .codegen.cuda.prepare import prepare
-from .cpu_stages import cpu_network, function_name, network_code
-from .graph.errors import ModelError, NodeError
+from .cpu_stages import cpu_network, function_name, network_code, quantized_inputs
+from .graph.errors import ModelError
 from .graph.graph import Graph, Node
 from .graph_rules import GraphRules
 from .ir.printer import format_node
@@ -60,10 +61,11 @@ class GpuLowering:
 
     @property
     def rules(self) -> GraphRules:
-        """The requirements on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring
-        elements along the width.
+        """The requirements on graphs: float tensors keep ONNX's layout (NCHW), so that neighbouring threads read
+        neighbouring elements along the width; integer tensors are `channels_last`.
         """
-        return GraphRules(lanes=1, refused=_refused, check=_check)
+        block = _channels_last if self.target.dialect.exact_integers else None
+        return GraphRules(lanes=1, channel_block=block, check=_check)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
         """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""
@@ -80,13 +82,11 @@ class GpuLowering:
         return lower_recorded(self.target, graph, lowered, values)
 
 
-def _refused(error: NodeError) -> ModelError:
-    if not error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
-        return error
-    return ModelError(
-        f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
-        "DequantizeLinear (QDQ)"
-    )
+def _channels_last(channels: int) -> int:
+    # Float models need no integer graphs, nor the file that makes them.
+    from .graph.int8_for_processors import channels_last
+
+    return channels_last(channels)
 
 
 def _check(label: str, graph: Graph) -> None:
@@ -151,6 +151,7 @@ def gpu_ahead(target: GpuTarget) -> Form[GpuTarget, CudaNetworkCode]:
                     launches=launches,
                     target=target,
                     modules=tuple(done),
+                    quantized=quantized_inputs(network.graph),
                     compile_seconds=time.perf_counter() - network.started,
                 )
 

@@ -36,6 +36,8 @@ from .ir.stmt import Program
 from .passes.pipeline import dump_node, dump_to
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vdla.isa.config import Config
 
     from .graph_rules import GraphRules
@@ -229,11 +231,11 @@ def import_graph(
     """The graph of a model's kernels, with layouts: read, imported, fused, made legal. `dump` gets the graph after
     every pass.
 
-    Models that are quantized throughout are computed in integers on targets with `integer_lanes`. All other models are
-    computed in floats, with both roundings of each pair of QuantizeLinear and DequantizeLinear. Raises ModelError.
+    Models that are quantized throughout are computed in integers on targets with a `channel_block`. All other models
+    are computed in floats, with both roundings of each pair of QuantizeLinear and DequantizeLinear. Raises ModelError.
     """
     read, refusal = read_model(model), None
-    if rules.integer_lanes is not None and is_quantized(read):
+    if rules.channel_block is not None and is_quantized(read):
         from .graph.abilities import PROCESSOR
         from .graph.onnx_import import import_model
 
@@ -245,7 +247,7 @@ def import_graph(
             # Quantized in parts. The import has changed the model that it read.
             read, refusal = read_model(model), error
         else:
-            return _integer_graph(imported, rules.integer_lanes, fusion, dump)
+            return _integer_graph(imported, rules.channel_block, fusion, dump)
     from .graph.floating.onnx_import import import_float_model
     from .graph.floating.pipeline import graph_passes, run_graph_passes
 
@@ -260,20 +262,20 @@ def import_graph(
             refusal = None
         if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
             raise refusal from None
-        raise rules.refused(error) from None
+        raise
     if rules.check is not None:
         rules.check(read.label, graph)
     return graph
 
 
-def _integer_graph(imported: Graph, lanes: int, fusion: bool, dump: Dump | None) -> Graph:
+def _integer_graph(imported: Graph, block: Callable[[int], int], fusion: bool, dump: Dump | None) -> Graph:
     from .graph.fuse import fuse
     from .graph.int8_for_processors import for_processors
     from .graph.rewrites import remove_dead
 
     name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
     rewritten = rewrite(imported)
-    graph = for_processors(rewritten, lanes)
+    graph = for_processors(rewritten, block)
     if dump is not None:
         dump("import", format_graph(imported))
         dump(name, format_graph(rewritten))

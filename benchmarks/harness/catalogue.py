@@ -71,6 +71,7 @@ BENCHMARKS = (
     Benchmark("gpu", "GPU kernels and networks: checked, then timed beside torch", "gpu-*", f"{GPU}, {TORCH}"),
     Benchmark("gpu_cost", "errors of the cost models of GPU templates"),
     Benchmark("gpu_faults", "faults in scheduled GPU kernels", "gpu_faults", group=CAMPAIGN),
+    Benchmark("gpu_int8", "quantized networks on GPUs, emulated: steps and bytes", "gpu_int8"),
     Benchmark("grid", "utilization over a grid of machines", "grid grid_large grid_mobilenets"),
     Benchmark("kept_cycles", "cycles in files of results against today's"),
     Benchmark("language", "language models on the accelerator", "language"),

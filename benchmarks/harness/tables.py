@@ -11,7 +11,7 @@ from .outside import outside_text
 from .page import Blocks, Text
 from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
 from .tables_exploration import EXPLORATION
-from .tables_gpu import GPU
+from .tables_gpu import GPU, INT8, int8_text
 from .tables_headlines import HEADLINES
 from .tables_lengths import LENGTHS, lengths_text
 from .tables_processor import FUSION, PROCESSOR
@@ -59,6 +59,7 @@ BLOCKS: Blocks = MappingProxyType(
         "fusion": FUSION,
         "tuning": TUNING,
         "gpu": GPU,
+        "gpu_int8": Text(INT8, int8_text),
         "mutations": Text("mutations", campaigns_text),
         "faults": FAULTS,
     }

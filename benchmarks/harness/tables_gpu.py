@@ -1,14 +1,15 @@
-"""The pages' table on GPUs: layers, products and networks on an H100 against torch."""
+"""The pages' tables on GPUs: layers, products and networks on an H100 against torch; quantized networks, emulated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .gpu_suite import COMPILED_LIBRARY, GRAPHED
-from .page import At, Document, Row, Table, Where, at
+from .page import At, Document, Row, Table, Where, at, source
 from .table_parts import geomean
 
 CARD = "gpu-nvidia-h100-80gb-hbm3"
+INT8 = "gpu_int8"
 CORRECTED = "be9c478"
 """The commit since which our outputs are compared with torch's, and since which torch.compile's module is captured in a
 CUDA graph as well.
@@ -91,3 +92,18 @@ GPU = Table(
         network("dcgan", "DCGAN", graphed=False),
     ),
 )
+
+
+def int8_text(document: Document) -> str:
+    """A table of quantized networks on GPUs: steps from other results, and sizes of archives."""
+    lines = [
+        "| quantized network | steps from the processor's result | from ONNX Runtime's | archive over model, bytes | "
+        "kernels on tensor cores |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{row['name']}` | {row['steps']:g} | {row['runtime_steps']:g} | {row['archive_ratio']:.2f} | "
+        f"{row['tensor_cores']} of {row['launches']} |"
+        for row in document["rows"]
+    ]
+    return "\n".join([*lines, "", source(INT8, document)])

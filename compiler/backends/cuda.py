@@ -82,8 +82,8 @@ class CudaCompiler:
         return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
 
     def remark(self, model: Source) -> str | None:
-        """A remark for the user that a quantized model computes in float32; None for other models."""
-        return QUANTIZED if is_quantized(model) else None
+        """A remark for the user if the kernels' language has no integer arithmetic for a quantized model; else None."""
+        return None if self.target.dialect.exact_integers or not is_quantized(model) else QUANTIZED
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
         """The knobs that the tuner's records choose; None without records."""
@@ -196,9 +196,14 @@ class CudaDevice(CudaCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """The card's peak in float32 (tf32 where the target allows it) and its memory's bandwidth."""
-        target = _on_gpu(network).target
-        operations = target.peak("tf32" if target.tensor_float else "float32")
+        """The card's peak in the network's arithmetic, int8 or float32 (tf32 where the target allows it), and its
+        memory's bandwidth.
+        """
+        code = _on_gpu(network).code
+        target = code.target
+        # On GPUs only integer tensors have blocks of channels.
+        integers = any(tensor.block > 1 for tensor in code.graph.tensors.values())
+        operations = target.peak("int8" if integers else "tf32" if target.tensor_float else "float32")
         return Peaks(operations=operations, bytes=float(target.memory_bandwidth))
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
@@ -338,8 +343,8 @@ class CudaBackend:
         return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
 
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
-        """A model as kernels of a GPU, in float32; a quantized model keeps the roundings of its
-        QuantizeLinear nodes.
+        """A model as kernels of a GPU: in integers if it is quantized throughout and the kernels' language has the
+        arithmetic, else in float32 with the roundings of its QuantizeLinear nodes.
         """
         device = self.open(options)
         knobs = device.knobs(options.records)

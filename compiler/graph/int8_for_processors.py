@@ -1,10 +1,12 @@
-"""The form of an integer graph for processors: activations in blocks of channels, and the host's conversions as nodes.
+"""The form of an integer graph for processors and GPUs: activations in blocks of channels, and the host's conversions
+as nodes.
 
 Activations are uint8 (stored value + 128), the operand type of dot products of unsigned with signed bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +16,7 @@ from vdla.isa.arithmetic import UNSIGNED_OFFSET
 from ..ir.types import DType
 from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, plain_output, unused
 from .host import load_output
-from .int8_operators import Dequantize, Quantize
+from .int8_operators import Channels, Dequantize, Quantize
 from .onnx_strided_views import permutation_of
 from .operators import Permute
 
@@ -30,13 +32,23 @@ def block_of(channels: int, lanes: int) -> int:
     return next((block for block in possible if channels <= block), possible[-1])
 
 
-def for_processors(graph: Graph, lanes: int) -> Graph:
-    """The graph for processors with vectors of `lanes` int32 sums; its inputs and outputs have the model's shapes and
-    dtypes.
+def channels_last(channels: int) -> int:
+    """Number of channels in a block of a tensor for GPUs: all channels, rounded up to whole moves of 4 or 8 bytes.
+
+    One block keeps the channels of a position together: neighbouring threads store neighbouring channels, products sum
+    along contiguous bytes, as `dp4a` and `ldmatrix` read them, and groups of channels need no blocks of their own.
+    """
+    least = 4 if channels <= 4 else 8
+    return -(-channels // least) * least
+
+
+def for_processors(graph: Graph, block: Callable[[int], int]) -> Graph:
+    """The graph for processors or GPUs; its inputs and outputs have the model's shapes and dtypes. `block`: the number
+    of channels in a block of a tensor, from the number of its channels.
 
     Raises ValueError for a convolution with a fused pool (`fuse_pool` is for other targets).
     """
-    state = _State(graph, lanes)
+    state = _State(graph, block)
     for entry in graph.inputs:
         state.add_input(entry)
     for node in graph.nodes:
@@ -54,7 +66,7 @@ def for_processors(graph: Graph, lanes: int) -> Graph:
             inputs=tuple([state.names[name] for name in node.inputs]),
             output=state.names[node.output],
         )
-        for node in graph.nodes
+        for node in map(_without_unused_inputs, graph.nodes)
     ]
     return Graph(
         name=graph.name,
@@ -64,6 +76,17 @@ def for_processors(graph: Graph, lanes: int) -> Graph:
         tensors=state.tensors,
         constants=state.constants,
     )
+
+
+def _without_unused_inputs(node: Node) -> Node:
+    """The node; a `Channels` loses inputs of which it takes no channel, whose loops would have no iteration."""
+    operator = node.operator
+    if not isinstance(operator, Channels):
+        return node
+    used = sorted({part for part, _ in operator.sources})
+    sources = tuple([(used.index(part), channel) for part, channel in operator.sources])
+    inputs = tuple([node.inputs[part] for part in used])
+    return replace(node, operator=replace(operator, sources=sources), inputs=inputs)
 
 
 def converted_inputs(graph: Graph) -> frozenset[str]:
@@ -82,9 +105,9 @@ class _State:
     graph.
     """
 
-    def __init__(self, graph: Graph, lanes: int) -> None:
+    def __init__(self, graph: Graph, block: Callable[[int], int]) -> None:
         self.graph = graph
-        self.lanes = lanes
+        self.block = block
         self.nodes: list[Node] = []
         self.constants: dict[str, np.ndarray] = {}
         self.tensors = {
@@ -97,7 +120,7 @@ class _State:
                 self.names[tensor.name] = self._activation(tensor)
 
     def _activation(self, tensor: Tensor) -> str:
-        block = block_of(tensor.nchw[1], self.lanes)
+        block = self.block(tensor.nchw[1])
         return self._declare(replace(tensor, shape=tensor.nchw, dtype=DType.UINT8, block=block))
 
     def _declare(self, tensor: Tensor) -> str:

@@ -45,7 +45,7 @@ from .network_description import (
     read_parameters,
 )
 
-FORMAT = 2
+FORMAT = 3
 """Version of the archive's format: goes up when its description or the calling convention of kernels changes."""
 
 
@@ -82,6 +82,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
         "format": FORMAT,
         "target": asdict(network.target),
         **describe_network(network.graph, network.plan, constants),
+        "quantized": sorted(network.quantized),
         "modules": modules,
         "launches": describe_launches(network.launches, "module", constants),
         "constants": constants.entries,
@@ -132,6 +133,7 @@ def _network(
         launches=read_launches(document, "module", known, constants, graph, plan),
         target=kind.target(document.at("target")),
         modules=tuple(modules.values()),
+        quantized=frozenset(document.at("quantized").among(graph.input_names)),
     )
 
 

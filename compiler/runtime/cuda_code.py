@@ -22,7 +22,9 @@ class CompiledModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaNetworkCode:
-    """A network compiled for `target`, on any machine."""
+    """A network compiled for `target`, on any machine. `quantized`: the float32 inputs that are quantized; they must
+    not contain NaN, which has no integer value.
+    """
 
     graph: Graph
     plan: StoragePlan
@@ -30,3 +32,4 @@ class CudaNetworkCode:
     target: GpuTarget
     modules: tuple[CompiledModule, ...]
     compile_seconds: float = 0.0
+    quantized: frozenset[str] = frozenset()

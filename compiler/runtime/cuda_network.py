@@ -186,7 +186,7 @@ class CudaNetwork(GraphNetwork):
         )
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        check_inputs(self.name, self.inputs, inputs)
+        check_inputs(self.name, self.inputs, inputs, self.code.quantized)
         for name, array in inputs.items():
             if (reason := self.target.unsuitable(array)) is not None:
                 raise KernelArgumentError(f"input {name!r} {reason}")

@@ -33,9 +33,9 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     source, and the new elements of a target are never read. Does nothing if the extent is a multiple. Legal for a nest
     of loops around one Reduce that adds, in which every use of the variable is a whole index of an allocated buffer;
     each operand must be filled by one copy (or loops around one). If the sum runs over the loop, its value must be a
-    product of operands that are zero in the new elements because their copies read outside of the source. If the sum
-    does not run over it, an operand's index may also be a multiple of the variable plus other variables, as in a
-    window. Raises LegalityError for a multiple below 1.
+    product of operands that are zero in the new elements because their copies read outside of the source; for a sum of
+    integers one such operand suffices. If the sum does not run over it, an operand's index may also be a multiple of
+    the variable plus other variables, as in a window. Raises LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -63,6 +63,7 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         raise LegalityError(reason, program, reduce.name)
     grown: dict[str, Buffer] = {}
     extents, copies = {loop: Const(new)}, dict[str, Copy]()
+    zeros = 0
     for buffer, d, step in padded:
         assert buffer is not None
         if locate_alloc(program, buffer.name) is None or (step == 0 and buffer.shape[d] != old):
@@ -76,9 +77,17 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
                 f"{where}only one index of {buffer.name} may use {loop}, but two do", program, reduce.name
             )
         if buffer.name != reduce.buffer.name:
-            copy, around = _filling(program, buffer, d, before, after, zero=not data, where=where)
+            copy, around, zero = _filling(program, buffer, d, before, after, where=where)
+            # A float that is not zero may be infinite or NaN, and its product with zero NaN.
+            if not data and not zero and reduce.buffer.dtype.is_float:
+                reason = f"{where}{copy.name} does not provably put zeros beyond the end of {buffer.name}"
+                raise LegalityError(reason, program, copy.name)
+            zeros += zero
             copies[copy.name] = copy
             extents |= dict.fromkeys(around, Const(after))
+    if not data and not zeros:
+        reason = f"{where}no copy provably puts zeros beyond the end of an operand of {reduce.name}"
+        raise LegalityError(reason, program, reduce.name)
 
     def rewrite(statement: Stmt) -> Stmt:
         match statement:
@@ -149,12 +158,10 @@ def factors(value: Expr) -> list[Expr]:
 
 
 def _filling(
-    program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
-) -> tuple[Copy, list[str]]:
-    """(copy, loops): the copy that fills a buffer, enlarged from `old` to `new` elements in dimension `d`, and the
-    names of the loops that grow with the copy.
-
-    `zero`: the new elements must be zeros.
+    program: Program, buffer: Buffer, d: int, old: int, new: int, *, where: str
+) -> tuple[Copy, list[str], bool]:
+    """(copy, loops, zeros): the copy that fills a buffer, enlarged from `old` to `new` elements in dimension `d`, the
+    names of the loops that grow with the copy, and whether the new elements are provably zeros.
     """
     allocation = locate_alloc(program, buffer.name)
     assert allocation is not None
@@ -185,10 +192,7 @@ def _filling(
         raise LegalityError(f"{where}{copy.name} does not fill {buffer.name} in order", program, copy.name)
     lows = {e: interval(start, ranges).low for e, start in beyond.items()}
     outside = any(low is not None and low >= of.buffer.shape[e] for e, low in lows.items())
-    if zero and not (value.value == 0 and outside):
-        reason = f"{where}{copy.name} does not provably put zeros beyond the end of {buffer.name}"
-        raise LegalityError(reason, program, copy.name)
-    return replace(copy, destination=to, source=of, pad=value), growing
+    return replace(copy, destination=to, source=of, pad=value), growing, value.value == 0 and outside
 
 
 def partner(copy: Copy, d: int) -> int | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_convolution import Int8Convolution
-from vdla.compiler.graph.int8_for_processors import for_processors
+from vdla.compiler.graph.int8_for_processors import block_of, for_processors
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
@@ -50,7 +51,9 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def compile_graph(graph: Graph, target: CpuTarget) -> CpuNetwork:
-    return compile_kernels(for_processors(graph, target.lanes(DType.INT32)), cpu_now(target))
+    return compile_kernels(
+        for_processors(graph, partial(block_of, lanes=target.lanes(DType.INT32))), cpu_now(target)
+    )
 
 
 def level(name: str) -> CpuTarget:
@@ -113,7 +116,7 @@ def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
         Int8Elementwise,
     }
     target = parse_target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")
-    ready = for_processors(graph, target.lanes(DType.INT32))
+    ready = for_processors(graph, partial(block_of, lanes=target.lanes(DType.INT32)))
     arrays = inputs_of(graph)
     tensors = dict(arrays)
     tensorized = 0
@@ -251,4 +254,4 @@ def test_a_fused_pool_is_refused() -> None:
     b = builder(0)
     graph = fuse_pool(b.graph(b.max_pool(b.convolution(b.input(1, 3, 6, 6), 4, (3, 3)), (2, 2), (2, 2))))
     with pytest.raises(ValueError, match="already has a fused pool"):
-        for_processors(graph, 16)
+        for_processors(graph, partial(block_of, lanes=16))

@@ -107,13 +107,13 @@ def activated() -> Program:
     return Program(name="activated", parameters=(A, C), body=body)
 
 
-def staged(pad: int = 0, plus: int = 0, columns: int = 9) -> Program:
-    """A program of the matrix product C = (A + `plus`) W from copies of A and W; the copy of W has `columns` columns,
-    filled with `pad` beyond the end of W.
+def staged(pad: int = 0, plus: int = 0, columns: int = 9, dtype: DType = I32) -> Program:
+    """A program of the matrix product C = (A + `plus`) W of type `dtype` from copies of A and W; the copy of W has
+    `columns` columns, filled with `pad` beyond the end of W.
     """
-    a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
-    s, t = Buffer(name="a", shape=a.shape, dtype=I32), Buffer(name="w", shape=w.shape, dtype=I32)
-    total, c = (Buffer(name=n, shape=(10, 9), dtype=I32) for n in ("sum", "C"))
+    a, w = Buffer(name="A", shape=(10, 6), dtype=dtype), Buffer(name="W", shape=(6, 9), dtype=dtype)
+    s, t = Buffer(name="a", shape=a.shape, dtype=dtype), Buffer(name="w", shape=w.shape, dtype=dtype)
+    total, c = (Buffer(name=n, shape=(10, 9), dtype=dtype) for n in ("sum", "C"))
     value = s[ROW, K] * t[K, J] if plus == 0 else (s[ROW, K] + plus) * t[K, J]
     adding = Reduce(name="gemm", op="add", buffer=total, indices=(ROW, J), value=value, first=equal(K, 0))
     load = Copy(name="load", destination=whole(s), source=whole(a))
@@ -121,7 +121,7 @@ def staged(pad: int = 0, plus: int = 0, columns: int = 9) -> Program:
         name="element",
         destination=region(t, (P, 1), (Q, 1)),
         source=region(w, (P, 1), (Q, 1)),
-        pad=Const(pad, I32),
+        pad=Const(pad, dtype),
     )
     i, j = Var("c.i"), Var("c.j")
     body = seq(

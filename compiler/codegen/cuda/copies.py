@@ -35,9 +35,9 @@ _ONE = Const(1)
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
     """Emits the moves of a copy, in loops if one move does not take all elements.
 
-    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, or if its elements are
-    too narrow or not aligned. Raises LoweringError for asynchronous copies other than from global to shared memory, or
-    with a pad that is not zero.
+    An asynchronous copy becomes a synchronous one, equally correct, if the hardware has none, if its elements are too
+    narrow or not aligned, or if its pad is not zero. Raises LoweringError for asynchronous copies other than from
+    global to shared memory.
     """
     _Move(kernel, copy).emit()
 
@@ -65,6 +65,7 @@ class _Move:
             kernel.asynchronous
             and copy.asynchronous
             and copy.source.buffer.dtype is copy.destination.buffer.dtype
+            and (copy.pad is None or copy.pad.value == 0)
         )
         if copy.asynchronous:
             self.check_asynchronous()
@@ -80,11 +81,6 @@ class _Move:
             raise LoweringError(
                 f"`{summarize(copy)}` is asynchronous, but not from the device's memory to scope shared; "
                 "make the copy synchronous"
-            )
-        if copy.pad is not None and copy.pad.value != 0:
-            raise LoweringError(
-                f"`{summarize(copy)}` is asynchronous, but asynchronous copies pad with 0 only; make the copy "
-                "synchronous"
             )
 
     def emit(self) -> None:

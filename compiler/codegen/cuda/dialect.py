@@ -69,7 +69,9 @@ class Dialect:
 
     `types`: names of the element types in memory; kernels cannot use a type without an entry. `unsigned`: an unsigned
     integer of 32 bits, `unsigned_wide` of 64 bits. Literals of 64 bits end with `wide_suffix`. `long_integers`: whether
-    the language has integers of 64 bits; else kernels compute int64 in 32 bits. `float_of_bits`,
+    the language has integers of 64 bits; else kernels compute int64 in 32 bits. `exact_integers`: whether models that
+    are quantized throughout are computed in integers: stores of single bytes are plain stores, and the language's fused
+    multiply-add and division round once, as `vdla.isa.arithmetic` does. `float_of_bits`,
     `float_of_int`: functions that make a float from its bits, given as unsigned or as int. `math`: names of the scalar
     functions of the IR. `fused`: a fused multiply-add. `dot`: adds to {total} the products of four int8 in the 32-bit
     words {a} and {b}; "" if the language lacks it.
@@ -100,6 +102,7 @@ class Dialect:
     unsigned_wide: str
     wide_suffix: str
     long_integers: bool = True
+    exact_integers: bool = True
     float_of_bits: str
     float_of_int: str
     math: Mapping[str, str]

@@ -73,6 +73,10 @@ class ExpressionEmitter:
                 return self.element(buffer, indices)
             case Var(name=name) if dtype is not DType.INT64:
                 return Text(self.variables[name])
+            case Call(dtype=DType.INT8):
+                from .quantized import call_quantized
+
+                return call_quantized(self, expr)
             case Call(function=function, arguments=arguments):
                 return call_function(self, function, [self.as_float(a) for a in arguments], dtype)
         if dtype is DType.INT64:

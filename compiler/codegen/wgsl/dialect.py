@@ -320,6 +320,8 @@ WGSL = WgslDialect(
     shared_dynamic="",
     overlays=False,
     long_integers=False,
+    # Bytes are stored by two atomic operations, and neither `fma` nor the division need round once.
+    exact_integers=False,
     functions=FUNCTIONS,
     names=frozenset({*_RESERVED.split(), *FUNCTIONS}),
 )

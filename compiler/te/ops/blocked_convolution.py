@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
-from ...ir.expr import Buffer, Const, Expr, Var, cast, select
+from ...ir.expr import Buffer, Const, Expr, Var, cast, minimum, select
 from ...ir.stmt import Alloc, Assign, Program, Stmt, allocated, nest, parameters_of, seq
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
@@ -133,6 +133,40 @@ def blocked_depthwise(
         filters=shape.channels,
     )
     return _program(name, shape, layout, sums or FloatSums())
+
+
+def channels_last_convolution(
+    shape: Convolution, *, lanes: tuple[int, int], sums: QuantizedSums, name: str = "int8_grouped"
+) -> Program:
+    """`blocked_convolution` for quantized groups whose channels, and whose filters, lie together in one block.
+
+    `lanes`: channels in the blocks of X and of Y. Parameters: uint8 X [batch, 1, height, width, lanes], int8 W [lanes
+    of Y, KH, KW, channels of a group], zero in lanes without a filter, P [1, 2, lanes], Y [batch, 1, OH, OW, lanes].
+    Intermediates as in `blocked_convolution`, with loops conv.n, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh,
+    conv.kw, conv.k and n, o, y, x, j. Raises ValueError if the window does not fit.
+    """
+    held, made = lanes
+    channels, filters = shape.group_channels, shape.group_filters
+
+    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
+        (n, o), (_, k), j = at.outer, at.channel, at.lane
+        # Lanes without a filter multiply channels of the last group.
+        group = minimum(j // filters, shape.groups - 1) if made > shape.filters else j // filters
+        return data[n, o, *at.position, group * channels + k], weight[j, *at.tap, k]
+
+    layout = _Layout(
+        data=(shape.batch, 1, shape.height, shape.width, held),
+        weight=(made, *shape.window.kernel, channels),
+        outer={"n": shape.batch, "o": 1},
+        lanes=made,
+        channels=(1, channels),
+        factors=factors,
+        channel=lambda n, o, y, x, j: (j,),
+        block=lambda n, o, y, x, j: o,
+        bias=(made,),
+        filters=shape.filters,
+    )
+    return _program(name, shape, layout, sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,50 +18,54 @@ from ...te.blocks import ceil_div
 from ...te.ops.blocked_convolution import QuantizedSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.quantization import biases_of_unsigned, load_activation, store_activation
-from ..fused_program import Fused
+from ..expressions import Expression
+from ..fused_program import fused_expression
 from ..lowered_node import lowered_node
 from .lowered import LoweredCpuNode, scheduled
 
 
 def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCpuNode:
     """The kernel of an integer node of a graph that `graph.int8_for_processors` made."""
+    if not isinstance(operator, Int8Convolution):
+        return _lowered(graph, node, int8_expression(graph, node, operator))
+    if is_depthwise(graph, node, operator):
+        return _lowered(graph, node, depthwise_expression(graph, node, operator))
+    schedule = partial(scheduled, constants=frozenset({"W"}))
+    return _lowered(graph, node, _convolution(graph, node, operator), schedule)
+
+
+def int8_expression(graph: Graph, node: Node, operator: Int8Operator) -> Expression:
+    """The tensor expression of an integer node other than a convolution, for processors and GPUs."""
     match operator:
-        case Int8Convolution(groups=groups, weight=weight):
-            if groups > 1 and groups == graph.tensors[node.inputs[0]].shape[1] == weight.shape[0]:
-                return _depthwise(graph, node, operator)
-            return _convolution(graph, node, operator)
         case Quantize():
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
-    from .lower_int8_others import LOWERED
+    from ..int8_expressions import EXPRESSIONS
 
-    if (lower := LOWERED.get(type(operator))) is None:
+    if (expression := EXPRESSIONS.get(type(operator))) is None:
         raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
-    return lower(graph, node, operator)
+    return expression(graph, node, operator)
 
 
-def lowered_int8(
-    node: Node,
-    program: Program,
-    graph: Graph,
-    inputs: Mapping[str, str],
-    constants: Mapping[str, np.ndarray] | None = None,
-    schedule: Callable[..., Schedule] = scheduled,
+def _lowered(
+    graph: Graph, node: Node, expression: Expression, schedule: Callable[..., Schedule] = scheduled
 ) -> LoweredCpuNode:
-    """The kernel of a node with the expression `program`; `inputs` maps parameters to tensors and constants of the
-    graph, parameter Y is the output.
-
-    `schedule` is called with the target, the program and `parallel`.
-    """
-    own = partial(schedule, program=program, parallel=True)
-    bound = {"Y": node.output, **inputs}
-    return lowered_node(graph, node, program.name, Fused(program=program), own, bound, constants)
+    """The kernel of a node with this `expression`. `schedule` is called with the target, the program and `parallel`."""
+    ends, bound = fused_expression(graph, node, expression)
+    own = partial(schedule, program=ends.program, parallel=True)
+    return lowered_node(graph, node, ends.program.name, ends, own, bound, expression.arrays)
 
 
-def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
-    """A convolution's kernel. Groups that do not fill whole blocks of channels are joined, with zero weights between
-    them.
+def is_depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> bool:
+    """Whether each channel of a convolution's input has one filter of its own."""
+    groups = operator.groups
+    return groups > 1 and groups == graph.tensors[node.inputs[0]].shape[1] == operator.weight.shape[0]
+
+
+def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Expression:
+    """A convolution's expression. Groups that do not fill whole blocks of channels are joined, with zero weights
+    between them.
     """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
@@ -81,7 +85,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         groups=groups,
     ).in_one_row()
     program = blocked_convolution(
-        shape, block_in=data.block, block_out=out.block, sums=_quantized_sums(operator), name="int8_conv2d"
+        shape, block_in=data.block, block_out=out.block, sums=quantized_sums(operator), name="int8_conv2d"
     )
     weight = np.zeros((groups, blocks_out * out.block, blocks_in * data.block, *window.kernel), np.int8)
     own_in, own_out = channels // operator.groups, filters // operator.groups
@@ -91,12 +95,11 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         columns = slice(part * own_in, (part + 1) * own_in)
         weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
     weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
-    schedule = partial(scheduled, constants=frozenset({"W"}))
-    return _sums(graph, node, operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups, schedule)
+    return _sums(operator, program, weight.transpose(0, 1, 2, 4, 5, 3), groups)
 
 
-def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
-    """A depthwise convolution's kernel."""
+def depthwise_expression(graph: Graph, node: Node, operator: Int8Convolution) -> Expression:
+    """The tensor expression of a depthwise convolution on blocks of channels, for processors and GPUs."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     blocks = ceil_div(channels, data.block)
@@ -109,42 +112,35 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
         window=operator.window,
         groups=blocks * data.block,
     )
-    program = blocked_depthwise(
-        shape, block=data.block, sums=_quantized_sums(operator), name="int8_depthwise"
-    )
+    program = blocked_depthwise(shape, block=data.block, sums=quantized_sums(operator), name="int8_depthwise")
     weight = operator.weight[:, 0].transpose(1, 2, 0)
     weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
-    return _sums(graph, node, operator, program, weight)
+    return _sums(operator, program, weight)
 
 
-def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:
+def quantized_sums(operator: Int8Convolution) -> QuantizedSums:
+    """The sums and the post-processing of a convolution of uint8 activations."""
     return QuantizedSums(pad_value=operator.pad_value + UNSIGNED_OFFSET, post=operator.post)
 
 
-def _sums(
-    graph: Graph,
-    node: Node,
-    operator: Int8Convolution,
-    program: Program,
-    weight: np.ndarray,
-    groups: int = 1,
-    schedule: Callable[..., Schedule] = scheduled,
-) -> LoweredCpuNode:
-    """A convolution's kernel, with its biases and scales arranged in blocks."""
+def _sums(operator: Int8Convolution, program: Program, weight: np.ndarray, groups: int = 1) -> Expression:
+    """A convolution's expression with its weights, and its biases and scales arranged in blocks."""
     shape = next(p.shape for p in program.parameters if p.name == "P")
     filters = operator.weight.shape[0]
-    scale = np.broadcast_to(np.asarray(operator.scale, np.float32), (filters,))
-    pairs = np.stack([biases_of_unsigned(operator.bias, operator.weight), scale.view(np.int32)])
-    pairs = pairs.reshape(2, groups, filters // groups)
+    pairs = biases_and_scales(operator).reshape(2, groups, filters // groups)
     pairs = np.pad(pairs, ((0, 0), (0, 0), (0, shape[0] * shape[2] // groups - filters // groups)))
     parameters = pairs.reshape(2, shape[0], shape[2]).transpose(1, 0, 2)
-    constants = {"W": weight, "P": np.ascontiguousarray(parameters)}
-    inputs = dict(zip("XR", node.inputs, strict=False))
-    return lowered_int8(node, program, graph, inputs, constants, schedule)
+    return Expression(program=program, arrays={"W": weight, "P": np.ascontiguousarray(parameters)})
 
 
-def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
-    """The kernel that converts a float tensor in the host's layout to a uint8 activation in blocks of channels."""
+def biases_and_scales(operator: Int8Convolution) -> np.ndarray:
+    """int32 [2, filters]: biases of sums over uint8 activations, and the bits of the float32 scales."""
+    scale = np.broadcast_to(np.asarray(operator.scale, np.float32), operator.weight.shape[:1])
+    return np.stack([biases_of_unsigned(operator.bias, operator.weight), scale.view(np.int32)])
+
+
+def _quantize(graph: Graph, node: Node, operator: Quantize) -> Expression:
+    """The expression that converts a float tensor in the host's layout to a uint8 activation in blocks of channels."""
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
     program = store_activation(
@@ -156,11 +152,11 @@ def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+    return Expression(program=program)
 
 
-def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
-    """The kernel that converts a quantized activation to a float tensor in the host's layout."""
+def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> Expression:
+    """The expression that converts a quantized activation to a float tensor in the host's layout."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     program = load_activation(
@@ -172,7 +168,7 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+    return Expression(program=program)
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:

@@ -42,11 +42,16 @@ def schedule(target: GpuTarget, program: Program, knobs: Knobs | None = None) ->
     Intermediates between kernels are in global memory, intermediates inside a kernel in each thread's local memory.
     """
     s = Schedule(program)
-    for node in walk(program):
+    bind(s, knobs or Knobs())
+    return s
+
+
+def bind(s: Schedule, knobs: Knobs) -> None:
+    """Puts the program of a schedule into kernel form, like `schedule`."""
+    for node in walk(s.program):
         if isinstance(node, Copy):
             s.expand_copy(node.name)
-    _host(s, s.program.body, (knobs or Knobs()).threads)
-    return s
+    _host(s, s.program.body, knobs.threads)
 
 
 def _host(s: Schedule, statement: Stmt, threads: int) -> None:

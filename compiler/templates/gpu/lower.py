@@ -9,6 +9,7 @@ from typing import Any
 
 from ...codegen.cuda.machine import GpuTarget
 from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Operator
 from ...graph.operators import (
     AveragePool,
     Concatenate,
@@ -76,6 +77,10 @@ def lower_cuda_node(
     `knobs`: returns knobs of the operator's template (its `Knobs`) for a node, or None for the template's defaults.
     """
     chosen, operator = None if knobs is None else knobs(node), computed(graph, node)
+    if isinstance(operator, Int8Operator):
+        from .lower_int8 import lower_int8_node
+
+        return lower_int8_node(graph, node, operator)
     match operator:
         case Convolution():
             return lower_convolution(target, graph, node, operator, chosen)

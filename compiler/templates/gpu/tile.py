@@ -17,12 +17,14 @@ from ...ir.affine import linear_form
 from ...ir.expr import Const
 from ...ir.stmt import Copy, For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
-from ...schedule import Schedule
+from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
 from .split_axes import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 
 VECTOR = 4
 """Float32 elements of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+BYTE_BITS = 8
+"""Bits of elements that are gathered in runs: a copy of one byte takes as long as a copy of 16."""
 REDUCING_THREADS = 256
 """Threads of a block in the kernel that adds up partial sums; they share no data."""
 
@@ -256,6 +258,9 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
             assert isinstance(copy, Copy)
         s.share_copy(stage, axes, aligned(copy, width))
         return
+    runs = _run(s, stage, own[-1], width) if copy.source.buffer.dtype.bits == BYTE_BITS else 1
+    if runs > 1:
+        own[-1], _ = s.split(own[-1], runs)
     element = own[0]
     for loop in own[1:]:
         element = s.fuse(element, loop)
@@ -268,6 +273,27 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
     for loop, (axis, _) in zip(threads, axes, strict=True):
         s.bind(loop, axis)  # type: ignore[arg-type]
     unroll(s, (step,))
+    if runs > 1:
+        # Copies of elements, unlike copies of boxes, are provably independent.
+        s.box_copy(stage)
+
+
+def _run(s: Schedule, stage: str, loop: str, width: int) -> int:
+    """The number of elements, at most `width`, that a copy of single elements may take at once: in each such number of
+    iterations of the innermost loop, `loop`, they are adjacent in the source.
+    """
+    while width > 1:
+        if extent_of(s, loop) % width == 0:
+            trial = Schedule(s.program)
+            trial.split(loop, width)
+            try:
+                trial.box_copy(stage)
+            except LegalityError:
+                pass
+            else:
+                return width
+        width //= 2
+    return 1
 
 
 def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:

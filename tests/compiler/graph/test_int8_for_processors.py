@@ -5,6 +5,7 @@ as nodes.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from vdla.compiler.graph.fuse_pairs import fuse_pool
 from vdla.compiler.graph.graph import GraphInput
 from vdla.compiler.graph.int8_convolution import Int8Convolution
-from vdla.compiler.graph.int8_for_processors import converted_inputs, for_processors
+from vdla.compiler.graph.int8_for_processors import block_of, converted_inputs, for_processors
 from vdla.compiler.graph.int8_operators import Dequantize, Quantize
 from vdla.compiler.graph.operators import Permute
 from vdla.compiler.ir.types import DType
@@ -42,7 +43,7 @@ def small():
 
 def test_conversions_are_nodes_and_ends_are_the_models():
     graph = small()
-    ready = for_processors(graph, 16)
+    ready = for_processors(graph, partial(block_of, lanes=16))
     kinds = [type(node.operator) for node in ready.nodes]
     assert kinds[:2] == [Permute, Quantize] and kinds[-1] is Dequantize
     assert len(kinds) == len(graph.nodes) + 3, "an output that is a constant needs no node"
@@ -59,7 +60,7 @@ def test_conversions_are_nodes_and_ends_are_the_models():
 
 
 def test_every_tensor_is_made_before_it_is_read_and_lies_in_blocks():
-    ready = for_processors(small(), 8)
+    ready = for_processors(small(), partial(block_of, lanes=8))
     known = {*ready.input_names, *ready.constants}
     for node in ready.nodes:
         assert known.issuperset(node.inputs), node.name
@@ -75,7 +76,7 @@ def test_a_pool_within_a_convolution_is_for_the_accelerator():
     b = builder(0)
     graph = fuse_pool(b.graph(b.max_pool(b.convolution(b.input(1, 3, 6, 6), 4, (1, 1)), (2, 2), (2, 2))))
     with pytest.raises(ValueError, match="already has a fused pool"):
-        for_processors(graph, 16)
+        for_processors(graph, partial(block_of, lanes=16))
 
 
 def test_a_kernel_that_is_not_the_weights_is_refused():

@@ -111,6 +111,20 @@ def test_copies_into_several_buffers_are_pipelined_together() -> None:
     assert all(c.asynchronous for c in copies)
 
 
+def test_a_box_of_adjacent_elements() -> None:
+    """Only the inner loop of a split dimension is a box; the outer loop steps over boxes."""
+    s = Schedule(sums())
+    _elements(s, (0, 1))
+    s.split("A.inp.1", 4)
+    s.box_copy("A.inp")
+    verify(s.program)
+    (copy,) = [n for n in walk(s.program) if isinstance(n, Copy)]
+    assert copy.source.extents == copy.destination.extents == (Const(1), Const(4))
+    arrays = primitives.arrays(sums())
+    expected = interpret(sums(), arrays, poison=True)["C"]
+    np.testing.assert_array_equal(interpret(s.program, arrays, poison=True)["C"], expected)
+
+
 def _cached(s: Schedule) -> None:
     s.split("i", 5)
     s.cache_read("A", "i.0", "shared")
@@ -137,7 +151,7 @@ REFUSED = [
     ),
     (
         sums,
-        lambda s: (_elements(s, (0, 1)), s.split("A.inp.1", 4), s.box_copy("A.inp")),
+        lambda s: (_elements(s, (0, 1)), s.reorder(*s.split("A.inp.1", 4)[::-1]), s.box_copy("A.inp")),
         "no serial loop around it",
     ),
     (sums, lambda s: s.share_copy("sum", X4, 1), "cannot share sum: it is not a plain copy"),

@@ -15,6 +15,7 @@ from vdla.compiler.ir.expr import Buffer, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, Stmt, nest, region, seq, whole
+from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule
@@ -43,6 +44,12 @@ def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]
     for loop, factor in zip(("c.j.0", "c.i.0"), tile, strict=True):
         s.bind(loop, "block.x" if loop == "c.j.0" else "block.y") if factor > 1 else None
     same(staged(), s)
+
+
+def test_one_operand_of_zeros_suffices_for_integers() -> None:
+    s = Schedule(staged(pad=7))
+    s.pad("k", 4)
+    same(staged(pad=7), s)
 
 
 def test_nothing_is_done_to_multiples() -> None:
@@ -126,7 +133,11 @@ REFUSED = [
         "does not add a product of operands that k is an index of",
     ),
     (lambda: staged(columns=10), lambda s: s.pad("j", 4), "element does not fill w in order"),
-    (lambda: staged(pad=7), lambda s: s.pad("k", 4), "does not provably put zeros beyond the end of w"),
+    (
+        lambda: staged(pad=7, dtype=DType.FLOAT32),
+        lambda s: s.pad("k", 4),
+        "does not provably put zeros beyond the end of w",
+    ),
     (
         staged,
         lambda s: (s.expand_copy("load"), s.pad("i", 4)),

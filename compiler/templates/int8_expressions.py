@@ -1,4 +1,6 @@
-"""Lowering of integer nodes other than convolutions to processors' kernels: a function for each operator."""
+"""Tensor expressions of integer operators other than convolutions and conversions, for processors and GPUs: a function
+for each operator.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ import numpy as np
 
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
-from ...graph.graph import Graph, Node, Tensor
-from ...graph.int8_convolution import Interleave
-from ...graph.int8_operators import (
+from ..graph.graph import Graph, Node, Tensor
+from ..graph.int8_convolution import Interleave
+from ..graph.int8_operators import (
     Channels,
     Int8AveragePool,
     Int8Elementwise,
@@ -22,10 +24,10 @@ from ...graph.int8_operators import (
     Swap,
     Table,
 )
-from ...ir.types import DType
-from ...te.combination import combined
-from ...te.ops.float_elementwise import float_elementwise
-from ...te.ops.int8_channels import (
+from ..ir.types import DType
+from ..te.combination import combined
+from ..te.ops.float_elementwise import float_elementwise
+from ..te.ops.int8_channels import (
     Part,
     channel_places,
     int8_blocks,
@@ -34,23 +36,22 @@ from ...te.ops.int8_channels import (
     int8_table,
     whole_runs,
 )
-from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
-from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
-from ...te.ops.quantization import stored_value, unsigned_activation
-from ...te.scalars import argument
-from .lower_int8 import lowered_int8
-from .lowered import LoweredCpuNode
+from ..te.ops.int8_pool import int8_average_pool, int8_max_pool
+from ..te.ops.int8_positions import int8_positions, int8_resample, int8_swap
+from ..te.ops.quantization import stored_value, unsigned_activation
+from ..te.scalars import argument
+from .expressions import Expression
 
 
-def _max_pool(graph: Graph, node: Node, operator: Int8MaxPool) -> LoweredCpuNode:
-    """A max-pool's kernel."""
+def _max_pool(graph: Graph, node: Node, operator: Int8MaxPool) -> Expression:
+    """The expression of a max-pool."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     program = int8_max_pool((batch * blocks, height, width, lanes), operator.window)
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+    return Expression(program=program)
 
 
-def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
-    """An average pool's kernel; each sum is divided by the number of input pixels that its window counts."""
+def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Expression:
+    """The expression of an average pool; each sum is divided by the number of input pixels that its window counts."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     window = operator.window
     program = int8_average_pool(
@@ -60,11 +61,11 @@ def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Lowere
         bias=operator.bias - UNSIGNED_OFFSET * prod(window.kernel),
         post=operator.post,
     )
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, {"S": operator.scales})
+    return Expression(program=program, arrays={"S": operator.scales})
 
 
-def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> LoweredCpuNode:
-    """The kernel of an element-wise addition or multiplication of two quantized tensors, on whole blocks of
+def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> Expression:
+    """The expression of an element-wise addition or multiplication of two quantized tensors, on whole blocks of
     channels.
     """
     values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
@@ -77,24 +78,26 @@ def _elementwise(graph: Graph, node: Node, operator: Int8Elementwise) -> Lowered
     if len(set(planes)) > 1:
         shapes = [(batch * blocks, prod(plane), block) for plane in planes]
     program = float_elementwise(shapes, body, name="int8_elementwise")
-    return lowered_int8(node, program, graph, _numbered(node))
+    return Expression(program=program)
 
 
-def _numbered(node: Node) -> dict[str, str]:
-    return {f"X{position}": name for position, name in enumerate(node.inputs)}
-
-
-def _table(graph: Graph, node: Node, operator: Table) -> LoweredCpuNode:
-    """The kernel of a table look-up, on whole blocks of channels. The kernel also looks up elements of the last block
-    that belong to no channel; nothing reads these results.
+def _table(graph: Graph, node: Node, operator: Table) -> Expression:
+    """The expression of a table look-up, on whole blocks of channels. It also looks up elements of the last block that
+    belong to no channel; nothing reads these results.
     """
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (operator.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, {"T": values})
+    return Expression(program=program, arrays={"T": values})
 
 
-def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
-    """The kernel that moves channels: by whole blocks of channels if possible, else one channel after the other."""
+MOST_RUNS = 8
+"""Largest number of runs of adjacent channels that a kernel moves run by run; more are looked up in tables."""
+
+
+def _channels(graph: Graph, node: Node, operator: Channels) -> Expression:
+    """The expression that moves channels: by whole blocks of channels if possible, or by runs of channels if tensors
+    have one block without spare lanes; else one channel after the other.
+    """
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
@@ -103,7 +106,13 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
     runs = whole_runs(operator.sources, counts, [tensor.block for tensor in tensors], out.block)
     if runs is not None:
         program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
-        return lowered_int8(node, program, graph, _numbered(node))
+        return Expression(program=program)
+    if all(tensor.shape[1] == tensor.block for tensor in (*tensors, out)):
+        singles = [Part(blocks=count, block=1) for count in counts]
+        runs = whole_runs(operator.sources, counts, [1] * len(parts), 1)
+        if runs is not None and len(runs) <= MOST_RUNS:
+            program = int8_blocks(batch=batch * height * width, plane=1, parts=singles, runs=runs)
+            return Expression(program=program)
     places = channel_places(operator.sources, len(parts))
     program = int8_channels(
         batch=batch,
@@ -114,15 +123,15 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
         block=out.block,
     )
     tables = {f"I{i}": table for i, table in enumerate(places)}
-    return lowered_int8(node, program, graph, _numbered(node), tables)
+    return Expression(program=program, arrays=tables)
 
 
 def _part(tensor: Tensor) -> Part:
     return Part(blocks=tensor.storage[1], block=tensor.block)
 
 
-def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
-    """The kernel that interleaves the phases of a transposed convolution (convolutions for output pixels of equal
+def _interleave(graph: Graph, node: Node, operator: Interleave) -> Expression:
+    """The expression that interleaves the phases of a transposed convolution (convolutions for output pixels of equal
     remainder modulo the stride) along rows and columns.
     """
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
@@ -133,26 +142,26 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
         before=operator.before,
         stride=operator.stride,
     )
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+    return Expression(program=program)
 
 
-def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
-    """The kernel that moves positions (pixels) of a tensor, for all channels alike."""
+def _positions(graph: Graph, node: Node, operator: Positions) -> Expression:
+    """The expression that moves positions (pixels) of a tensor, for all channels alike."""
     parts = [graph.tensors[name].storage for name in node.inputs]
     fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
     index = {"I": operator.index.reshape(-1).astype(np.int64)}
-    return lowered_int8(node, program, graph, _numbered(node), index)
+    return Expression(program=program, arrays=index)
 
 
-def _swap(graph: Graph, node: Node, _operator: Swap) -> LoweredCpuNode:
-    """The kernel that exchanges the positions (pixels) and the channels of a tensor."""
+def _swap(graph: Graph, node: Node, _operator: Swap) -> Expression:
+    """The expression that exchanges the positions (pixels) and the channels of a tensor."""
     program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]})
+    return Expression(program=program)
 
 
-def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
-    """The kernel that interpolates rows or columns between neighbours."""
+def _resample(graph: Graph, node: Node, operator: Resample) -> Expression:
+    """The expression that interpolates rows or columns between neighbours."""
     batch, blocks, height, width, block = graph.tensors[node.inputs[0]].storage
     shape = (batch * blocks, height, width * block)
     if operator.axis == 1:
@@ -166,10 +175,10 @@ def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
         post=operator.post,
     )
     constants = {"F": operator.first.astype(np.int64), "W": operator.weight.astype(np.int32)}
-    return lowered_int8(node, program, graph, {"X": node.inputs[0]}, constants)
+    return Expression(program=program, arrays=constants)
 
 
-LOWERED: Mapping[type, Callable[..., LoweredCpuNode]] = MappingProxyType(
+EXPRESSIONS: Mapping[type, Callable[..., Expression]] = MappingProxyType(
     {
         Int8MaxPool: _max_pool,
         Int8AveragePool: _average_pool,
@@ -182,4 +191,4 @@ LOWERED: Mapping[type, Callable[..., LoweredCpuNode]] = MappingProxyType(
         Swap: _swap,
     }
 )
-"""For each type of operator, the function that lowers a node with it."""
+"""For each type of operator, the function that returns the expression of a node with it."""
