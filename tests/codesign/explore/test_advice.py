@@ -112,7 +112,9 @@ def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Cal
     how = ("--config", machine, "--technology", "45nm-published")
     document = vdla("advise", path, *how, "--json", "-o", advised).document()
     assert document["rows"] == advice.rows()
-    text = r"memory\.bus_bytes 8 -> 16: [\d,]+ cycles, [\d.]+ ms, [\d.]+% faster, \+[\d.e-]+ mm2"
+    text = (
+        r"memory\.bus_bytes 8 -> 16: [\d,]+ cycles \(-[\d,]+\), [\d.]+ ms, [\d.]+% less time, \+[\d.e-]+ mm2"
+    )
     assert re.search(text, str(advice))
     ran = vdla("run", path, "--config", advised, "--timing-only", "--json").document()
     assert ran["total"]["cycles"] == advice.steps[-1].cycles
@@ -121,3 +123,48 @@ def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Cal
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(vdla.UserError, match="give a share of the latency from 0 to 1"):
         vdla.advise(models.build("mlp"), "tiny", least=3)
+
+
+def test_run_names_hardware_that_would_help(
+    tmp_path: Path, advice: Advice, vdla: Callable[..., object]
+) -> None:
+    from vdla.isa.config_text import toml_text
+
+    path, machine = tmp_path / "mlp.onnx", tmp_path / "slow.toml"
+    onnx.save(models.build("mlp"), path)
+    machine.write_text(toml_text(SLOW_BUS))
+    how = ("run", path, "--config", machine, "--technology", "45nm-published", "--timing-only")
+    (bus,) = [change for change in advice.changes if change.name.startswith("memory.bus_bytes")]
+    # Every run tries the bus; --advise has a line for each change, as `vdla advise` has.
+    assert vdla(*how).out.splitlines()[-1] == f"{bus} (--advise tries other changes)"
+    assert vdla(*how, "--advise").out.splitlines()[-len(advice.changes) :] == [*map(str, advice.changes)]
+    document = vdla(*how, "--advise", "--json").document()["advice"]
+    assert document == {
+        **advice.document(),
+        "network": "mlp",
+        "rows": [r for r in advice.rows() if r["role"] == "change"],
+    }
+    assert "advice" not in vdla(*how, "--json").document()
+    refused = vdla(*how, "--advise", "--vthreads", "1")
+    assert refused.code == 2 and "leave out --records and --vthreads" in refused.err
+    assert "--advise" not in vdla(*how, "--vthreads", "1").out
+
+
+def test_a_search_starts_from_advice(advice: Advice) -> None:
+    notes: list[str] = []
+    found = vdla.explore(
+        {"base": SLOW_BUS, "fields": {"read_latency": [30, 64]}},
+        models.build("mlp"),
+        "latency",
+        budget=2,
+        strategy="exhaustive",
+        tune_front=0,
+        technology="45nm-published",
+        from_advice=True,
+        notify=notes.append,
+    ).exploration
+    base = found.study.space.base
+    assert replace(base, name=advice.advised.name) == advice.advised and base.name == "slow_advised"
+    assert notes[0] == f"the search starts from slow_advised: {', '.join(step.name for step in advice.steps)}"
+    (design,) = [item for item in found.designs if item.fields["read_latency"] == base.memory.read_latency]
+    assert design.figures.networks["network"].cycles == advice.steps[-1].cycles
