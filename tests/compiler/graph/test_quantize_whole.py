@@ -390,3 +390,92 @@ def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
 def test_without_whole_rare_operators_stay_float() -> None:
     made = quantized(rare("reduced"), Recipe())
     assert {"ReduceMax", "ReduceMean"} <= made.float_operators.keys()
+
+
+@pytest.mark.parametrize(
+    ("equation", "weights", "outputs"),
+    [
+        ("btd,de->bte", (8, 6), (2, 4, 6)),
+        ("btd, ed -> bte", (6, 8), (2, 4, 6)),
+        ("btd,de->ebt", (8, 6), (6, 2, 4)),
+        ("tbd,de->bte", (8, 6), (4, 2, 6)),
+    ],
+)
+def test_an_einsum_that_is_a_matrix_product_is_quantized(equation: str, weights, outputs) -> None:
+    constants = {"w": np.random.default_rng(5).normal(0, 0.4, weights).astype(np.float32)}
+    nodes = [helper.make_node("Einsum", ["x", "w"], ["y"], "product", equation=equation)]
+    model = model_of(nodes, constants, {"x": (2, 4, 8)}, "y")
+    assert [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim] == [*outputs]
+    made = quantized(model)
+    (error,) = made.outputs.values()
+    assert made.float_operators.keys() <= {"Transpose"} and (error.relative_maximum or 0) < 0.03
+
+
+def test_attention_by_einsums_runs_whole_on_the_accelerator() -> None:
+    rng = np.random.default_rng(6)
+    constants = {name: rng.normal(0, 0.4, (8, 2, 4)).astype(np.float32) for name in ("q_weight", "k_weight")}
+    constants = {name: value.reshape(8, 8) for name, value in constants.items()} | {
+        "heads": np.array([1, 5, 2, 4])
+    }
+    nodes = []
+    for name in ("q", "k"):
+        nodes.append(
+            helper.make_node("Einsum", ["x", f"{name}_weight"], [f"{name}_flat"], equation="btd,de->bte")
+        )
+        nodes.append(helper.make_node("Reshape", [f"{name}_flat", "heads"], [name]))
+    nodes += [
+        helper.make_node("Einsum", ["q", "k"], ["scores"], "scores", equation="bqhd,bkhd->bhqk"),
+        helper.make_node("Softmax", ["scores"], ["shares"], "softmax"),
+        helper.make_node("Einsum", ["shares", "k"], ["y"], "mixed", equation="bhqk,bkhd->bqhd"),
+    ]
+    model = model_of(nodes, constants, {"x": (1, 5, 8)}, "y")
+    check_whole(model, quantized(model), steps=2)
+
+
+def test_other_einsums_stay_as_they_are() -> None:
+    constants = {"w": np.ones((8, 3, 2), np.float32), "d": np.ones((8, 8), np.float32)}
+    nodes = [
+        helper.make_node("Einsum", ["x", "w"], ["y"], "two_columns", equation="btd,dhe->bthe"),
+        helper.make_node("Einsum", ["x", "d"], ["z"], "trace", equation="btd,dd->bt"),
+    ]
+    network = read_model(model_of(nodes, constants, {"x": (2, 4, 8)}, "y").SerializeToString(), whole=True)
+    assert [node.op_type for node in network.nodes] == ["Einsum", "Einsum"]
+
+
+def test_channels_last_networks_have_no_additions_and_no_moves() -> None:
+    """As Keras exports on JAX: an Add of biases behind the Transpose of a convolution, windows over all axes."""
+    rng = np.random.default_rng(8)
+    constants = {
+        "w": rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32),
+        "b": rng.normal(0, 1.0, (1, 1, 1, 8)).astype(np.float32),
+        "v": rng.normal(0, 0.3, (4, 8, 1, 1)).astype(np.float32),
+        "front": np.array([0, 1]),
+    }
+    window = {"kernel_shape": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "pads": [0, 1, 0, 0, 0, 0, 1, 0]}
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["image"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["image", "w"], ["c"], "conv"),
+        helper.make_node("Transpose", ["c"], ["last"], perm=[0, 2, 3, 1]),
+        helper.make_node("Add", ["last", "b"], ["added"], "add"),
+        helper.make_node("Unsqueeze", ["added", "front"], ["wide"]),
+        helper.make_node("MaxPool", ["wide"], ["pooled"], "pool", **window),
+        helper.make_node("Squeeze", ["pooled", "front"], ["small"]),
+        helper.make_node("Transpose", ["small"], ["again"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["again", "v"], ["y"], "last"),
+    ]
+    model = model_of(nodes, constants, {"x": (1, 9, 10, 4)}, "y")
+    data, feeds = quantized(model).proto.SerializeToString(), feeds_of(model, 17)
+    compiled = compile_program(data, vta_with())
+    assert [node.name for node in compiled.graph.nodes] == ["conv", "pool", "last"]
+    ours = run(compiled, feeds).outputs
+    assert largest_difference(compiled.graph, ours, runtime(data, feeds)) <= 1
+    # ONNX Runtime has no pools over so many axes: the same network with channels first.
+    plain = [
+        helper.make_node("Transpose", ["x"], ["image"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["image", "w", "b"], ["c"]),
+        helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),
+        helper.make_node("Conv", ["p", "v"], ["y"]),
+    ]
+    constants = {**constants, "b": constants["b"].reshape(-1)}
+    expected = runtime(model_of(plain, constants, {"x": (1, 9, 10, 4)}, "y").SerializeToString(), feeds)["y"]
+    assert np.abs(ours["y"] - expected).max() < 0.05 * np.abs(expected).max()
