@@ -14,7 +14,7 @@ from onnx import helper
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_batch_normalization import batch_norm_factors
 from .float_model import FloatModel, input_name, names_read
-from .plain_forms import flatten_pools, name_matrix_products
+from .plain_forms import flatten_pools, name_matrix_products, name_means
 
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 """The axis of output channels in the weights of convolutions."""
@@ -24,6 +24,7 @@ def fold(model: FloatModel) -> None:
     """Applies all rewrites, in an order in which each enables later ones."""
     skip_identities(model)
     fold_pads(model)
+    name_means(model)
     name_global_pools(model)
     name_matrix_products(model)
     flatten_pools(model)

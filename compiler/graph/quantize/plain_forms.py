@@ -1,5 +1,5 @@
 """Operators in forms that quantization does not know, as operators that it knows: Einsums that are matrix products as
-MatMul, max-pools over many axes as pools of images.
+MatMul, sums divided by their number of terms as ReduceMean, max-pools over many axes as pools of images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import onnx
 from onnx import helper
 
 from ..onnx_attributes import read_node
-from .float_model import FloatModel
+from .float_model import FloatModel, input_name
+
+MEAN_READS_AXES = 18
+"""The first opset in which the axes of ReduceMean are an input, as those of ReduceSum are since 13."""
 
 
 def name_matrix_products(model: FloatModel) -> None:
@@ -26,6 +29,28 @@ def name_matrix_products(model: FloatModel) -> None:
         product = _product(model, proto) if proto.op_type == "Einsum" else None
         nodes += [proto] if product is None else _matmul(model, proto, product)
     model.nodes = nodes
+
+
+def name_means(model: FloatModel) -> None:
+    """Replaces each ReduceSum that a Div by its number of terms follows, as its only reader, by a ReduceMean."""
+    uses, producers = model.uses(), model.producers()
+    for node in list(model.nodes):
+        total = producers.get(node.input[0]) if node.op_type == "Div" else None
+        divisor = model.float_constant(node.input[1]) if total is not None else None
+        if total is None or total.op_type != "ReduceSum" or uses[total.output[0]] != 1 or divisor is None:
+            continue
+        given, made = (model.static_shapes.get(name) for name in (total.input[0], total.output[0]))
+        axes = model.constants.get(input_name(total, 1))
+        if axes is None or given is None or made is None or divisor.size != 1 or divisor.ndim > len(made):
+            continue
+        if prod(given) != prod(made) * divisor.item():
+            continue
+        total.op_type = "ReduceMean"
+        if model.opset < MEAN_READS_AXES:
+            total.attribute.append(helper.make_attribute("axes", axes.tolist()))
+            del total.input[1:]
+        total.output[0] = node.output[0]
+        model.nodes.remove(node)
 
 
 def flatten_pools(model: FloatModel) -> None:

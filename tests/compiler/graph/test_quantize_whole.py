@@ -20,6 +20,7 @@ from rounded_bounds import SLACK, bounds
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.compiler.graph.quantize.float_model import assemble, constant_protos
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.pipeline import compile_program
@@ -69,7 +70,7 @@ def with_function(steps) -> onnx.ModelProto:
     return model_of(nodes, weights, {"image": (1, 4, 4, 4)}, "y")
 
 
-def model_of(nodes, constants, inputs, output) -> onnx.ModelProto:
+def model_of(nodes, constants, inputs, output, opset: int = 20) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "net",
@@ -77,7 +78,7 @@ def model_of(nodes, constants, inputs, output) -> onnx.ModelProto:
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -479,3 +480,20 @@ def test_channels_last_networks_have_no_additions_and_no_moves() -> None:
     constants = {**constants, "b": constants["b"].reshape(-1)}
     expected = runtime(model_of(plain, constants, {"x": (1, 9, 10, 4)}, "y").SerializeToString(), feeds)["y"]
     assert np.abs(ours["y"] - expected).max() < 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("opset", "terms", "found"), [(13, 12, "ReduceMean"), (18, 12, "ReduceMean"), (18, 10, "Div")]
+)
+def test_a_sum_divided_by_its_number_of_terms_is_a_mean(opset: int, terms: int, found: str) -> None:
+    constants = {"axes": np.array([1, 2]), "terms": np.float32(terms)}
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["total"], keepdims=0),
+        helper.make_node("Div", ["total", "terms"], ["y"], "mean"),
+    ]
+    model = model_of(nodes, constants, {"x": (2, 3, 4, 5)}, "y", opset=opset)
+    network, x = read_model(model.SerializeToString()), feeds_of(model, 1)
+    assert network.nodes[-1].op_type == found
+    made = assemble(network.header, network.nodes, constant_protos(network.constants))
+    (y,) = runtime(made.SerializeToString(), x).values()
+    assert np.allclose(y, x["x"].sum((1, 2)) / terms, atol=1e-5)
