@@ -116,7 +116,8 @@ def run_on_accelerator(
     if files.json:
         document = account.to_dict()
         if options.advise:
-            document["advice"] = _advice(_trial(model, account, machine, technology), machine).document()
+            trial = _trial(model, account, machine, technology, everything=True)
+            document["advice"] = _advice(trial, machine).document()
         print_json(document)
         _end_checked(verdict)
         return
@@ -128,18 +129,28 @@ def run_on_accelerator(
         console.print(line, soft_wrap=True)
     _end_checked(verdict)
     if own_schedules:
-        trial = _trial(model, account, machine, technology)
+        trial = _trial(model, account, machine, technology, everything=options.advise)
         for line in _advice_lines(trial, machine, everything=options.advise):
             console.print(printable(line), soft_wrap=True)
 
 
-def _trial(model: Path, run: RunAccount, machine: Config, technology: Components) -> Trial:
-    """Trials of changed machines, in which the machine itself has the figures of this run."""
+def _trial(
+    model: Path, run: RunAccount, machine: Config, technology: Components, *, everything: bool
+) -> Trial:
+    """Trials of changed machines, in which the machine itself has the figures of this run. Without `everything`, only
+    of machines with the same abilities.
+    """
+    from vdla.compiler.graph.abilities import Abilities
+    from vdla.compiler.pipeline import accelerator_graph
+
     from ..explore.advice import Trial
     from ..explore.evaluate import NetworkFigures, figures_of_machine
-    from ..explore.networks import load_network
+    from ..explore.networks import Network, load_network
 
-    network = load_network(model)
+    graph = accelerator_graph(model, machine)
+    network = (
+        load_network(model) if everything else Network(name=model.stem, graph=graph, digest="", content=b"")
+    )
     own = NetworkFigures(
         cycles=run.total.cycles,
         roofline_cycles=run.total.roofline_cycles,
@@ -147,7 +158,12 @@ def _trial(model: Path, run: RunAccount, machine: Config, technology: Components
         energy={},
     )
     figures = replace(figures_of_machine(machine, technology), networks={network.name: own})
-    return Trial(network=network, components=technology, known={machine: figures})
+    return Trial(
+        network=network,
+        components=technology,
+        known={machine: figures},
+        graphs={Abilities.of(machine): graph},
+    )
 
 
 def _advice(trial: Trial, machine: Config) -> Advice:
@@ -168,10 +184,12 @@ def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[st
     if everything:
         found = _advice(trial, machine)
         return [str(change) for change in found.changes] or [found.nothing_helps]
-    bus = [str(change) for change in helpful(wider_bus(machine), machine, trial)]
-    return [
-        f"{(bus or ['a bus of twice the width saves less than 3% of the time'])[0]} (--advise tries other changes)"
-    ]
+    wider = [(name, changed) for name, changed in wider_bus(machine) if trial.runs_on(changed)]
+    if not wider:
+        return ["--advise tries changes of the machine"]
+    lines = [str(change) for change in helpful(wider, machine, trial)]
+    line = lines[0] if lines else "a bus of twice the width saves less than 3% of the time"
+    return [f"{line} (--advise tries other changes)"]
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 import vdla
 from vdla.codesign import models
 from vdla.codesign.explore.advice import Advice, changed_machines
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 
 SLOW_BUS = replace(vdla.config("tiny"), name="slow")
 
@@ -83,6 +84,19 @@ def test_needed_extensions_are_named() -> None:
     assert advice.needed == ("table",)
     assert vdla.simulate(vdla.compile(model, config=advice.machine)).cycles == advice.cycles
     assert str(advice).startswith("needed to run the whole network: table (+")
+
+
+def test_a_network_is_imported_for_each_machine() -> None:
+    """A product of a plane and an image has a form for machines without the extension `broadcast`, which needs none."""
+    rng = np.random.default_rng(4)
+    net = bert_encoder(0, 1, 8, BertSizes(layers=1, width=16, heads=1, inner=16))
+    samples = {"embeddings": rng.standard_normal((4, 8, 16)).astype(np.float32)}
+    model = vdla.quantize(net, samples, whole=True).content
+    own = vdla.config("vta").extensions
+    machine = vdla.config("vta", extensions=(*[name for name in own if name != "broadcast"], "rows"))
+    advice = vdla.advise(model, machine, technology="45nm-published")
+    assert advice.needed == ()
+    assert advice.cycles == vdla.simulate(vdla.compile(model, config=machine)).cycles
 
 
 def test_a_network_that_no_machine_runs_is_refused() -> None:
