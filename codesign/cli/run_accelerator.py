@@ -147,10 +147,12 @@ def _trial(
     from ..explore.evaluate import NetworkFigures, figures_of_machine
     from ..explore.networks import Network, load_network
 
-    graph = accelerator_graph(model, machine)
-    network = (
-        load_network(model) if everything else Network(name=model.stem, graph=graph, digest="", content=b"")
-    )
+    if everything:
+        network = load_network(model)
+    else:
+        graph = accelerator_graph(model, machine)
+        known = {Abilities.of(machine): graph}
+        network = Network(name=model.stem, graph=graph, digest="", content=b"", graphs=known)
     own = NetworkFigures(
         cycles=run.total.cycles,
         roofline_cycles=run.total.roofline_cycles,
@@ -158,12 +160,7 @@ def _trial(
         energy={},
     )
     figures = replace(figures_of_machine(machine, technology), networks={network.name: own})
-    return Trial(
-        network=network,
-        components=technology,
-        known={machine: figures},
-        graphs={Abilities.of(machine): graph},
-    )
+    return Trial(network=network, components=technology, known={machine: figures})
 
 
 def _advice(trial: Trial, machine: Config) -> Advice:

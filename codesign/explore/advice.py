@@ -12,10 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.graph import Graph
-from vdla.compiler.pipeline import accelerator_graph
 from vdla.isa.config import Config
 from vdla.isa.errors import ConfigError
 from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS, with_what_they_need
@@ -186,32 +182,18 @@ def advised_machine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Runs of one network on machines, whose area and clock follow from `components`. A machine is evaluated once, and
-    the network is imported for its abilities, as `vdla run` imports it: some operators have more than one form.
-    """
+    """Runs of one network on machines, whose area and clock follow from `components`. A machine is evaluated once."""
 
     network: Network
     components: Components
     known: dict[Config, Figures] = field(default_factory=dict)
     """The figures of each machine that was evaluated."""
-    graphs: dict[Abilities, Graph] = field(default_factory=dict)
-    """The network's graph for each set of abilities that was imported."""
 
     def figures(self, config: Config) -> Figures:
         """The area, clock and cycles of a machine, or the reason why it cannot run the network."""
         if config not in self.known:
-            self.known[config] = self._evaluated(config)
+            self.known[config] = evaluate(config, [self.network], self.components)
         return self.known[config]
-
-    def _evaluated(self, config: Config) -> Figures:
-        abilities = Abilities.of(config)
-        try:
-            if abilities not in self.graphs:
-                self.graphs[abilities] = accelerator_graph(self.network.content, config)
-        except ModelError as error:
-            return Figures(failed=f"{self.network.name}: {error}")
-        network = replace(self.network, graph=self.graphs[abilities])
-        return evaluate(config, [network], self.components)
 
     def runs_on(self, config: Config) -> bool:
         """Whether a machine can run the whole network."""
