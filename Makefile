@@ -3,7 +3,6 @@
 
 PYTHON ?= python3
 VENV := .venv
-TORCH_VENV := .venv-torch
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 # Names of benchmarks: make bench BENCHMARKS=tuning_spaces; `.venv/bin/python -m vdla.benchmarks` lists them.
@@ -14,7 +13,7 @@ INSTALL := $(BIN)/python .ci/install.py
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-torch docs campaign bench notebooks pages clean
+.PHONY: demo test test-torch test-jax test-tensorflow docs campaign bench notebooks pages clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -74,12 +73,19 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(INSTALL) -e ".[accuracy]"
 	@touch $@
 
-# Tests of the PyTorch frontend on real torch, in an environment of its own: 6 GB, some minutes the first time.
-test-torch: $(TORCH_VENV)/.installed
-	$(TORCH_VENV)/bin/python -m pytest -q --confcutdir=tests/pytorch tests/pytorch
+# Tests with real frameworks, each in an environment of its own, which takes minutes the first time: torch (6 GB), also for
+# benchmarks/pytorch_modules.py; JAX, and Keras on it (1.3 GB); TensorFlow (1.9 GB).
+test-torch: TESTS := tests/pytorch
+test-jax: TESTS := tests/jax
+test-tensorflow: TESTS := tests/tensorflow
+test-torch test-jax test-tensorflow: test-%: .venv-%/.installed
+	.venv-$*/bin/python -m pytest -q --confcutdir=$(TESTS) $(TESTS)
 
-# For PyTorch alone (tests/pytorch, benchmarks/exported_networks.py): torch, which nothing else of the project needs.
-$(TORCH_VENV)/.installed: pyproject.toml
-	@$(PYTHON) -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python .ci/install.py -e ".[check]" pytest torch torchvision onnxscript transformers
+PACKAGES_torch := torch torchvision onnxscript transformers
+PACKAGES_jax := jax2onnx keras
+PACKAGES_tensorflow := tensorflow-cpu keras tf2onnx tflite flatbuffers
+
+.venv-%/.installed: pyproject.toml
+	@$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python .ci/install.py -e ".[check]" pytest $(PACKAGES_$*)
 	@touch $@

@@ -24,8 +24,9 @@ from system_tools import SystemTools, missing_tools
 from vdla.codesign.cli.main import main
 from vdla.codesign.cli.process import OBJECTS_BETWEEN_COLLECTIONS
 
-# Tests that need torch: `make test-torch` runs them in an environment of its own.
-collect_ignore = ["pytorch"]
+# Tests that need another framework: `make test-torch`, `test-jax` and `test-tensorflow` run them in environments of
+# their own.
+collect_ignore = ["pytorch", "jax", "tensorflow"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ from vdla.compiler.frontends.sources import model_source
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
-from ..explore.advice import LEAST_SAVED, Advice
+from ..explore.advice import LEAST_SAVED, Advice, Trial
 from ..explore.advice import advise as advise_network
 from ..explore.networks import load_network
 from ..technology.components import load_components
@@ -33,5 +33,5 @@ def advise(
     """
     if not 0 <= least < 1:
         raise UserError(f"least is {least:g}; give a share of the latency from 0 to 1, as 0.03")
-    network = load_network(model_source(model).source)
-    return advise_network(named(config), network, load_components(technology), least)
+    trial = Trial(network=load_network(model_source(model).source), components=load_components(technology))
+    return advise_network(named(config), trial, least)

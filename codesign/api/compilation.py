@@ -18,7 +18,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import CacheError, say_not_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx
     from numpy.typing import ArrayLike
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def compile(
-    model: str | Path | bytes | onnx.ModelProto | TorchModel,
+    model: str | Path | bytes | onnx.ModelProto | TorchModel | Callable[..., Any],
     target: str = "vdla",
     config: Config | str | Path | None = None,
     *,
@@ -47,12 +47,17 @@ def compile(
     tolerance: float | None = None,
     cache: bool = True,
 ) -> Executable:
-    """Compile a network: the path of an ONNX file, its bytes, a ModelProto, or a PyTorch module or exported program.
+    """Compile a network: the path of an ONNX file, its bytes, a ModelProto, a PyTorch module or exported program, or a
+    JAX function.
 
     A torch.nn.Module is exported in evaluation mode by PyTorch's own exporter, with the example arguments `args` and
     `kwargs` of its `forward` (tensors or arrays) and the `dynamic_shapes` that torch.export takes. A program of
     torch.export has its own arguments. Inputs have the names of the parameters of `forward`, layers the names of
     modules. If one dimension is dynamic and has an upper bound, its range is the default of `lengths`.
+
+    A JAX function (any callable that JAX can trace: a function, one of jax.jit, a module of flax.nnx) is exported by
+    jax2onnx with the arrays `args` and `kwargs`; parameters are bound by functools.partial. `dynamic_shapes` has names
+    of dimensions: {"tokens": {1: "sequence"}}.
 
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
     accelerator does not support run on the processor), "cuda" (a GPU), "opencl" (an OpenCL device) or "wgsl" (a device

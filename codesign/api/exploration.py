@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from vdla.util.errors import UserError
 from vdla.util.notebook_tables import html_table
 from vdla.util.user_files import check_directory
 
+from ..explore.advice import advised_machine
 from ..explore.compare import Compared, compare_machines
 from ..explore.metrics import parse_constraint, parse_objectives
 from ..explore.networks import load_networks
@@ -129,6 +130,7 @@ def explore(
     technology: str | Path | None = None,
     folder: str | Path | None = None,
     records: str | Path | Sequence[str | Path] = (),
+    from_advice: bool = False,
     told: Callable[[Exploration], object] | None = None,
     tuning: Callable[[int, int], object] = lambda done, count: None,
     notify: Callable[[str], None] | None = None,
@@ -148,6 +150,9 @@ def explore(
     called with (number of front designs done, number of front designs). No machine is slower with trials than with the
     templates' own schedules.
 
+    With `from_advice` the search starts from hardware that helps: the space's base becomes the machine after the steps
+    of `vdla.advise` for each network in turn; the space's own fields keep their values.
+
     With a `folder` every design is recorded there, and a repeated search continues from the records; `records` are
     files of other studies whose results are used again. `workers` above 1 is a number of processes on this computer;
     `scheduler` is the address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In
@@ -161,11 +166,17 @@ def explore(
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
     pairs = [item if isinstance(item, tuple) else (item, 1.0) for item in given]
-    models = [(model_source(model).source, weight) for model, weight in pairs]
+    loaded = load_networks([(model_source(model).source, weight) for model, weight in pairs])
+    components = load_components(technology)
+    if from_advice:
+        base, changes = advised_machine(searched.base, loaded, components)
+        searched = replace(searched, base=base)
+        if notify is not None:
+            notify(f"the search starts from {base.name}: {', '.join(changes) or 'no change helps'}")
     study = Study(
         space=searched,
-        networks=load_networks(models),
-        components=load_components(technology),
+        networks=loaded,
+        components=components,
         objectives=parse_objectives(objectives.split(",") if isinstance(objectives, str) else objectives),
         constraints=tuple(parse_constraint(text) for text in _several(constraints)),
         strategy=strategy,

@@ -92,7 +92,7 @@ class QuantizedNetwork:
 
 
 def quantize(
-    model: str | Path | bytes | onnx.ModelProto | TorchModel,
+    model: str | Path | bytes | onnx.ModelProto | TorchModel | Callable[..., Any],
     calibration: Samples | Sequence[Any],
     *,
     budget: int | None = None,
@@ -116,11 +116,12 @@ def quantize(
     told: Callable[[Found], object] | None = None,
     remark: Callable[[str], None] = lambda text: None,
 ) -> QuantizedNetwork:
-    """Quantize a float32 network to int8 from samples of its inputs: an ONNX file or model, or a PyTorch module.
+    """Quantize a float32 network to int8 from samples of its inputs: an ONNX file or model, a PyTorch module, or
+    a JAX function.
 
     `calibration`: an npz file, arrays by input name whose first dimension is the number of samples, or a list with the
-    arguments of each sample: a tensor or an array, or a tuple of them. A PyTorch module needs such a list, since its
-    shapes follow from the arguments.
+    arguments of each sample: a tensor or an array, or a tuple of them. PyTorch modules and JAX functions need such a
+    list, since their shapes follow from the arguments.
 
     Products with weights and their epilogues compute on integers; with `whole` also functions, softmax, normalizations
     and products of activations, which need extensions of the accelerator.

@@ -52,7 +52,8 @@ def compile_model(
             help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; cuda (a '
             'GPU), or "cuda -arch=sm_80 -tf32", where -tf32 lets tensor cores round the inputs of products; opencl '
             '(any OpenCL device), or "opencl -threads=N -local-bytes=N" with limits of its work-groups; wgsl (any '
-            "device of Vulkan, Metal or DirectX), with the same options; vdla: the accelerator.",
+            "device of Vulkan, Metal or DirectX) and hip (AMD GPUs, as text for hipcc), with the same options; vdla: "
+            "the accelerator.",
         ),
     ] = "llvm",
     config: ConfigOption = "vta",

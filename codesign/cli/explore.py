@@ -127,6 +127,13 @@ def explore(
             metavar="FILE", help="Records of other studies whose evaluations are used again. May be repeated."
         ),
     ] = None,
+    from_advice: Annotated[
+        bool,
+        typer.Option(
+            "--from-advice",
+            help="Start from the base with the extensions, memories and bus that `vdla advise` finds for the networks.",
+        ),
+    ] = False,
     layers: LayersOption = 24,
     pictures: PicturesOption = True,
     synthesize: SynthesizeOption = 0,
@@ -185,6 +192,7 @@ def explore(
             technology=technology,
             folder=output,
             records=records or (),
+            from_advice=from_advice,
             told=told,
             tuning=tuning,
             notify=note,

@@ -4,15 +4,18 @@ cycles down.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from vdla.isa.config import load_config
+from vdla.compiler import VIRTUAL_THREADS
+from vdla.isa.config import Config, load_config
 from vdla.isa.program_file import save_program
 from vdla.util.errors import UserError
 from vdla.util.files import write_whole
+from vdla.util.printable import printable
 from vdla.util.user_files import check_destination, whole_directory
 
 from .output import Steps, end_failed, note, print_error, print_json, steps, text_console
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.artifact import Compiled
 
     from ..evaluate import Arrays
+    from ..explore.advice import Advice, Trial
     from ..network_run import Simulated
-    from ..report.cycle_breakdown import CheckAccount
+    from ..report.cycle_breakdown import CheckAccount, RunAccount
+    from ..technology.components import Components
 
 
 def run_on_accelerator(
@@ -43,6 +48,12 @@ def run_on_accelerator(
     check_destination(files.outputs, options.timeline, options.program, inputs=(model, files.inputs))
     if options.timing_only and files.outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
+    # Changed machines get their templates' schedules, so the run that they are compared with must have these too.
+    own_schedules = of_model.network.records is None and options.virtual_threads == VIRTUAL_THREADS
+    if options.advise and not own_schedules:
+        raise UserError(
+            "--advise compares machines by the compiler's own schedules; leave out --records and --vthreads"
+        )
     if options.engine is Engine.rtl and options.timing_only:
         raise UserError("--engine rtl always computes the data; leave out --timing-only")
     if options.engine is Engine.rtl and options.timeline is not None:
@@ -103,7 +114,11 @@ def run_on_accelerator(
             energy=True,
         )
     if files.json:
-        print_json(account.to_dict())
+        document = account.to_dict()
+        if options.advise:
+            trial = _trial(model, account, machine, technology, everything=True)
+            document["advice"] = _advice(trial, machine).document()
+        print_json(document)
         _end_checked(verdict)
         return
     from ..report.table import layer_table, summary
@@ -113,6 +128,65 @@ def run_on_accelerator(
     for line in summary(account):
         console.print(line, soft_wrap=True)
     _end_checked(verdict)
+    if own_schedules:
+        trial = _trial(model, account, machine, technology, everything=options.advise)
+        for line in _advice_lines(trial, machine, everything=options.advise):
+            console.print(printable(line), soft_wrap=True)
+
+
+def _trial(
+    model: Path, run: RunAccount, machine: Config, technology: Components, *, everything: bool
+) -> Trial:
+    """Trials of changed machines, in which the machine itself has the figures of this run. Without `everything`, only
+    of machines with the same abilities.
+    """
+    from vdla.compiler.graph.abilities import Abilities
+    from vdla.compiler.pipeline import accelerator_graph
+
+    from ..explore.advice import Trial
+    from ..explore.evaluate import NetworkFigures, figures_of_machine
+    from ..explore.networks import Network, load_network
+
+    if everything:
+        network = load_network(model)
+    else:
+        graph = accelerator_graph(model, machine)
+        known = {Abilities.of(machine): graph}
+        network = Network(name=model.stem, graph=graph, digest="", content=b"", graphs=known)
+    own = NetworkFigures(
+        cycles=run.total.cycles,
+        roofline_cycles=run.total.roofline_cycles,
+        dram_bytes=run.total.dram_read_bytes + run.total.dram_write_bytes,
+        energy={},
+    )
+    figures = replace(figures_of_machine(machine, technology), networks={network.name: own})
+    return Trial(network=network, components=technology, known={machine: figures})
+
+
+def _advice(trial: Trial, machine: Config) -> Advice:
+    """The single changes of the machine that save 3% of the network's time."""
+    from ..explore.advice import advise
+
+    with steps() as progress:
+        progress.begin("trying changes of the machine")
+        return advise(machine, trial, with_steps=False)
+
+
+def _advice_lines(trial: Trial, machine: Config, *, everything: bool) -> list[str]:
+    """The lines below the report on hardware that would save 3% of the time: every change with --advise (`everything`),
+    else a wider bus alone. A wider bus takes least time to try, because kernels do not depend on the bus.
+    """
+    from ..explore.advice import helpful, wider_bus
+
+    if everything:
+        found = _advice(trial, machine)
+        return [str(change) for change in found.changes] or [found.nothing_helps]
+    wider = [(name, changed) for name, changed in wider_bus(machine) if trial.runs_on(changed)]
+    if not wider:
+        return ["--advise tries changes of the machine"]
+    lines = [str(change) for change in helpful(wider, machine, trial)]
+    line = lines[0] if lines else "a bus of twice the width saves less than 3% of the time"
+    return [f"{line} (--advise tries other changes)"]
 
 
 def _end_checked(verdict: CheckAccount | None) -> None:

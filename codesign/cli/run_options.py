@@ -71,6 +71,7 @@ class AcceleratorOptions:
     timing_only: bool = False
     timeline: Path | None = None
     program: Path | None = None
+    advise: bool = False
 
 
 FOR_ALL = (

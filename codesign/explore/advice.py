@@ -8,7 +8,7 @@ compiled and simulated on every changed machine, so the cycles are those of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,16 +36,25 @@ DOUBLED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A changed `machine`: its `cycles`, `milliseconds` at its own clock, the share of the latency of the machine
-    before that it saves, and the square millimetres of area that it adds (below 0 if it is smaller).
+    """A changed `machine`: its `cycles`, `milliseconds` at its own clock, the cycles and the share of the latency that
+    it saves of those of the machine before, and the square millimetres of area that it adds. Cycles saved and area
+    added may be below 0.
     """
 
     name: str
     machine: Config
     cycles: int
+    saved_cycles: int
     milliseconds: float
     saved: float
     added_area: float
+
+    def __str__(self) -> str:
+        """The line that `vdla advise` and `vdla run --advise` print."""
+        return (
+            f"{self.name}: {self.cycles:,} cycles ({-self.saved_cycles:+,}), {self.milliseconds:.4g} ms, "
+            f"{100 * self.saved:.1f}% less time, {self.added_area:+.3g} mm2"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +93,7 @@ class Advice:
                 "role": role,
                 "name": change.name,
                 "cycles": change.cycles,
+                "saved_cycles": change.saved_cycles,
                 "milliseconds": change.milliseconds,
                 "saved": change.saved,
                 "added_area_mm2": change.added_area,
@@ -93,7 +103,7 @@ class Advice:
         ]
 
     def document(self) -> dict[str, Any]:
-        """The JSON object of `vdla advise --json`."""
+        """The JSON object of `vdla advise --json`, and of the field `advice` of `vdla run --advise --json`."""
         return {
             "network": self.network,
             "machine": self.machine.name,
@@ -119,26 +129,27 @@ class Advice:
             lines.insert(0, needed)
         for title, changes in (("alone", self.changes), ("one after the other", self.steps)):
             lines += [f"{title}:"] if changes else []
-            lines += [
-                f"  {change.name}: {change.cycles:,} cycles, {change.milliseconds:.4g} ms, "
-                f"{100 * change.saved:.1f}% faster, {change.added_area:+.3g} mm2"
-                for change in changes
-            ]
-        return "\n".join(
-            lines if self.changes else [*lines, f"no change saves {100 * self.least:g}% of the time"]
-        )
+            lines += [f"  {change}" for change in changes]
+        return "\n".join(lines if self.changes else [*lines, self.nothing_helps])
+
+    @property
+    def nothing_helps(self) -> str:
+        """The line that is printed if there are no `changes`."""
+        return f"no change saves {100 * self.least:g}% of the time"
 
 
-def advise(config: Config, network: Network, components: Components, least: float = LEAST_SAVED) -> Advice:
-    """The changes of a machine that save at least the share `least` of a network's latency, and more than nothing.
+def advise(config: Config, trial: Trial, least: float = LEAST_SAVED, *, with_steps: bool = True) -> Advice:
+    """The changes of a machine that save at least the share `least` of the latency of the trial's network, and more
+    than nothing.
 
-    Raises UserError if the machine cannot run the whole network with any extensions.
+    `with_steps`: whether changes are tried one after the other too, which compiles the network as often again for each
+    step. Raises UserError if the machine cannot run the whole network with any extensions.
     """
-    trial = Trial(network=network, components=components)
+    network, components = trial.network, trial.components
     needed = needed_extensions(config, trial)
     machine = _extended(config, needed)
     own = trial.figures(machine)
-    found = _changes(machine, trial, least)
+    found = helpful(changed_machines(machine), machine, trial, least)
     return Advice(
         network=network.name,
         machine=machine,
@@ -149,8 +160,24 @@ def advise(config: Config, network: Network, components: Components, least: floa
         milliseconds=trial.milliseconds(machine),
         area=own.square_millimetres,
         changes=tuple(found),
-        steps=tuple(_steps(trial, least, found)),
+        steps=tuple(_steps(trial, least, found)) if with_steps else (),
     )
+
+
+def advised_machine(
+    config: Config, networks: Sequence[Network], components: Components
+) -> tuple[Config, tuple[str, ...]]:
+    """(machine, names of its changes): the machine after the steps of the advice for the first network, then from there
+    for the next, and so on; with the extensions that the networks need.
+
+    Raises UserError if the machine cannot run a whole network with any extensions.
+    """
+    machine, names = config, list[str]()
+    for network in networks:
+        found = advise(machine, Trial(network=network, components=components))
+        names += [*(f"extension {name}" for name in found.needed), *(step.name for step in found.steps)]
+        machine = found.advised
+    return (replace(machine, name=f"{config.name}_advised") if names else config), tuple(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +223,11 @@ def changed_machines(config: Config) -> Iterator[tuple[str, Config]]:
                 yield f"{name} {size} -> {larger}", replace(config, **{name: larger})
             except ConfigError:
                 continue
+    yield from wider_bus(config)
+
+
+def wider_bus(config: Config) -> Iterator[tuple[str, Config]]:
+    """(description, machine) for the bus at twice its width, if it is legal."""
     width = config.memory.bus_bytes
     try:
         memory = replace(config.memory, bus_bytes=2 * width)
@@ -243,21 +275,26 @@ def _extended(config: Config, added: Sequence[str]) -> Config:
     return replace(config, extensions=tuple([n for n in EXTENSIONS if n in config.extensions or n in added]))
 
 
-def _changes(config: Config, trial: Trial, least: float) -> list[Change]:
-    """The single changes of a machine that save at least the share `least` of the latency, and more than nothing; the
-    greatest saving first.
+def helpful(
+    changed: Iterable[tuple[str, Config]], config: Config, trial: Trial, least: float = LEAST_SAVED
+) -> list[Change]:
+    """Each of the `changed` machines, (description, machine), that saves at least the share `least` of the latency of
+    the machine `config`, and more than nothing; the greatest saving first. `config` must be able to run the network.
     """
     found: list[Change] = []
     own, before = trial.figures(config), trial.milliseconds(config)
-    for name, machine in changed_machines(config):
+    cycles_before = own.networks[trial.network.name].cycles
+    for name, machine in changed:
         if not trial.runs_on(machine):
             continue
         figures, after = trial.figures(machine), trial.milliseconds(machine)
         if 1 - after / before >= max(least, SOMETHING):
+            cycles = figures.networks[trial.network.name].cycles
             change = Change(
                 name=name,
                 machine=machine,
-                cycles=figures.networks[trial.network.name].cycles,
+                cycles=cycles,
+                saved_cycles=cycles_before - cycles,
                 milliseconds=after,
                 saved=1 - after / before,
                 added_area=figures.square_millimetres - own.square_millimetres,
@@ -274,4 +311,4 @@ def _steps(trial: Trial, least: float, first: Sequence[Change]) -> Iterator[Chan
     while choices:
         best = choices[0]
         yield best
-        choices = _changes(best.machine, trial, least)
+        choices = helpful(changed_machines(best.machine), best.machine, trial, least)

@@ -9,23 +9,29 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
-from vdla.compiler.graph.abilities import ACCELERATOR
+from vdla.compiler.graph.abilities import ACCELERATOR, Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import Source, read_model
+from vdla.compiler.pipeline import accelerator_graph
 from vdla.compiler.templates.vdla.schedule_cache import ScheduleCache
+from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
 """Largest weight of a network; 1 / `MOST_WEIGHT` is the least. The limits keep weighted sums finite."""
 
+MOST_GRAPHS = 8
+"""Largest number of graphs of a network that are kept in memory, each with the network's weights."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network on which an exploration evaluates machines: its fused graph, the bytes of its model (for other
-    processes), and its weight in sums over all networks. `file` is the path of the model, empty if it was no file.
-    `schedule_cache` caches kernels that were lowered for one machine, for use on other machines.
+    """A network on which an exploration evaluates machines: its fused graph for a machine with all extensions, the
+    bytes of its model, and its weight in sums over all networks. `file` is the path of the model, empty if it was no
+    file. `schedule_cache` caches kernels that were lowered for one machine, for use on other machines; `graphs`, the
+    latest graphs of `graph_for`.
     """
 
     name: str
@@ -35,6 +41,19 @@ class Network:
     weight: float = 1.0
     file: str = ""
     schedule_cache: ScheduleCache = field(default_factory=ScheduleCache)
+    graphs: dict[Abilities, Graph] = field(default_factory=dict[Abilities, Graph])
+
+    def graph_for(self, config: Config) -> Graph:
+        """The fused graph that `vdla run` compiles for a machine: operators may have forms that need fewer extensions.
+        Raises ModelError if the machine lacks an extension that the network needs.
+        """
+        abilities = Abilities.of(config)
+        if abilities not in self.graphs:
+            graph = accelerator_graph(self.content, config)
+            if len(self.graphs) == MOST_GRAPHS:
+                self.graphs.pop(next(iter(self.graphs)))
+            self.graphs[abilities] = graph
+        return self.graphs[abilities]
 
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:

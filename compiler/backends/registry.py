@@ -20,6 +20,7 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "cuda": "vdla.compiler.backends.cuda",
         "opencl": "vdla.compiler.backends.opencl",
         "wgsl": "vdla.compiler.backends.wgsl",
+        "hip": "vdla.compiler.backends.hip",
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )

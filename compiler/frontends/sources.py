@@ -1,4 +1,4 @@
-"""The models that the Python interface takes: files, bytes, ONNX models and PyTorch modules."""
+"""The models that the Python interface takes: files, bytes, ONNX models, PyTorch modules and JAX functions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ NN_MODULE = "vdla.compiler.frontends.nn.module"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Example:
-    """Example arguments of a PyTorch module's `forward`, tensors or numpy arrays: `args` by position, `kwargs` by name.
+    """Example arguments of a PyTorch module's `forward` or of a JAX function, tensors or arrays: `args` by position,
+    `kwargs` by name.
 
-    `dynamic_shapes`: dimensions that may change, as torch.export takes them.
+    `dynamic_shapes`: dimensions that may change, as torch.export takes them; for JAX their names.
     """
 
     args: Sequence[Any] = ()
@@ -47,9 +48,9 @@ class ModelSource:
 
 
 def model_source(model: object, example: Example | None = None) -> ModelSource:
-    """The source of a network; a PyTorch module is exported with the arguments of `example`.
+    """The source of a network; a PyTorch module or a JAX function is exported with the arguments of `example`.
 
-    Raises UserError for an object that is no network, and for a module that PyTorch cannot export.
+    Raises UserError for an object that is no network, and for a module or function that cannot be exported.
     """
     if isinstance(model, str | Path | bytes):
         return ModelSource(source=model)
@@ -60,16 +61,20 @@ def model_source(model: object, example: Example | None = None) -> ModelSource:
             f"{type(model).__name__} is a module of vdla.nn without the shapes of its inputs; give the model that "
             '.export(spec={"forward": {"x": nn.spec.Tensor((1, 784))}}) returns'
         )
+    given = example or Example()
+    from .jax import export_function, is_function
     from .pytorch.export import export_model, is_torch
 
-    if not is_torch(model):
-        raise UserError(
-            f"{type(model).__name__} is no network; give the path of an ONNX file, its bytes, an onnx.ModelProto, or a "
-            "PyTorch module with args=(x,)"
-        )
-    given = example or Example()
-    exported = export_model(model, given.args, given.kwargs, given.dynamic_shapes)
-    return ModelSource(source=exported.proto.SerializeToString(), ranges=exported.ranges)
+    if is_torch(model):
+        exported = export_model(model, given.args, given.kwargs, given.dynamic_shapes)
+        return ModelSource(source=exported.proto.SerializeToString(), ranges=exported.ranges)
+    if is_function(model):
+        function = export_function(model, given.args, given.kwargs, given.dynamic_shapes)
+        return ModelSource(source=function.SerializeToString())
+    raise UserError(
+        f"{type(model).__name__} is no network; give the path of an ONNX file, its bytes, an onnx.ModelProto, or a "
+        "PyTorch module or JAX function with args=(x,)"
+    )
 
 
 def arguments(sample: Any) -> tuple[Any, ...]:

@@ -1,5 +1,5 @@
-"""Registry of the kinds of GPUs (CUDA, OpenCL, WGSL) by name. Drivers, the tuner and commands use a kind through its
-`GpuKind`.
+"""Registry of the kinds of GPUs (CUDA, OpenCL, WGSL, HIP) by name. Drivers, the tuner and commands use a kind through
+its `GpuKind`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
             member="kernels.wgsl",
             emulated=False,
             module="vdla.compiler.runtime.wgsl_device",
+        ),
+        "hip": Gpu(
+            device="an AMD GPU",
+            member="kernels.hip",
+            emulated=False,
+            module="vdla.compiler.runtime.hip_kind",
         ),
     }
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tutorials import (
+    ELSEWHERE,
     FOLDER,
-    WITH_TORCH,
     TutorialError,
     blocks,
     checked_page,
@@ -21,7 +21,7 @@ from vdla.benchmarks.harness.shown import fits
 NEEDS_ICARUS = ("add_a_configuration_field.md",)
 PAGES = [
     pytest.param(name, marks=pytest.mark.system_tools("iverilog")) if name in NEEDS_ICARUS else name
-    for name in sorted({path.name for path in FOLDER.glob("*.md")} - set(WITH_TORCH))
+    for name in sorted({path.name for path in FOLDER.glob("*.md")} - set(ELSEWHERE))
 ]
 
 

@@ -1,6 +1,6 @@
 """Runs the code of a page in docs/tutorials, in order, as a reader would type it.
 
-    python tests/helpers/tutorials.py [PAGE ...]       rewrites the outputs in these pages (default: all without torch)
+    python tests/helpers/tutorials.py [PAGE ...]       rewrites the outputs in these pages (default: all but ELSEWHERE)
 
 Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block after
 `<!-- file: NAME -->` is written to that file and not run. A block of `text` after a block that ran is its expected
@@ -30,8 +30,8 @@ from markdown_it import MarkdownIt
 from vdla.benchmarks.harness.shown import fits
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
-WITH_TORCH = ("pytorch.md",)
-"""Pages whose code needs torch: `make test-torch` runs them."""
+ELSEWHERE = ("jax.md", "pytorch.md", "tensorflow.md")
+"""Pages whose code needs another framework: `make test-jax`, `test-torch` and `test-tensorflow` run them."""
 FILE = re.compile(r"<!-- file: (\S+) -->")
 PRELOADED = [
     "tutorials",
@@ -177,7 +177,7 @@ def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
 
 def main() -> None:
     """Rewrites the outputs in the pages given on the command line."""
-    for name in sys.argv[1:] or sorted({path.name for path in FOLDER.glob("*.md")} - set(WITH_TORCH)):
+    for name in sys.argv[1:] or sorted({path.name for path in FOLDER.glob("*.md")} - set(ELSEWHERE)):
         path = FOLDER / Path(name).name
         page = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

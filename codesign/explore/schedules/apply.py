@@ -29,9 +29,8 @@ def compile_with(config: Config, network: Network, settings: Settings, *, data: 
     schedule. Raises UserError.
     """
     records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
-    return compile_program(
-        network.graph, config, data=data, schedule_cache=network.schedule_cache, records=records
-    )
+    graph, cache = network.graph_for(config), network.schedule_cache
+    return compile_program(graph, config, data=data, schedule_cache=cache, records=records)
 
 
 def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
@@ -41,7 +40,7 @@ def tuner_records(config: Config, network: Network, settings: Settings, cycles: 
     if not settings:
         return []
     target = config.described
-    key = AcceleratorNetwork(config=config, legalized=legalize(network.graph, config)).key
+    key = AcceleratorNetwork(config=config, legalized=legalize(network.graph_for(config), config)).key
     return [
         Record(
             task=network_task(key, target),

@@ -96,7 +96,7 @@ class Chosen:
 def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen | None:
     """The best schedules found; None if the network runs with none of them. Raises UserError."""
     try:
-        legalized = legalize(network.graph, config)
+        legalized = legalize(network.graph_for(config), config)
         cache = network.schedule_cache
         trials = NetworkTrials(AcceleratorNetwork(config=config, legalized=legalized, schedule_cache=cache))
         default = _run(trials, {})

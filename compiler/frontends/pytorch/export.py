@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,15 +12,12 @@ import onnx
 
 from vdla.util.errors import UserError
 
+from ..exporters import ExportError, quiet, reason
 from .arrays import tensor_of
 from .names import name_nodes
 
 INSTALL = "pip install torch onnxscript"
 """Command that installs the packages which the exporter needs."""
-
-
-class ExportError(UserError):
-    """A PyTorch module that PyTorch's exporter rejects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,14 +106,6 @@ def dynamic_ranges(program: Any, model: onnx.ModelProto) -> dict[str, tuple[int,
     return found
 
 
-def reason(error: BaseException) -> str:
-    """The first line of the innermost cause of an exporter's error, and the name of its class."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
 @contextlib.contextmanager
 def evaluation(module: Any) -> Iterator[None]:
     """A context in which `module` (None: no module) and its submodules are in evaluation mode; afterwards each has the
@@ -133,17 +119,3 @@ def evaluation(module: Any) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """A context in which the exporter's progress, log and warnings are not printed."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        out = io.StringIO()
-        with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

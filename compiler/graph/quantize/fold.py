@@ -2,7 +2,8 @@
 function.
 
 Normalizations and additions of constants become weights and biases; a Pad with zeros before a convolution becomes pads
-of the convolution; a mean over all rows and columns becomes a GlobalAveragePool.
+of the convolution; a mean over all rows and columns becomes a GlobalAveragePool; an Einsum that is a matrix product
+becomes a MatMul.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from onnx import helper
 from ..onnx_attributes import OnnxNode, read_node
 from ..onnx_batch_normalization import batch_norm_factors
 from .float_model import FloatModel, input_name, names_read
+from .plain_forms import flatten_pools, name_matrix_products, name_means
 
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1}
 """The axis of output channels in the weights of convolutions."""
 
 
 def fold(model: FloatModel) -> None:
-    """Applies all rewrites of this file, in an order in which each enables later ones."""
+    """Applies all rewrites, in an order in which each enables later ones."""
     skip_identities(model)
     fold_pads(model)
+    name_means(model)
     name_global_pools(model)
+    name_matrix_products(model)
+    flatten_pools(model)
     fold_gemm_factors(model)
     fold_biases(model)
     fold_batch_norms(model)
@@ -151,24 +156,31 @@ def fold_gemm_factors(model: FloatModel) -> None:
 
 def fold_biases(model: FloatModel) -> None:
     """Folds an Add of one constant for each channel into the bias of the product (Conv, ConvTranspose, Gemm or MatMul)
-    before it, if the product has no bias and no other reader.
+    before it, if the product has no bias and no other reader. A Transpose may stand between: images of (N, H, W, C).
     """
     uses, producers = model.uses(), model.producers()
     for node in list(model.nodes):
         if node.op_type != "Add":
             continue
         for data, addend in (node.input[:], node.input[::-1]):
-            product, bias = producers.get(data), model.float_constant(addend)
-            if product is None or bias is None or uses[data] != 1 or not _is_foldable(model, product):
+            last, bias = producers.get(data), model.float_constant(addend)
+            if last is None or bias is None or uses[data] != 1:
                 continue
-            if input_name(product, 2):
+            product = last
+            if last.op_type == "Transpose":
+                product, perm = producers.get(last.input[0]), read_node(last, 0).integers("perm", ())
+                if product is None or uses[last.input[0]] != 1 or len(perm) < bias.ndim:
+                    continue
+                wide = bias.reshape((1,) * (len(perm) - bias.ndim) + bias.shape)
+                bias = wide.transpose(np.argsort(perm))
+            if not _is_foldable(model, product) or input_name(product, 2):
                 continue
             rank, channels = _rank(model, product), _channels(model, product)
             shape = (1,) * (rank - bias.ndim) + bias.shape
             if len(shape) != rank or shape[1] not in (1, channels) or bias.size != shape[1]:
                 continue
             _refold(model, product, np.ones(channels), np.broadcast_to(bias.reshape(-1), (channels,)))
-            _take_over(model, product, node, producers)
+            _take_over(model, last, node, producers)
             break
 
 
@@ -256,8 +268,8 @@ def _refold(model: FloatModel, proto: onnx.NodeProto, factor: np.ndarray, shift:
 def _take_over(
     model: FloatModel, product: onnx.NodeProto, last: onnx.NodeProto, producers: dict[str, onnx.NodeProto]
 ) -> None:
-    """Makes the node `product` compute the output of `last`, a later node that was folded into it, and
-    removes `last`.
+    """Makes the node `product`, or a Transpose of its result, compute the output of `last`, a later node that was
+    folded into the product, and removes `last`.
     """
     del producers[product.output[0]]
     product.output[0] = last.output[0]

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 import vdla
 from vdla.codesign import models
 from vdla.codesign.explore.advice import Advice, changed_machines
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 
 SLOW_BUS = replace(vdla.config("tiny"), name="slow")
 
@@ -85,6 +86,19 @@ def test_needed_extensions_are_named() -> None:
     assert str(advice).startswith("needed to run the whole network: table (+")
 
 
+def test_a_network_is_imported_for_each_machine() -> None:
+    """A product of a plane and an image has a form for machines without the extension `broadcast`, which needs none."""
+    rng = np.random.default_rng(4)
+    net = bert_encoder(0, 1, 8, BertSizes(layers=1, width=16, heads=1, inner=16))
+    samples = {"embeddings": rng.standard_normal((4, 8, 16)).astype(np.float32)}
+    model = vdla.quantize(net, samples, whole=True).content
+    own = vdla.config("vta").extensions
+    machine = vdla.config("vta", extensions=(*[name for name in own if name != "broadcast"], "rows"))
+    advice = vdla.advise(model, machine, technology="45nm-published")
+    assert advice.needed == ()
+    assert advice.cycles == vdla.simulate(vdla.compile(model, config=machine)).cycles
+
+
 def test_a_network_that_no_machine_runs_is_refused() -> None:
     model = with_sigmoid()
     model.graph.node[6].op_type = "Erf"
@@ -112,7 +126,9 @@ def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Cal
     how = ("--config", machine, "--technology", "45nm-published")
     document = vdla("advise", path, *how, "--json", "-o", advised).document()
     assert document["rows"] == advice.rows()
-    text = r"memory\.bus_bytes 8 -> 16: [\d,]+ cycles, [\d.]+ ms, [\d.]+% faster, \+[\d.e-]+ mm2"
+    text = (
+        r"memory\.bus_bytes 8 -> 16: [\d,]+ cycles \(-[\d,]+\), [\d.]+ ms, [\d.]+% less time, \+[\d.e-]+ mm2"
+    )
     assert re.search(text, str(advice))
     ran = vdla("run", path, "--config", advised, "--timing-only", "--json").document()
     assert ran["total"]["cycles"] == advice.steps[-1].cycles
@@ -121,3 +137,48 @@ def test_the_command_prints_and_writes(tmp_path: Path, advice: Advice, vdla: Cal
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(vdla.UserError, match="give a share of the latency from 0 to 1"):
         vdla.advise(models.build("mlp"), "tiny", least=3)
+
+
+def test_run_names_hardware_that_would_help(
+    tmp_path: Path, advice: Advice, vdla: Callable[..., object]
+) -> None:
+    from vdla.isa.config_text import toml_text
+
+    path, machine = tmp_path / "mlp.onnx", tmp_path / "slow.toml"
+    onnx.save(models.build("mlp"), path)
+    machine.write_text(toml_text(SLOW_BUS))
+    how = ("run", path, "--config", machine, "--technology", "45nm-published", "--timing-only")
+    (bus,) = [change for change in advice.changes if change.name.startswith("memory.bus_bytes")]
+    # Every run tries the bus; --advise has a line for each change, as `vdla advise` has.
+    assert vdla(*how).out.splitlines()[-1] == f"{bus} (--advise tries other changes)"
+    assert vdla(*how, "--advise").out.splitlines()[-len(advice.changes) :] == [*map(str, advice.changes)]
+    document = vdla(*how, "--advise", "--json").document()["advice"]
+    assert document == {
+        **advice.document(),
+        "network": "mlp",
+        "rows": [r for r in advice.rows() if r["role"] == "change"],
+    }
+    assert "advice" not in vdla(*how, "--json").document()
+    refused = vdla(*how, "--advise", "--vthreads", "1")
+    assert refused.code == 2 and "leave out --records and --vthreads" in refused.err
+    assert "--advise" not in vdla(*how, "--vthreads", "1").out
+
+
+def test_a_search_starts_from_advice(advice: Advice) -> None:
+    notes: list[str] = []
+    found = vdla.explore(
+        {"base": SLOW_BUS, "fields": {"read_latency": [30, 64]}},
+        models.build("mlp"),
+        "latency",
+        budget=2,
+        strategy="exhaustive",
+        tune_front=0,
+        technology="45nm-published",
+        from_advice=True,
+        notify=notes.append,
+    ).exploration
+    base = found.study.space.base
+    assert replace(base, name=advice.advised.name) == advice.advised and base.name == "slow_advised"
+    assert notes[0] == f"the search starts from slow_advised: {', '.join(step.name for step in advice.steps)}"
+    (design,) = [item for item in found.designs if item.fields["read_latency"] == base.memory.read_latency]
+    assert design.figures.networks["network"].cycles == advice.steps[-1].cycles

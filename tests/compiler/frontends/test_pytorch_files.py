@@ -9,7 +9,7 @@ import pytest
 import vdla
 from vdla.compiler.frontends.pytorch.export import is_torch
 from vdla.compiler.frontends.pytorch.names import name_nodes
-from vdla.compiler.frontends.sources import arguments, model_source, stacked
+from vdla.compiler.frontends.sources import Example, arguments, model_source, stacked
 
 FILES = Path(__file__).parent / "files"
 
@@ -77,6 +77,20 @@ def test_a_missing_torch_is_one_line() -> None:
 def test_anything_else_is_no_network() -> None:
     with pytest.raises(vdla.UserError, match=r"^list is no network; give the path of an ONNX file"):
         model_source([1])
+    with pytest.raises(vdla.UserError, match=r"^type is no network"):
+        model_source(Module, Example(args=(1,)))
+
+
+def test_a_function_without_arguments_or_without_jax_is_one_line() -> None:
+    def network(x: np.ndarray) -> np.ndarray:
+        return x + 1
+
+    with pytest.raises(vdla.UserError, match=r"^network: a function has no shapes of its own; give example"):
+        model_source(network)
+    with pytest.raises(
+        vdla.UserError, match=r"^network: JAX functions need the package jax: pip install jax2onnx$"
+    ):
+        vdla.quantize(network, [np.ones(3)])
 
 
 def test_arguments_of_samples_become_arrays_by_name() -> None:

@@ -20,6 +20,7 @@ from rounded_bounds import SLACK, bounds
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.compiler.graph.quantize.float_model import assemble, constant_protos
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.pipeline import compile_program
@@ -69,7 +70,7 @@ def with_function(steps) -> onnx.ModelProto:
     return model_of(nodes, weights, {"image": (1, 4, 4, 4)}, "y")
 
 
-def model_of(nodes, constants, inputs, output) -> onnx.ModelProto:
+def model_of(nodes, constants, inputs, output, opset: int = 20) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "net",
@@ -77,7 +78,7 @@ def model_of(nodes, constants, inputs, output) -> onnx.ModelProto:
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -390,3 +391,109 @@ def test_what_follows_a_rare_operator_computes_on_integers(name: str) -> None:
 def test_without_whole_rare_operators_stay_float() -> None:
     made = quantized(rare("reduced"), Recipe())
     assert {"ReduceMax", "ReduceMean"} <= made.float_operators.keys()
+
+
+@pytest.mark.parametrize(
+    ("equation", "weights", "outputs"),
+    [
+        ("btd,de->bte", (8, 6), (2, 4, 6)),
+        ("btd, ed -> bte", (6, 8), (2, 4, 6)),
+        ("btd,de->ebt", (8, 6), (6, 2, 4)),
+        ("tbd,de->bte", (8, 6), (4, 2, 6)),
+    ],
+)
+def test_an_einsum_that_is_a_matrix_product_is_quantized(equation: str, weights, outputs) -> None:
+    constants = {"w": np.random.default_rng(5).normal(0, 0.4, weights).astype(np.float32)}
+    nodes = [helper.make_node("Einsum", ["x", "w"], ["y"], "product", equation=equation)]
+    model = model_of(nodes, constants, {"x": (2, 4, 8)}, "y")
+    assert [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim] == [*outputs]
+    made = quantized(model)
+    (error,) = made.outputs.values()
+    assert made.float_operators.keys() <= {"Transpose"} and (error.relative_maximum or 0) < 0.03
+
+
+def test_attention_by_einsums_runs_whole_on_the_accelerator() -> None:
+    rng = np.random.default_rng(6)
+    constants = {name: rng.normal(0, 0.4, (8, 2, 4)).astype(np.float32) for name in ("q_weight", "k_weight")}
+    constants = {name: value.reshape(8, 8) for name, value in constants.items()} | {
+        "heads": np.array([1, 5, 2, 4])
+    }
+    nodes = []
+    for name in ("q", "k"):
+        nodes.append(
+            helper.make_node("Einsum", ["x", f"{name}_weight"], [f"{name}_flat"], equation="btd,de->bte")
+        )
+        nodes.append(helper.make_node("Reshape", [f"{name}_flat", "heads"], [name]))
+    nodes += [
+        helper.make_node("Einsum", ["q", "k"], ["scores"], "scores", equation="bqhd,bkhd->bhqk"),
+        helper.make_node("Softmax", ["scores"], ["shares"], "softmax"),
+        helper.make_node("Einsum", ["shares", "k"], ["y"], "mixed", equation="bhqk,bkhd->bqhd"),
+    ]
+    model = model_of(nodes, constants, {"x": (1, 5, 8)}, "y")
+    check_whole(model, quantized(model), steps=2)
+
+
+def test_other_einsums_stay_as_they_are() -> None:
+    constants = {"w": np.ones((8, 3, 2), np.float32), "d": np.ones((8, 8), np.float32)}
+    nodes = [
+        helper.make_node("Einsum", ["x", "w"], ["y"], "two_columns", equation="btd,dhe->bthe"),
+        helper.make_node("Einsum", ["x", "d"], ["z"], "trace", equation="btd,dd->bt"),
+    ]
+    network = read_model(model_of(nodes, constants, {"x": (2, 4, 8)}, "y").SerializeToString(), whole=True)
+    assert [node.op_type for node in network.nodes] == ["Einsum", "Einsum"]
+
+
+def test_channels_last_networks_have_no_additions_and_no_moves() -> None:
+    """As Keras exports on JAX: an Add of biases behind the Transpose of a convolution, windows over all axes."""
+    rng = np.random.default_rng(8)
+    constants = {
+        "w": rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32),
+        "b": rng.normal(0, 1.0, (1, 1, 1, 8)).astype(np.float32),
+        "v": rng.normal(0, 0.3, (4, 8, 1, 1)).astype(np.float32),
+        "front": np.array([0, 1]),
+    }
+    window = {"kernel_shape": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "pads": [0, 1, 0, 0, 0, 0, 1, 0]}
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["image"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["image", "w"], ["c"], "conv"),
+        helper.make_node("Transpose", ["c"], ["last"], perm=[0, 2, 3, 1]),
+        helper.make_node("Add", ["last", "b"], ["added"], "add"),
+        helper.make_node("Unsqueeze", ["added", "front"], ["wide"]),
+        helper.make_node("MaxPool", ["wide"], ["pooled"], "pool", **window),
+        helper.make_node("Squeeze", ["pooled", "front"], ["small"]),
+        helper.make_node("Transpose", ["small"], ["again"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["again", "v"], ["y"], "last"),
+    ]
+    model = model_of(nodes, constants, {"x": (1, 9, 10, 4)}, "y")
+    data, feeds = quantized(model).proto.SerializeToString(), feeds_of(model, 17)
+    compiled = compile_program(data, vta_with())
+    assert [node.name for node in compiled.graph.nodes] == ["conv", "pool", "last"]
+    ours = run(compiled, feeds).outputs
+    assert largest_difference(compiled.graph, ours, runtime(data, feeds)) <= 1
+    # ONNX Runtime has no pools over so many axes: the same network with channels first.
+    plain = [
+        helper.make_node("Transpose", ["x"], ["image"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["image", "w", "b"], ["c"]),
+        helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),
+        helper.make_node("Conv", ["p", "v"], ["y"]),
+    ]
+    constants = {**constants, "b": constants["b"].reshape(-1)}
+    expected = runtime(model_of(plain, constants, {"x": (1, 9, 10, 4)}, "y").SerializeToString(), feeds)["y"]
+    assert np.abs(ours["y"] - expected).max() < 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("opset", "terms", "found"), [(13, 12, "ReduceMean"), (18, 12, "ReduceMean"), (18, 10, "Div")]
+)
+def test_a_sum_divided_by_its_number_of_terms_is_a_mean(opset: int, terms: int, found: str) -> None:
+    constants = {"axes": np.array([1, 2]), "terms": np.float32(terms)}
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["total"], keepdims=0),
+        helper.make_node("Div", ["total", "terms"], ["y"], "mean"),
+    ]
+    model = model_of(nodes, constants, {"x": (2, 3, 4, 5)}, "y", opset=opset)
+    network, x = read_model(model.SerializeToString()), feeds_of(model, 1)
+    assert network.nodes[-1].op_type == found
+    made = assemble(network.header, network.nodes, constant_protos(network.constants))
+    (y,) = runtime(made.SerializeToString(), x).values()
+    assert np.allclose(y, x["x"].sum((1, 2)) / terms, atol=1e-5)

@@ -1,0 +1,131 @@
+"""ONNX models in memory of JAX functions, made by the exporter of the package jax2onnx.
+
+A function is any callable that JAX can trace: a function, one of jax.jit, a functools.partial that binds parameters, a
+module of flax.nnx or Equinox.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from vdla.util.errors import UserError
+
+from .exporters import ExportError, quiet, reason
+from .pytorch.names import WEIGHT, name_nodes
+
+INSTALL = "pip install jax2onnx"
+"""Command that installs the exporter, with JAX and Flax."""
+WEIGHTS = ("kernel", "weight", "w", "embedding")
+"""Last words of the path of a parameter that layers are called after; the layer has the path without them."""
+MOVED = {2: ((0, 1), (1, 0)), 3: ((0, 1, 2), (2, 1, 0)), 4: ((0, 1, 2, 3), (3, 2, 0, 1))}
+"""By rank, the orders of axes in which the exporter may store a weight: as it is, or the axis of output channels first,
+as ONNX has matrices that are transposed and kernels of lines and images.
+"""
+
+
+def is_function(model: object) -> bool:
+    """Whether an object may be a JAX function: anything that can be called, but no class. JAX is not imported."""
+    return callable(model) and not isinstance(model, type)
+
+
+def export_function(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Mapping[str, Mapping[int, str]] | None = None,
+) -> onnx.ModelProto:
+    """The ONNX model of a JAX function for example arguments, arrays each; inputs have the names of its parameters.
+
+    `dynamic_shapes`: names of dimensions that may change, by parameter and axis, as in {"tokens": {1: "sequence"}}.
+    Nodes that read a parameter of a module, or of a pytree bound by functools.partial, are called by the path of the
+    parameter ("layers.0"), other nodes by their operator. Raises UserError if a package is missing or the arguments do
+    not fit, ExportError if the exporter rejects the function.
+    """
+    label = getattr(model, "__name__", type(model).__name__)
+    if not args and not kwargs:
+        raise UserError(f"{label}: a function has no shapes of its own; give example arguments: args=(x,)")
+    try:
+        jax, exporter = import_module("jax"), import_module("jax2onnx")
+    except ImportError as error:
+        raise UserError(f"{label}: JAX functions need the package {error.name}: {INSTALL}") from None
+    names, values = _bound(model, label, args, kwargs or {})
+    try:
+        arrays = [jax.numpy.asarray(value) for value in values]
+    except TypeError:
+        way_out = "bind parameters first: functools.partial(function, parameters)"
+        raise UserError(f"{label}: its arguments must be arrays; {way_out}") from None
+    inputs = []
+    for name, array in zip(names, arrays, strict=True):
+        symbols = (dynamic_shapes or {}).get(name, {})
+        shape = tuple([symbols.get(axis, size) for axis, size in enumerate(array.shape)])
+        inputs.append(jax.ShapeDtypeStruct(shape, array.dtype))
+    with quiet():
+        # JAX keeps traces of inner functions. Those made before would hide operators from the exporter; those that the
+        # exporter makes have primitives that JAX cannot run.
+        jax.clear_caches()
+        try:
+            how = {"model_name": label, "input_names": names, "normalization_mode": "prefer_native"}
+            proto = exporter.to_onnx(model, inputs, **how)
+        except Exception as error:
+            raise ExportError(f"{label}: jax2onnx cannot export it: {reason(error)}") from None
+        finally:
+            jax.clear_caches()
+    _name_weights(proto, _paths(jax, model))
+    name_nodes(proto)
+    return proto
+
+
+def _bound(
+    model: Any, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[str], tuple[Any, ...]]:
+    """Names and values of the arguments of a call, in the order of the function's parameters."""
+    try:
+        bound = inspect.signature(model).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{label}: args and kwargs are not its arguments: {error}") from None
+    if bound.kwargs:
+        raise UserError(
+            f"{label}: has parameters that are given by name only ({', '.join(bound.kwargs)}); bind them"
+        )
+    several = len(bound.arguments) != len(bound.args)
+    return [f"input_{k}" for k in range(len(bound.args))] if several else [*bound.arguments], bound.args
+
+
+def _paths(jax: Any, model: Any) -> dict[bytes, str]:
+    """Maps each weight of a module, or of the pytrees that a functools.partial binds, to the path of its layer. The
+    keys are its elements in each of the orders of axes in which the exporter may store it.
+    """
+    inner = inspect.unwrap(model)
+    trees = [*inner.args, *inner.keywords.values()] if isinstance(inner, functools.partial) else [inner]
+    found: dict[bytes, str] = {}
+    for keys, leaf in (pair for tree in trees for pair in jax.tree_util.tree_flatten_with_path(tree)[0]):
+        words = jax.tree_util.keystr(keys, simple=True, separator=".").removesuffix(".value").split(".")
+        while len(words) > 1 and words[-1] in WEIGHTS:
+            words.pop()
+        for order in MOVED.get(np.ndim(leaf), ()):
+            content = np.transpose(np.asarray(leaf), order).tobytes()
+            found.setdefault(content, ".".join(words).removeprefix("params."))
+    return found
+
+
+def _name_weights(model: onnx.ModelProto, paths: Mapping[bytes, str]) -> None:
+    """Calls the initializers that are weights by the paths of their layers and `WEIGHT`, as PyTorch's exporter does."""
+    taken: set[str] = set()
+    renamed: dict[str, str] = {}
+    for entry in model.graph.initializer:
+        array = numpy_helper.to_array(entry)
+        path = paths.get(array.tobytes()) if array.ndim in MOVED else None
+        if path is not None and path not in taken:
+            taken.add(path)
+            renamed[entry.name] = path + WEIGHT
+            entry.name = path + WEIGHT
+    for node in model.graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]

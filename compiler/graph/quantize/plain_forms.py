@@ -1,0 +1,200 @@
+"""Operators in forms that quantization does not know, as operators that it knows: Einsums that are matrix products as
+MatMul, sums divided by their number of terms as ReduceMean, max-pools over many axes as pools of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from ..onnx_attributes import read_node
+from .float_model import FloatModel, input_name
+
+MEAN_READS_AXES = 18
+"""The first opset in which the axes of ReduceMean are an input, as those of ReduceSum are since 13."""
+
+
+def name_matrix_products(model: FloatModel) -> None:
+    """Replaces each Einsum that sums the products of two tensors over one axis of both, and keeps one other axis of the
+    second: "btd,de->bte", "bqhd,bkhd->bhqk". Axes are transposed before and after the MatMul where its order differs.
+    """
+    nodes: list[onnx.NodeProto] = []
+    for proto in model.nodes:
+        product = _product(model, proto) if proto.op_type == "Einsum" else None
+        nodes += [proto] if product is None else _matmul(model, proto, product)
+    model.nodes = nodes
+
+
+def name_means(model: FloatModel) -> None:
+    """Replaces each ReduceSum that a Div by its number of terms follows, as its only reader, by a ReduceMean."""
+    uses, producers = model.uses(), model.producers()
+    for node in list(model.nodes):
+        total = producers.get(node.input[0]) if node.op_type == "Div" else None
+        divisor = model.float_constant(node.input[1]) if total is not None else None
+        if total is None or total.op_type != "ReduceSum" or uses[total.output[0]] != 1 or divisor is None:
+            continue
+        given, made = (model.static_shapes.get(name) for name in (total.input[0], total.output[0]))
+        axes = model.constants.get(input_name(total, 1))
+        if axes is None or given is None or made is None or divisor.size != 1 or divisor.ndim > len(made):
+            continue
+        if prod(given) != prod(made) * divisor.item():
+            continue
+        total.op_type = "ReduceMean"
+        if model.opset < MEAN_READS_AXES:
+            total.attribute.append(helper.make_attribute("axes", axes.tolist()))
+            del total.input[1:]
+        total.output[0] = node.output[0]
+        model.nodes.remove(node)
+
+
+def flatten_pools(model: FloatModel) -> None:
+    """Replaces each MaxPool over more than two axes, of which at most two have windows, by a MaxPool of images between
+    transpositions: JAX's windows are over all axes of an array.
+    """
+    nodes: list[onnx.NodeProto] = []
+    for proto in model.nodes:
+        order = _pool_order(model, proto) if proto.op_type == "MaxPool" else None
+        nodes += [proto] if order is None else _image_pool(model, proto, order)
+    model.nodes = nodes
+
+
+def _pool_order(model: FloatModel, proto: onnx.NodeProto) -> list[int] | None:
+    """The axes of a MaxPool's input, those with windows last; None for a pool that stays as it is."""
+    shape, made = (model.static_shapes.get(name) for name in (proto.input[0], proto.output[0]))
+    node = read_node(proto, 0)
+    if len(proto.output) > 1 or shape is None or made is None or len(shape) < 5:
+        return None
+    if node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or node.integer("ceil_mode", 0):
+        return None
+    spatial, kernel = len(shape) - 2, node.integers("kernel_shape", ())
+    strides = node.integers("strides", (1,) * spatial)
+    pads = node.integers("pads", (0,) * (2 * spatial))
+    wide = [
+        axis
+        for axis in range(spatial)
+        if (kernel[axis], strides[axis], pads[axis], pads[spatial + axis]) != (1, 1, 0, 0)
+    ]
+    # A pool with windows along one axis keeps the next axis as its columns.
+    wide += [axis for axis in reversed(range(spatial)) if axis not in wide][: max(0, 2 - len(wide))]
+    if len(wide) > 2:
+        return None
+    windows = sorted(axis + 2 for axis in wide)
+    return [*(axis for axis in range(len(shape)) if axis not in windows), *windows]
+
+
+def _image_pool(model: FloatModel, proto: onnx.NodeProto, order: list[int]) -> list[onnx.NodeProto]:
+    """The nodes that compute a pool: its axes in `order`, all but the last three as one, a MaxPool, and back."""
+    node, nodes = read_node(proto, 0), list[onnx.NodeProto]()
+    given, made = model.static_shapes[proto.input[0]], model.static_shapes[proto.output[0]]
+    spatial, windows = len(given) - 2, [axis - 2 for axis in order[-2:]]
+
+    def reshaped(name: str, shape: Sequence[int], label: str) -> str:
+        output, sizes = _tensor(model, label, shape), model.store(f"{label}.shape", np.array(shape, np.int64))
+        nodes.append(helper.make_node("Reshape", [name, sizes], [output], name=label))
+        return output
+
+    def image(shape: Sequence[int]) -> tuple[int, ...]:
+        sizes = [shape[axis] for axis in order]
+        return (prod(sizes[:-3]), *sizes[-3:])
+
+    moved = _moved(model, nodes, proto.input[0], order, f"{proto.name}.axes")
+    flat = reshaped(moved, image(given), f"{proto.name}.image")
+    pads = node.integers("pads", (0,) * (2 * spatial))
+    attributes: dict[str, Any] = {
+        name: [node.integers(name, (1,) * spatial)[axis] for axis in windows]
+        for name in ("kernel_shape", "strides", "dilations")
+    }
+    attributes["pads"] = [pads[axis] for axis in (*windows, *(spatial + axis for axis in windows))]
+    pooled = _tensor(model, f"{proto.name}.pooled", image(made))
+    nodes.append(helper.make_node("MaxPool", [flat], [pooled], name=proto.name, **attributes))
+    whole = reshaped(pooled, [made[axis] for axis in order], f"{proto.name}.whole")
+    back = [order.index(axis) for axis in range(len(order))]
+    nodes.append(helper.make_node("Transpose", [whole], proto.output, name=f"{proto.name}.back", perm=back))
+    return nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Product:
+    """Axes, a letter each: of both inputs and the result as the equation has them (`given`), and as MatMul does."""
+
+    given: tuple[str, str, str]
+    wanted: tuple[str, str, str]
+
+
+def _product(model: FloatModel, proto: onnx.NodeProto) -> _Product | None:
+    """The axes of an Einsum that is a matrix product; None for any other Einsum."""
+    inputs, _, result = read_node(proto, 0).text("equation", "").replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if len(terms) != 2 or not result or not model.is_float(proto.input[0]):
+        return None
+    left, right = terms
+    shapes = [model.static_shapes.get(proto.input[0])]
+    weight = model.float_constant(proto.input[1])
+    shapes.append(model.static_shapes.get(proto.input[1]) if weight is None else weight.shape)
+    sizes: dict[str, int] = {}
+    for term, shape in zip(
+        (*terms, result), (*shapes, model.static_shapes.get(proto.output[0])), strict=True
+    ):
+        if not term.isalpha() or len(set(term)) != len(term) or shape is None or len(shape) != len(term):
+            return None
+        if any(sizes.setdefault(letter, size) != size for letter, size in zip(term, shape, strict=True)):
+            return None
+    batch = "".join([c for c in left if c in right and c in result])
+    depth = "".join([c for c in left if c in right and c not in result])
+    rows = "".join([c for c in left if c not in right])
+    columns = "".join([c for c in right if c not in left])
+    if len(depth) != 1 or len(columns) != 1 or not rows or (batch and len(rows) != 1):
+        return None
+    made = batch + rows + columns
+    if set(made) != set(result):
+        return None
+    return _Product(given=(left, right, result), wanted=(batch + rows + depth, batch + depth + columns, made))
+
+
+def _matmul(model: FloatModel, proto: onnx.NodeProto, product: _Product) -> list[onnx.NodeProto]:
+    """The nodes that compute the product: MatMul, and a Transpose of each tensor whose order differs."""
+    (left, right, result), (wanted_left, wanted_right, made) = product.given, product.wanted
+    nodes: list[onnx.NodeProto] = []
+    operands = [
+        _moved(model, nodes, proto.input[0], [left.index(c) for c in wanted_left], f"{proto.name}.left"),
+        _moved(model, nodes, proto.input[1], [right.index(c) for c in wanted_right], f"{proto.name}.right"),
+    ]
+    output, order = proto.output[0], [made.index(c) for c in result]
+    if order == sorted(order):
+        return [*nodes, helper.make_node("MatMul", operands, [output], name=proto.name)]
+    shape = model.static_shapes[output]
+    tensor = _tensor(model, f"{output}.product", [shape[result.index(c)] for c in made])
+    product_node = helper.make_node("MatMul", operands, [tensor], name=proto.name)
+    move = helper.make_node("Transpose", [tensor], [output], name=f"{proto.name}.result", perm=order)
+    return [*nodes, product_node, move]
+
+
+def _moved(
+    model: FloatModel, nodes: list[onnx.NodeProto], name: str, order: Sequence[int], label: str
+) -> str:
+    """The name of a tensor with its axes in another order: `name` itself, a new constant, or the result of a Transpose
+    called `label`, which is added to `nodes`.
+    """
+    if list(order) == sorted(order):
+        return name
+    constant = model.float_constant(name)
+    if constant is not None:
+        return model.store(f"{name}.transposed", np.ascontiguousarray(constant.transpose(order)))
+    shape = model.static_shapes[name]
+    moved = _tensor(model, label, [shape[axis] for axis in order])
+    nodes.append(helper.make_node("Transpose", [name], [moved], name=label, perm=order))
+    return moved
+
+
+def _tensor(model: FloatModel, name: str, shape: Sequence[int]) -> str:
+    """The name of a new float32 activation."""
+    while name in model.types or name in model.constants:
+        name += "_"
+    model.types[name], model.static_shapes[name] = onnx.TensorProto.FLOAT, tuple(shape)
+    return name

@@ -1,0 +1,41 @@
+"""The functions and types of AMD GPUs (a `GpuKind`): their code is the kernels' text, which AMD's compiler compiles
+elsewhere. No device can be opened.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from vdla.util.errors import UserError
+
+from ..codegen.hip.machine import NAME, HipTarget, parse_target
+from .cuda_archive import ArchiveKind, read_target
+from .gpus import GpuKind
+
+TEXTS = ArchiveKind(
+    code="kernels.hip",
+    text=None,
+    target=lambda fields: read_target(
+        fields, HipTarget, [NAME], work_items=fields.at("work_items").integer(1)
+    ),
+    description="network as HIP kernels",
+)
+
+
+def no_device(number: int) -> NoReturn:
+    """Raises UserError, which says what the target is for."""
+    raise UserError(
+        f'target "{NAME}": nothing here runs HIP kernels; `vdla compile MODEL.onnx --target {NAME} -o FILE.tar` writes '
+        "them as kernels.hip, for hipcc"
+    )
+
+
+KIND = GpuKind(
+    target=HipTarget,
+    parse=parse_target,
+    on_device=lambda text, _: parse_target(text),
+    open=no_device,
+    compile=None,
+    check=lambda: None,
+    archive=TEXTS,
+)
