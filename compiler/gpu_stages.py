@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .codegen.cpu.kernel import Kernel, build
 from .codegen.cpu.machine import CpuTarget, host_target
@@ -44,6 +45,9 @@ from .templates.gpu.table import GPU
 from .templates.gpu.workload import CudaWorkload
 from .templates.registry import Registry
 
+if TYPE_CHECKING:
+    from .te.ops.attention import Attention
+
 
 @dataclass(frozen=True, slots=True)
 class GpuLowering:
@@ -63,7 +67,12 @@ class GpuLowering:
         """The requirements on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring
         elements along the width.
         """
-        return GraphRules(lanes=1, refused=_refused, check=_check)
+        return GraphRules(lanes=1, attention=self._attention, refused=_refused, check=_check)
+
+    def _attention(self, sizes: Attention) -> bool:
+        from .templates.gpu.attention import fits
+
+        return fits(self.target, sizes)
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
         """The node lowered with the default knobs of its GPU template; None for a node that needs no kernel."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph
+
+if TYPE_CHECKING:
+    from .graph.floating.fuse_attention import Fits
 
 
 def _same(error: NodeError) -> ModelError:
@@ -21,8 +25,9 @@ class GraphRules:
 
     `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
     throughout are computed in floats too. `join`: whether inputs of concatenations are written directly into the
-    result. `tiling`: function that chooses the convolutions that use Winograd's algorithm. `recurrent`: the operators
-    among LSTM, GRU and RNN whose steps the target computes in one kernel. `refused` maps an error of the import to the
+    result. `tiling`: function that chooses the convolutions that use Winograd's algorithm. `attention`: function that
+    tells for which sizes of attention the target has one kernel (None: for none). `recurrent`: the operators among
+    LSTM, GRU and RNN whose steps the target computes in one kernel. `refused` maps an error of the import to the
     error to raise. `check` gets the model's label and its graph, and raises ModelError if the target has no code for
     it (None: the target has code for every graph).
     """
@@ -31,6 +36,7 @@ class GraphRules:
     integer_lanes: int | None = None
     join: bool = False
     tiling: Tiling | None = None
+    attention: Fits | None = None
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     refused: Callable[[NodeError], ModelError] = _same
     check: Callable[[str, Graph], None] | None = None

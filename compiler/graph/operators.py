@@ -163,6 +163,22 @@ class MatrixProduct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DotProductAttention:
+    """softmax(scores(Q K^T)) V. Inputs: Q (..., rows, depth), K (..., keys, depth), V (..., keys, columns), whose
+    leading dimensions broadcast, and the operands of `scores`. Output (..., rows, columns).
+
+    `axes`: for Q, K, V and the output, how they are stored: dimension d is axis `axes`[i][d] of the tensor. `repeats`:
+    for K and V, the number of neighbouring heads (last leading dimension of the output) that share a matrix. `scores`:
+    the expression of a score before softmax, with `te.scalars.ELEMENT` for an element of Q K^T, and `argument(i)` for
+    input i (3 or more).
+    """
+
+    axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    repeats: tuple[int, int]
+    scores: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LstmSteps:
     """All steps of an LSTM. Inputs: gates (steps * batch, D * 4 * hidden), constant recurrent weights (D, hidden, 4,
     hidden), and initial H and C (D, batch, hidden); D: number of directions. Outputs: Y (steps, D, batch, hidden),
@@ -266,9 +282,9 @@ class Relayout:
 
 Operator = (
     Convolution | WinogradTiles | WinogradOutputs | Dense | BatchNormalization | Elementwise | MaxPool
-    | AveragePool | Resize | Softmax | Normalization | Reduction | CumulativeSum | MatrixProduct | LstmSteps
-    | RecurrentSteps | Permute | Concatenate | Join | Remap | Gather | GatherElements | Computed | Reshape
-    | Relayout
+    | AveragePool | Resize | Softmax | Normalization | Reduction | CumulativeSum | MatrixProduct
+    | DotProductAttention | LstmSteps | RecurrentSteps | Permute | Concatenate | Join | Remap | Gather
+    | GatherElements | Computed | Reshape | Relayout
 )  # fmt: skip
 
 

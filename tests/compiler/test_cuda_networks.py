@@ -18,6 +18,16 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import sample_inputs
+from vdla.codesign.models.transformers import (
+    BertSizes,
+    Gpt2Sizes,
+    LlamaSizes,
+    bert,
+    gpt2,
+    gpt2_decode,
+    llama,
+    llama_decode,
+)
 from vdla.compiler import gpu_stages
 from vdla.compiler.backends.registry import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
@@ -154,6 +164,66 @@ def test_a_shipped_model_emulated():
         rows = network.profile(feeds, repeat=1)
     assert [row.name for row in rows] == [launch.name for launch in network.launches]
     assert relative_error(got["output"], float64_outputs(exported, feeds)["output"]) < 1e-5
+
+
+_GPT2 = Gpt2Sizes(layers=2, width=16, heads=2, vocabulary=24)
+_LLAMA = LlamaSizes(layers=2, width=32, heads=4, groups=2, inner=32, vocabulary=24)
+TRANSFORMERS = {
+    "bert": lambda: bert(0, 2, 9, BertSizes(layers=2, width=16, heads=2, inner=32, vocabulary=24)),
+    "gpt2": lambda: gpt2(0, 1, 9, _GPT2),
+    "gpt2_decode": lambda: gpt2_decode(0, 1, 9, _GPT2),
+    "llama": lambda: llama(0, 1, 9, _LLAMA),
+    "llama_decode": lambda: llama_decode(0, 1, 9, _LLAMA),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_attention_is_one_kernel_a_layer(name: str):
+    """An added mask (BERT), a causal one (GPT-2), heads that share keys and values (Llama), a step with a cache."""
+    exported = TRANSFORMERS[name]()
+    data, rng = exported.SerializeToString(), np.random.default_rng(1)
+    feeds: dict[str, np.ndarray] = {}
+    for entry in exported.graph.input:
+        shape = [d.dim_value for d in entry.type.tensor_type.shape.dim]
+        if entry.type.tensor_type.elem_type == TensorProto.FLOAT:
+            feeds[entry.name] = rng.standard_normal(shape, dtype=np.float32)
+        else:
+            feeds[entry.name] = rng.integers(0, 2, shape)
+    if "attention_mask" in feeds:
+        feeds["attention_mask"][:, :2] = 1
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        got = network.run(feeds)
+        operators = [launch.operator for launch in network.launches]
+    assert operators.count("DotProductAttention") == 2
+    assert not {"MatrixProduct", "Softmax"} & set(operators)
+    # Permutations around attention are part of it; GPT-2 and Llama also return keys and values, Llama turns them.
+    assert operators.count("Permute") <= {"bert": 0, "gpt2": 4, "llama": 6}.get(name, 0)
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
+
+
+@pytest.mark.parametrize("change", ["an output", "a second reader", "another axis", "an operator behind"])
+def test_attention_that_is_not_whole(change: str):
+    """Scores that something else reads stay a tensor; operators behind the second product stay right."""
+    net = FloatNetwork(1, 2, 5, 8)
+    query = net.last
+    keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])
+    product = net.add("MatMul", inputs=[query, keys])
+    shares = net.add("Softmax", inputs=[product], axis=2 if change == "another axis" else -1)
+    outputs = {"an output": {shares: (1, 2, 5, 5)}, "a second reader": {}}.get(change, {})
+    net.add("MatMul", inputs=[shares, query])
+    if change == "a second reader":
+        net.add("Concat", inputs=[net.last, product], axis=-1)
+    if change == "an operator behind":
+        net.add("Mul", inputs=[net.last, net.constant(np.arange(8, dtype=np.float32))])
+    net.shape = (1, 2, 5, 13 if change == "a second reader" else 8)
+    data, feeds = net.model(**outputs), {"x": sample((1, 2, 5, 8))}
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        got = network.run(feeds)
+        operators = [launch.operator for launch in network.launches]
+    assert operators.count("DotProductAttention") == (change == "an operator behind")
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
 
 
 def test_quantized_models_round_as_their_pairs_say():
