@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from vdla.codesign.models.transformers import (
 from vdla.compiler import gpu_stages
 from vdla.compiler.backends.registry import gpu_of
 from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.cubin_cache import cached_cubin
 from vdla.compiler.codegen.cuda.errors import CompileError
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated, gpu_emulated_ahead
@@ -325,9 +327,28 @@ def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
             np.testing.assert_array_equal(theirs.constants[name], array)
     assert loaded.plan == code.plan
     text = members(path)["kernels.cu"].decode()
-    assert all(m.module.source.rstrip() in text for m in code.modules)
+    assert all(m.module.kernels.rstrip() in text for m in code.modules)
     save_cuda_network(tmp_path / "again.tar", code)
     assert (tmp_path / "again.tar").read_bytes() == path.read_bytes()
+
+
+def test_the_text_of_an_archive_reads_as_a_file(path: Path):
+    """Functions stand there once, each kernel has a description, lines are short, and NVRTC compiles the whole file."""
+    text = members(path)["kernels.cu"].decode()
+    assert max(map(len, text.splitlines())) < 120
+    described = re.findall(r"// (\w+): (\w+).*\n//   computes: (.+)\n", text)
+    code = compile_kernels(model(), gpu_ahead(TARGET))
+    assert [name for name, _, _ in described] == [module.name for module in code.modules]
+    assert {operator for _, operator, _ in described} == {launch.operator for launch in code.launches}
+    first = code.launches[0]
+    assert first.members[0] in described[0][2]
+    launch = code.modules[0].module.launches[0]
+    grid, block = (" x ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
+    assert f"//   launch:   grid {grid}, block {block}" in text
+    assert re.search(r"//   method:   template conv\w+_cuda, \w+ \d+", text)
+    functions = re.findall(r"__forceinline__ \w+ (\w+)\(", text)
+    assert functions and len(functions) == len(set(functions))
+    assert cached_cubin(text, TARGET.arch).startswith(b"\x7fELF")
 
 
 def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
