@@ -67,7 +67,9 @@ class GpuLowering:
         """The requirements on graphs: tensors keep ONNX's layout (NCHW), so that neighbouring threads read neighbouring
         elements along the width.
         """
-        return GraphRules(lanes=1, attention=self._attention, refused=_refused, check=_check)
+        # Products on tensor cores take weights that are packed ahead.
+        tied = not self.target.tensor_float
+        return GraphRules(lanes=1, attention=self._attention, tied=tied, refused=_refused, check=_check)
 
     def _attention(self, sizes: Attention) -> bool:
         from .templates.gpu.attention import fits

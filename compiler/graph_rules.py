@@ -26,10 +26,10 @@ class GraphRules:
     `lanes`: float32 elements of a vector. `integer_lanes`: int32 elements of a vector; None: models that are quantized
     throughout are computed in floats too. `join`: whether inputs of concatenations are written directly into the
     result. `tiling`: function that chooses the convolutions that use Winograd's algorithm. `attention`: function that
-    tells for which sizes of attention the target has one kernel (None: for none). `recurrent`: the operators among
-    LSTM, GRU and RNN whose steps the target computes in one kernel. `refused` maps an error of the import to the
-    error to raise. `check` gets the model's label and its graph, and raises ModelError if the target has no code for
-    it (None: the target has code for every graph).
+    tells for which sizes of attention the target has one kernel (None: for none). `tied`: whether products also read
+    weights that are stored transposed. `recurrent`: the operators among LSTM, GRU and RNN whose steps the target
+    computes in one kernel. `refused` maps an error of the import to the error to raise. `check` gets the model's label
+    and its graph, and raises ModelError if the target has no code for it (None: the target has code for every graph).
     """
 
     lanes: int
@@ -37,6 +37,7 @@ class GraphRules:
     join: bool = False
     tiling: Tiling | None = None
     attention: Fits | None = None
+    tied: bool = False
     recurrent: AbstractSet[str] = frozenset({"LSTM"})
     refused: Callable[[NodeError], ModelError] = _same
     check: Callable[[str, Graph], None] | None = None

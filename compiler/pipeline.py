@@ -252,7 +252,12 @@ def import_graph(
     try:
         imported = import_float_model(read, batch=batch, recurrent=rules.recurrent)
         passes = graph_passes(
-            rules.lanes, fusion=fusion, join=rules.join, tiling=rules.tiling, attention=rules.attention
+            rules.lanes,
+            fusion=fusion,
+            join=rules.join,
+            tiling=rules.tiling,
+            attention=rules.attention,
+            tied=rules.tied,
         )
         graph = run_graph_passes(imported, passes, dump)
     except NodeError as error:

@@ -101,7 +101,7 @@ def count_operations(graph: Graph, node: Node) -> int:
         case Convolution():
             return 2 * size * prod(graph.tensors[node.inputs[1]].shape[1:])
         case Dense():
-            return 2 * size * graph.tensors[node.inputs[1]].shape[0]
+            return 2 * size * graph.tensors[node.inputs[0]].shape[1]
         case Int8Convolution():
             return 2 * count_macs(graph, node)
         case Int8Elementwise():

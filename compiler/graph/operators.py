@@ -67,9 +67,12 @@ class WinogradOutputs:
 class Dense:
     """A product with a constant matrix. Inputs: data (rows, depth), constant weight (depth, columns) and, by
     `epilogue`, a constant bias (columns,) and an operand in the output's shape. Output (rows, columns).
+
+    A `transposed` weight is (columns, depth): an embedding that another node reads, too.
     """
 
     epilogue: Epilogue = field(default_factory=Epilogue)
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

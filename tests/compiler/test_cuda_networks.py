@@ -41,6 +41,7 @@ from vdla.compiler.pipeline import compile_kernel, compile_kernels
 from vdla.compiler.runtime import cuda_archive
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_memory import Places
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.te.ops.product import Matrices, tensor_product
@@ -200,6 +201,28 @@ def test_attention_is_one_kernel_a_layer(name: str):
     assert not {"MatrixProduct", "Softmax"} & set(operators)
     # Permutations around attention are part of it; GPT-2 and Llama also return keys and values, Llama turns them.
     assert operators.count("Permute") <= {"bert": 0, "gpt2": 4, "llama": 6}.get(name, 0)
+    for output, values in runtime(data, feeds).items():
+        assert relative_error(got[output], values) < 1e-5
+
+
+@pytest.mark.parametrize("tokens", [5, 20], ids=["few rows", "tiles"])
+def test_an_embedding_used_twice_is_stored_once(texts, tmp_path: Path, tokens: int):
+    """GPT-2's logits are products with its embeddings, as exported: a transposed weight."""
+    sizes = Gpt2Sizes(layers=1, width=16, heads=2, vocabulary=500)
+    data = gpt2(0, 1, tokens, sizes).SerializeToString()
+    embedding = 500 * 16 * 4
+    path = tmp_path / "net.tar"
+    code = compile_kernels(data, gpu_ahead(TARGET))
+    save_cuda_network(path, code)
+    # All other constants together are smaller than the embedding.
+    assert embedding < len(members(path)["constants.bin"]) < 2 * embedding
+    loaded = load_cuda_network(path)
+    for network in (code, loaded):
+        on_device = Places.of(network).workspace - network.plan.bytes
+        assert embedding < on_device < 2 * embedding
+    feeds = {"input_ids": np.random.default_rng(0).integers(0, 500, (1, tokens))}
+    with CudaNetwork(code, HostDevice()) as network:
+        got = network.run(feeds)
     for output, values in runtime(data, feeds).items():
         assert relative_error(got[output], values) < 1e-5
 
