@@ -103,7 +103,8 @@ class Tile:
 
     A block has `splits` x `row_threads` x `lanes` threads (axes z, y, x). It computes `row_threads` * `rows` rows of
     the result; each split goes over its own part of the keys, `lanes` * `keys` of them at a time. A thread computes
-    scores of `rows` rows and `keys` keys, and of the result vectors of `wide` columns.
+    scores of `rows` rows and `keys` keys, and of the result vectors of `wide` columns. Shared memory holds the keys and
+    values of `stages` steps, so that those of the next steps are loaded while one is computed.
     """
 
     splits: int
@@ -112,6 +113,7 @@ class Tile:
     rows: int
     keys: int
     wide: int
+    stages: int = 1
 
     @property
     def threads(self) -> int:
@@ -152,11 +154,11 @@ class Shared:
     sums: Buffer | None
     bounds: Buffer | None
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all buffers."""
+    def bytes(self, stages: int) -> int:
+        """Bytes of all buffers, with those of keys and values for `stages` steps."""
+        ahead = [self.key, self.value] * (stages - 1)
         held = (self.query, self.key, self.value, self.weights, self.most, self.sums, self.bounds)
-        return sum(prod(b.shape) * b.dtype.bits // 8 for b in held if b is not None)
+        return sum(prod(b.shape) * b.dtype.bits // 8 for b in (*held, *ahead) if b is not None)
 
 
 def shared_buffers(sizes: Attention, tile: Tile, *, shuffles: bool) -> Shared:

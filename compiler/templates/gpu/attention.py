@@ -38,25 +38,31 @@ def program_of(target: GpuTarget, sizes: Attention, tile: Tile) -> Program:
 
 
 def fits(target: GpuTarget, sizes: Attention) -> bool:
-    """Whether a block of some tile has enough shared memory, heads are not larger than `MOST_COLUMNS`, and the grid is
-    within its limits.
+    """Whether a block has enough shared memory for a tile that keeps a warp busy, heads are not larger than
+    `MOST_COLUMNS`, and the grid is within its limits.
     """
     *rest, heads = sizes.batch or (1,)
     if max(sizes.depth, sizes.columns) > MOST_COLUMNS or max(heads, prod(rest)) > GRID_LIMITS["y"]:
         return False
-    return choose_tile(target, sizes) is not None
+    tile, wanted = choose_tile(target, sizes), next(_tiles(target, sizes))
+    return tile is not None and tile.threads >= min(WARP, wanted.threads)
 
 
 def choose_tile(target: GpuTarget, sizes: Attention) -> Tile | None:
-    """The default tile: one of which a multiprocessor holds two blocks, if there is such a tile; None if no tile fits
-    the shared memory of a block.
+    """The default tile; None if no tile fits the shared memory of a block. If there are more blocks than
+    multiprocessors, one of which a multiprocessor holds two blocks is preferred.
     """
     shuffles, whole = target.has("shuffles"), target.shared_bytes_per_block
-    tiles = [(t, shared_buffers(sizes, t, shuffles=shuffles).bytes) for t in _tiles(target, sizes)]
-    for most in (min(whole, target.shared_bytes_per_multiprocessor // 2), whole):
-        if found := next((tile for tile, size in tiles if size <= most), None):
-            return found
-    return None
+    half = min(whole, target.shared_bytes_per_multiprocessor // 2)
+    fitting: Tile | None = None
+    for tile in _tiles(target, sizes):
+        size = shared_buffers(sizes, tile, shuffles=shuffles).bytes(tile.stages)
+        blocks = prod(sizes.batch) * ceil_div(sizes.rows, tile.block_rows)
+        if size <= (whole if blocks <= target.multiprocessors else half):
+            return tile
+        if size <= whole:
+            fitting = fitting or tile
+    return fitting
 
 
 def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
@@ -83,7 +89,8 @@ def _tiles(target: GpuTarget, sizes: Attention) -> Iterator[Tile]:
         tile = replace(tile, splits=2 * tile.splits)
     while True:
         if tile.threads <= most:
-            yield tile
+            ahead = target.has("asynchronous copies") and tile.step_keys < sizes.keys
+            yield replace(tile, stages=2 if ahead else 1)
         if tile.keys > 2:
             tile = replace(tile, keys=tile.keys // 2)
         elif tile.splits > 1:
@@ -120,4 +127,6 @@ def schedule(target: GpuTarget, program: Program, tile: Tile) -> Schedule:
         copy = path_to(s.program, name)[-1]
         if isinstance(copy, Copy) and any(e.value != 1 for e in copy.destination.extents):  # type: ignore[union-attr]
             s.share_copy(name, axes, aligned(copy, VECTOR))
+    if tile.stages > 1:
+        s.pipeline("step", tile.stages)
     return s
