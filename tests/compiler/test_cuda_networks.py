@@ -36,6 +36,7 @@ from vdla.compiler.codegen.cuda.cubin_cache import cached_cubin
 from vdla.compiler.codegen.cuda.errors import CompileError
 from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.gpu_stages import gpu_ahead, gpu_emulated, gpu_emulated_ahead
+from vdla.compiler.graph.operators import DotProductAttention
 from vdla.compiler.ir.types import DType
 from vdla.compiler.pipeline import compile_kernel, compile_kernels
 from vdla.compiler.runtime import cuda_archive
@@ -203,6 +204,43 @@ def test_attention_is_one_kernel_a_layer(name: str):
     assert operators.count("Permute") <= {"bert": 0, "gpt2": 4, "llama": 6}.get(name, 0)
     for output, values in runtime(data, feeds).items():
         assert relative_error(got[output], values) < 1e-5
+
+
+LEAST = float(np.finfo(np.float32).min)
+_SEEN = np.tri(40, dtype=np.bool_)
+MASKS = {
+    "causal": (_SEEN, "Where", 0),
+    "causal, by hidden keys": (~_SEEN, "Where, hidden", 0),
+    "causal, added": (np.where(_SEEN, 0, LEAST).astype(np.float32), "Add", 0),
+    "three keys ahead": (np.tri(40, k=3, dtype=np.bool_), "Where", 3),
+    "a row that sees nothing": (_SEEN & (np.arange(40) != 7)[:, None], "Where", None),
+    "a small number added": (np.where(_SEEN, 0, -2).astype(np.float32), "Add", None),
+    "the last keys alone": (_SEEN[::-1].copy(), "Where", None),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_causal_masks_skip_keys(name: str):
+    mask, operator, ahead = MASKS[name]
+    net = FloatNetwork(1, 2, 40, 8)
+    query = net.last
+    keys = net.add("Transpose", inputs=[query], perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=[query, keys])
+    hidden = net.constant(np.float32(LEAST))
+    if operator == "Add":
+        net.add("Add", inputs=[net.last, net.constant(mask)])
+    else:
+        sides = [hidden, net.last] if operator == "Where, hidden" else [net.last, hidden]
+        net.add("Where", inputs=[net.constant(mask), *sides])
+    net.add("Softmax", axis=-1)
+    net.add("MatMul", inputs=[net.last, query])
+    net.shape = (1, 2, 40, 8)
+    data, feeds = net.model(), {"x": sample((1, 2, 40, 8))}
+    with compile_kernels(data, gpu_emulated(TARGET)) as network:
+        operators = [node.operator for node in network.graph.nodes]
+        assert [o.ahead for o in operators if isinstance(o, DotProductAttention)] == [ahead]
+        (got,) = network.run(feeds).values()
+    assert relative_error(got, next(iter(runtime(data, feeds).values()))) < 1e-5
 
 
 @pytest.mark.parametrize("tokens", [5, 20], ids=["few rows", "tiles"])

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...ir.expr import Expr
+import numpy as np
+
+from ...ir.expr import Binary, Const, Expr, Select, Var
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
 from ...te.merge import broadcast
@@ -59,6 +61,7 @@ def sizes_of(graph: Graph, node: Node) -> Attention:
         value=value,
         result=result,
         scores=operator.scores,
+        ahead=operator.ahead,
         operands=tuple([(graph.tensors[n].shape, graph.tensors[n].dtype) for n in node.inputs[3:]]),
     )
 
@@ -238,6 +241,7 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
             axes=(query.axes, key.axes, value.axes, axes),
             repeats=(key.repeats, value.repeats),
             scores=found.scores,
+            ahead=_ahead(graph, found),
         ),
         inputs=(query.tensor, key.tensor, value.tensor, *found.operands),
         output=output,
@@ -256,6 +260,44 @@ def _replaced(graph: Graph, found: _Found, fits: Fits) -> Graph:
         elif id(other) not in gone:
             nodes.append(other)
     return replace(extended, nodes=tuple(nodes))
+
+
+def _ahead(graph: Graph, found: _Found) -> int | None:
+    """The greatest distance from a row to a key behind it that a constant mask leaves visible.
+
+    None if scores depend on more than the product and the mask, if a row sees no key, or if the first row sees the last
+    key. Else the weights of hidden keys are 0, since a visible score is far above `_HIDDEN`.
+    """
+    shape = graph.tensors[found.nodes[0].output].shape[-2:]
+    if len(found.operands) != 1 or found.operands[0] not in graph.constants:
+        return None
+    mask = graph.constants[found.operands[0]]
+    visible = _visible(found.scores, mask)
+    if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
+        return None
+    rows, keys = shape
+    seen = visible.reshape(-1, rows, keys).any(axis=0)
+    if not visible.any(axis=-1).all():
+        return None
+    last = keys - 1 - seen[:, ::-1].argmax(axis=1)
+    ahead = int((last - np.arange(rows)).max())
+    return ahead if 0 <= ahead < keys - 1 else None
+
+
+_HIDDEN = -1e30
+"""Masks hide keys by scores below this value."""
+
+
+def _visible(scores: Expr, mask: np.ndarray) -> np.ndarray | None:
+    """Whether each element of a mask leaves a score visible; None if the expression of a score has no such mask."""
+    match scores:
+        case Select(condition=Var(), then=_, otherwise=Const(value=value)) if value < _HIDDEN:
+            return mask.astype(np.bool_)
+        case Select(condition=Var(), then=Const(value=value), otherwise=_) if value < _HIDDEN:
+            return ~mask.astype(np.bool_)
+        case Binary(op="+", a=_, b=Var(name=name)) | Binary(op="+", a=Var(name=name), b=_):
+            return mask > _HIDDEN if name == argument(3).name and mask.dtype == np.float32 else None
+    return None
 
 
 def _with_result(graph: Graph, second: Node, output: str) -> Node:

@@ -38,6 +38,8 @@ BANKS = 32
 """Banks of shared memory, 4 bytes wide each (CUDA C++ Programming Guide, "Shared Memory")."""
 VECTOR = 4
 """Elements of the widest access of a thread."""
+MOST_DIFFERENT = 128
+"""Largest number of blocks of rows with different numbers of steps: the race check follows each of them."""
 _LOWEST = Const(float("-inf"), F32)
 _NOTHING = Const(0.0, F32)
 _ZERO, _ONE = Const(0), Const(1)
@@ -81,7 +83,8 @@ class Attention:
 
     `scores`: the expression of a score before softmax, where `te.scalars.ELEMENT` is an element of Q K^T, and
     `argument(i)` for i from 3 on the element of operand i - 3. `operands`: the operands' shapes and dtypes, which
-    broadcast to [*batch, rows, keys].
+    broadcast to [*batch, rows, keys]. `ahead`: row i gives keys from i + `ahead` + 1 on weight 0, and blocks of rows
+    skip steps of such keys (None: no keys are skipped).
     """
 
     batch: Shape
@@ -95,6 +98,7 @@ class Attention:
     result: Stored
     scores: Expr = ELEMENT
     operands: tuple[tuple[Shape, DType], ...] = ()
+    ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +256,7 @@ class _Kernel:
             self.with_scores(keys),
         )
         body = allocated((shared.key, shared.value), body)
-        steps = nest([(step, ceil_div(sizes.keys, tile.step_keys))], body)
+        steps = nest([(step, self.steps())], body)
         held = [shared.query, self.greatest, self.total, self.sum]
         if shared.most is not None:
             held.append(shared.most)
@@ -262,6 +266,15 @@ class _Kernel:
         return Program(name=name, parameters=parameters, body=nest(self.grid, whole))
 
     # Places
+
+    def steps(self) -> ExprLike:
+        """Number of steps of a block: up to the last key that its last row needs."""
+        sizes, tile = self.sizes, self.tile
+        whole = ceil_div(sizes.keys, tile.step_keys)
+        if sizes.ahead is None or whole == 1 or self.grid[2][1] > MOST_DIFFERENT:
+            return whole
+        needed = self.grid[2][0] * tile.block_rows + (tile.block_rows + sizes.ahead)
+        return minimum(whole, (needed + (tile.step_keys - 1)) // tile.step_keys)
 
     def phase(self, name: str, body: Callable[[Expr, Expr, Expr], Stmt], axes: str = "zyx") -> Stmt:
         """A stage of all threads with the coordinates `axes`; the others are 0."""

@@ -62,7 +62,8 @@ def sizes_of(
     if mask == "causal":
         seen = argument(3, DType.BOOL)
         scores = select(seen, ELEMENT * 0.25, Const(LEAST, DType.FLOAT32))
-        return replace(sizes, scores=scores, operands=(((1, 1, rows, keys), DType.BOOL),))
+        operands = (((1, 1, rows, keys), DType.BOOL),)
+        return replace(sizes, scores=scores, operands=operands, ahead=keys - rows)
     if mask == "added":
         operands = (((batch, 1, 1, keys), DType.FLOAT32),)
         return replace(sizes, scores=ELEMENT * 0.25 + argument(3), operands=operands)
@@ -119,6 +120,7 @@ TILES = {
 SIZES = {
     "plain": sizes_of(16, 32, 8, 16),
     "ragged and causal": sizes_of(11, 43, 10, 7, heads=3, batch=2, mask="causal"),
+    "causal": sizes_of(40, 40, 4, 4, mask="causal"),
     "added mask": sizes_of(5, 40, 8, 8, batch=2, mask="added"),
     "shared heads": sizes_of(4, 20, 8, 8, heads=4, repeats=2, axes=(BY_HEAD,) * 4),
     "transposed": sizes_of(9, 20, 6, 5, axes=(BY_COLUMN,) * 4),
@@ -157,6 +159,7 @@ def test_any_sizes_by_default_tiles(rows, keys, depth, columns, mask, target) ->
 def test_the_text_as_threads_run_it() -> None:
     """The CUDA C++ on a model of blocks, in which threads run ahead of one another in several orders."""
     chosen = [
+        ("causal", "copies ahead"),
         ("ragged and causal", "splits"),
         ("transposed", "copies ahead"),
         ("shared heads", "several steps"),
