@@ -276,7 +276,7 @@ def _ahead(graph: Graph, found: _Found) -> int | None:
     if visible is None or mask.ndim < 2 or mask.shape[-2:] != shape:
         return None
     rows, keys = shape
-    seen = visible.reshape(-1, rows, keys).any(axis=0)
+    seen = np.any(visible.reshape(-1, rows, keys), axis=0)
     if not visible.any(axis=-1).all():
         return None
     last = keys - 1 - seen[:, ::-1].argmax(axis=1)
